@@ -37,12 +37,13 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
             "engines.sqlite.sql": [
-                "tables", "catalogue", "names", "fences", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
+                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
             ],
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "writes", "current", "load", "check", "reads",
             ],
-            "engines.sqlite.online": ["dropping", "switch", "layout", "takeover", "repair", "status", "copying", "migration"],
+            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "migrating"],
+            "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
             "": ["engines.opening"],
         }

@@ -14,8 +14,9 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.catalogue.fences import fenced
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.sql.fences import fenced
+from tablemapper.engines.sqlite.online.run import carry_out
 from tablemapper.evolution.versions import Versions
 from tablemapper.scripts.script import MigrationFunction
 
@@ -520,7 +521,8 @@ def with_other_names(path: Path) -> None:
 
     def write(writer: Any) -> None:
         ended = attrs.evolve(engine._catalogue, versions=Versions())
-        after = fenced(writer, engine._catalogue, ended)
+        fence = partial(fenced, before=engine._catalogue, after=ended)
+        after = carry_out(writer, ended, fence)
         engine._save(writer, attrs.evolve(after, versions=engine._catalogue.versions))
 
     engine._write(write)

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.catalogue import dropping
+from tablemapper.engines.sqlite.catalogue.fences import fenced
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import dropping, takeover
+from tablemapper.engines.sqlite.file.writer import Writer
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online.run import carry_out
 from tablemapper.engines.sqlite.sql.catalogue import publish_catalogue
-from tablemapper.engines.sqlite.sql.fences import fenced
+from tablemapper.engines.sqlite.sql.schema import SqliteSchema
 from tablemapper.store import builds
 
 from .test_beside import fill, found, totals, write
@@ -45,11 +49,13 @@ def drop(store: tm.Store, label: str, by: str | None = None) -> None:
     """Drop an index, an aggregate or a class, as contracting a migration does."""
     engine = store._engine
     assert isinstance(engine, SqliteEngine)
-    engine._write(
-        lambda sqlite, writer: publish_catalogue(
-            writer, fenced(writer, sqlite.stored, dropping.drop(writer, sqlite.stored, label, by))
-        )
-    )
+
+    def write(sqlite: SqliteSchema, writer: Writer) -> None:
+        before = sqlite.stored
+        after = carry_out(writer, before, lambda d: fenced(d, before, dropping.drop(d, before, label, by)))
+        publish_catalogue(writer, after)
+
+    engine._write(write)
     engine.catch_up()
 
 

@@ -21,16 +21,20 @@ from ..decide import missing, stale
 from ..migration import WayBack
 from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..status import Status
+from .catalogue.actions import Draft
+from .catalogue.dropping import disable
+from .catalogue.fences import fenced
+from .catalogue.switching import end_unkept
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
 from .file.file import File
 from .file.opening import open_file
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .online.dropping import clear_batch, disable, end_job, tidy
+from .online.clearing import clear_batch, end_job, tidy
 from .online.repair import Repair
+from .online.run import carry_out
 from .online.status import read_status
-from .online.switch import end_unkept
 from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.ahead import Ahead
 from .rows.building import build_batch, settle, violations
@@ -46,6 +50,7 @@ from .sql.catalogue import (
     SCHEMA,
     Catalogue,
     Read,
+    Twin,
     publish_catalogue,
     read_catalogue,
     read_generation,
@@ -309,7 +314,7 @@ class SqliteEngine:
         """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
         while twins := unkept(sqlite := self._sqlite, written):
             with suppress(OtherGeneration):  # (then it is looked at again)
-                self.file.write_alone(partial(end_unkept, sqlite.stored, twins), generation=sqlite.generation)
+                self.file.write_alone(partial(_end_unkept, sqlite.stored, twins), generation=sqlite.generation)
             self.catch_up()
         return sqlite
 
@@ -359,7 +364,8 @@ class SqliteEngine:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            publish_catalogue(writer, disable(writer, sqlite.stored, label))
+            after = carry_out(writer, sqlite.stored, partial(disable, catalogue=sqlite.stored, label=label))
+            publish_catalogue(writer, after)
 
         self._write(write)
         self.catch_up()
@@ -543,6 +549,15 @@ def _apply(
         apply(sqlite, writer, operations, maintained_limit)
         if writer.proof is None:
             writer.proof = _proof(sqlite, operations)
+
+
+def _end_unkept(catalogue: Catalogue, twins: Sequence[Twin], writer: Writer) -> None:
+    """End the twins that this process cannot keep in step with what it is about to write."""
+
+    def without_twins(draft: Draft) -> Catalogue:
+        return fenced(draft, catalogue, end_unkept(draft, catalogue, twins))
+
+    publish_catalogue(writer, carry_out(writer, catalogue, without_twins))
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:

@@ -1,8 +1,7 @@
 """Changes of a store in batches, while other programs write.
 
-- `dropping`: indexes, aggregates and classes dropped or disabled, and their tables cleared.
-- `switch`: the catalogue after a migration switched.
-- `layout`: the tables of a file while they change.
+- `run`: a transition of the catalogue is carried out.
+- `clearing`: the tables of what was dropped, cleared.
 - `takeover`: a file takes over the classes of this program.
 - `repair`: index rows and groups, corrected from the entities.
 - `status`: what the store maintains, and the progress of builds.

@@ -22,13 +22,17 @@ from ....schema.labels import Label
 from ....schema.model import Model, Schema
 from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition, name_of
 from ...protocol import Pace
+from ..catalogue.dropping import drop_former, unused
+from ..catalogue.fences import fenced
+from ..catalogue.migrating import contracted, discarded, dropped_classes, edited, is_undone, retired, under_way
+from ..catalogue.switching import ended, swapped, switched
 from ..driver.snapshots import Snapshot
 from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.contested import FORGET_INDEX
-from ..rows.jobs import LEDGER, QUEUE
+from ..rows.jobs import LEDGER
 from ..sql.catalogue import (
     COPIES,
     Catalogue,
@@ -39,14 +43,11 @@ from ..sql.catalogue import (
     read_generation,
     trusted,
 )
-from ..sql.fences import fenced, table_names
-from ..sql.maintained_tables import index_column_names
-from ..sql.names import Names, index_columns_of, with_names, without
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
+from .clearing import delete_class_rows, delete_rows
 from .copying import OF, Copying, Key, copy_forms, is_one_way
-from .dropping import delete_class_rows, delete_rows, drop, drop_former, unused
-from .switch import ended, linked, swapped, switched, with_drops, with_new_versions
+from .run import carry_out
 from .takeover import stage, take_over
 
 __all__ = ["SqliteMigrations"]
@@ -236,20 +237,22 @@ class SqliteMigrations:
             catalogue, now = self._catalogue, writer.timestamp
             if catalogue.staged is not None:
                 if catalogue.staged.migration != transition.name:
-                    raise _under_way(transition.id, catalogue.staged)
+                    raise under_way(transition.id, catalogue.staged)
                 # (The last entry of all can be of a later migration that was undone.)
                 last = catalogue.history.last(transition.id)
                 if last is not None and last.script == transition.script:
                     self._started = last.started
                     return True
-                catalogue = _discarded(writer, catalogue)
+                catalogue = carry_out(writer, catalogue, partial(discarded, catalogue=catalogue))
             twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
             if twin is not None:
                 last = catalogue.history.last(transition.id)
                 if last is not None and last.script == transition.script:
-                    self._save(writer, swapped(writer, catalogue, twin, transition))
+                    swap = partial(swapped, catalogue=catalogue, twin=twin, transition=transition)
+                    self._save(writer, carry_out(writer, catalogue, swap))
                     return False
-                catalogue = ended(writer, catalogue, twin, name_of(transition.id, back=not transition.back))
+                by = name_of(transition.id, back=not transition.back)
+                catalogue = carry_out(writer, catalogue, partial(ended, catalogue=catalogue, twin=twin, by=by))
             staged = self._stage(writer, transition, catalogue)
             history = catalogue.history
             if not transition.back:
@@ -310,7 +313,7 @@ class SqliteMigrations:
 
         def write(writer: Writer) -> None:
             if self.under_way() == name:
-                self._save(writer, _discarded(writer, self._catalogue))
+                self._save(writer, carry_out(writer, self._catalogue, partial(discarded, catalogue=self._catalogue)))
 
         self._change(write)
 
@@ -322,20 +325,8 @@ class SqliteMigrations:
         """
 
         def write(writer: Writer) -> None:
-            catalogue, now = self._catalogue, writer.timestamp
-            if catalogue.staged is not None:
-                raise _under_way(edit.id, catalogue.staged)
-            for name, names in edit.names.items():
-                catalogue = _renamed(writer, catalogue, name, names)
-            catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
-            catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
-            if edit.back:
-                catalogue = attrs.evolve(catalogue, versions=catalogue.versions.revive(edit.id, edit.id))
-                history = catalogue.history.with_(catalogue.history.current(edit.id), undone=now)
-            else:
-                entry = AppliedForm(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
-                history = catalogue.history.and_(entry)
-            self._save(writer, attrs.evolve(catalogue, history=history))
+            catalogue = self._catalogue
+            self._save(writer, carry_out(writer, catalogue, partial(edited, catalogue=catalogue, edit=edit)))
 
         self._change(write)
 
@@ -391,10 +382,13 @@ class SqliteMigrations:
         """Replace the old classes by the staged ones."""
         if is_one_way(writer):
             transition = attrs.evolve(transition, links=())
-        self._save(writer, switched(writer, self._catalogue, transition, staged, entities))
+        catalogue = self._catalogue
+        switch = partial(switched, catalogue=catalogue, transition=transition, staged=staged, entities=entities)
+        self._save(writer, carry_out(writer, catalogue, switch, transition.contested))
 
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
-        publish_catalogue(writer, fenced(writer, self._catalogue, catalogue))
+        fence = partial(fenced, before=self._catalogue, after=catalogue)
+        publish_catalogue(writer, carry_out(writer, catalogue, fence))
 
     # ------------------------------------------------------------------------------------------ after the switch
 
@@ -417,7 +411,7 @@ class SqliteMigrations:
         if not self._write(partial(self._retire, id)):
             return False
         self.look()
-        for name in _dropped_classes(self._catalogue, id):
+        for name in dropped_classes(self._catalogue, id):
             self._delete_class(id, name, batches)
         entries = [entry for entry in self._catalogue.history if entry.id == id or entry.undone is not None]
         tables = {name for entry in entries for name in entry.kept}
@@ -449,55 +443,37 @@ class SqliteMigrations:
         self, id: str, name: str, after: tuple[str, str], most: int, writer: Writer
     ) -> tuple[str, str] | None:
         """Delete some rows of a class that a migration drops; return the last key, or None if that was all."""
-        if name not in _dropped_classes(self._catalogue, id):  # (another class may have its name by now)
+        if name not in dropped_classes(self._catalogue, id):  # (another class may have its name by now)
             return None
         return delete_class_rows(writer, self._catalogue, name, after, most)
 
     def _retire(self, id: str, writer: Writer) -> bool:
         """Retire the versions that go on beside a migration, or declare a class that it drops; not if that is undone."""
-        catalogue, now = self._catalogue, writer.timestamp
-        undoing = self.under_way() == name_of(id, back=True)
-        if undoing or catalogue.history.current(id) is None:
+
+        before = self._catalogue
+        if is_undone(before, id):
             return False
-        for twin in catalogue.twins:
-            if id == twin.migration or catalogue.history.current(twin.migration) is None:
-                catalogue = ended(writer, catalogue, twin, twin.migration)
-        dropped = set(_dropped_classes(catalogue, id))
-        versions = catalogue.versions.retire(now, id, lambda name, each: each.behind == id or name in dropped)
-        declared_again = {label for label, state in catalogue.states.items() if state.declared}
-        entry = catalogue.history.current(id)
-        assert entry is not None
-        drops = [label for label in entry.drops if label not in declared_again]
-        history = catalogue.history.with_(entry, contracted=entry.contracted or now, drops=drops)
-        catalogue = attrs.evolve(catalogue, versions=versions, history=history)
-        if catalogue != self._catalogue:  # (a run that was killed after this has done it)
+        catalogue = carry_out(writer, before, partial(retired, catalogue=before, id=id))
+        if catalogue != before:  # (a run that was killed after this has done it)
             self._save(writer, catalogue)
         return True
 
     def _drop_replaced(self, id: str, tables: set[str], writer: Writer) -> None:
         """Drop the tables and the definitions that a migration has replaced or drops."""
-        catalogue = self._catalogue
-        undone = [entry for entry in catalogue.history if entry.undone is not None and tables.issuperset(entry.kept)]
-        current = catalogue.history.current(id)
-        for name in [name for entry in (current, *undone) if entry is not None for name in entry.kept]:
-            writer.execute(f"DROP TABLE {quoted(name)}")
-        for label in [] if current is None else current.drops:
-            if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
-                catalogue = drop(writer, catalogue, label, id)
-        history = catalogue.history.without(*undone).with_(current, kept=[], drops=[])
-        former = {
-            migration: part
-            for migration, part in catalogue.former.items()
-            if not any(table.name in tables for table in part.tables.values())
-        }
-        catalogue = attrs.evolve(catalogue, former=former, history=history)
-        if catalogue != self._catalogue:
+        before = self._catalogue
+        catalogue = carry_out(writer, before, partial(contracted, catalogue=before, id=id, tables=tables))
+        if catalogue != before:
             self._save(writer, catalogue)
 
     def drop_former(self) -> None:
         """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
         if unused(self._catalogue) and self._catalogue.staged is None:
-            self._write(lambda writer: self._save(writer, drop_former(writer, self._catalogue)))
+
+            def write(writer: Writer) -> None:
+                catalogue = self._catalogue
+                self._save(writer, carry_out(writer, catalogue, partial(drop_former, catalogue=catalogue)))
+
+            self._write(write)
             self.look()
 
     def backup(self, path: str) -> None:
@@ -505,57 +481,9 @@ class SqliteMigrations:
         self._file.backup(path)
 
 
-def _under_way(id: str, staged: Staged) -> InvalidMigration:
-    return InvalidMigration(id, [f"{staged.migration} has not finished; run it to its end first"])
-
-
-def _renamed(writer: Writer, catalogue: Catalogue, name: str, names: Names) -> Catalogue:
-    """Rename properties of a class, and their columns in its indexes; return the catalogue with the new names."""
-    form = catalogue.models[name]
-    for index in form.indexes:
-        before = index_columns_of(form, index)
-        after = [names.get(property, property) for property in before]
-        table = quoted(catalogue.index_tables[f"{name}.{index}"])
-        for old, new in zip(index_column_names(before), index_column_names(after), strict=True):
-            if old != new:
-                writer.execute(f"ALTER TABLE {table} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
-    sharing = [other for key, other in catalogue.models.items() if key != name and other.table == form.table]
-    catalogue = with_names(catalogue, name, names)
-    unused_names = [
-        old for old in names if not any(old in other.fields for other in sharing) and old not in names.values()
-    ]
-    tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
-    return attrs.evolve(catalogue, tables=tables)
-
-
-def _discarded(writer: Writer, catalogue: Catalogue) -> Catalogue:
-    """Drop the tables that an abandoned migration copied to; return the catalogue without the migration."""
-    assert catalogue.staged is not None
-    staged = catalogue.staged.catalogue
-    created = table_names(writer)
-    names = [name for table in staged.tables.values() for name in table.ddl()]
-    names += [*staged.index_tables.values()]
-    for name in dict.fromkeys(names):
-        if name.lower() in created:
-            writer.execute(f"DROP TABLE {quoted(name)}")
-    for table in (COPIES, QUEUE, LEDGER):
-        writer.execute(f"DELETE FROM {table}")
-    past = catalogue.past | {name.lower() for name in names}
-    history = catalogue.history.without(catalogue.history.running)
-    return attrs.evolve(catalogue, staged=None, copies=(), history=history, past=past)
-
-
-def _dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
-    """Return the classes that a migration drops, and their aggregates."""
-    entry = catalogue.history.current(id)
-    labels = set() if entry is None else set(entry.drops)
-    labels -= {label for label, state in catalogue.states.items() if state.declared}
-    return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
-
-
 def _shrink(table: str, most: int, writer: Writer) -> bool:
     """Delete some rows of a table that is too large to be dropped in a short transaction; return whether it is."""
-    if table.lower() not in table_names(writer):
+    if writer.get("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is None:
         return False
     if writer.get(f"SELECT 1 FROM {quoted(table)} LIMIT 1 OFFSET ?", (most,)) is None:
         return False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence, Set
+from functools import partial
 from typing import Any
 
 import attrs
@@ -21,6 +22,11 @@ from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
+from ..catalogue.actions import Draft
+from ..catalogue.dropping import disable, finished
+from ..catalogue.fences import fenced
+from ..catalogue.layout import Layout
+from ..catalogue.switching import ended
 from ..driver.timestamps import STATE
 from ..file.writer import Writer
 from ..rows.building import build_batch
@@ -40,14 +46,11 @@ from ..sql.catalogue import (
     trusted,
     write_catalogue,
 )
-from ..sql.fences import fenced
 from ..sql.names import guests
 from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted, values_ddl
 from ..sql.zone_rules import outdated, ruled_here
-from .dropping import disable, finished
-from .layout import Layout
-from .switch import ended
+from .run import carry_out
 
 __all__ = ["build_disabled", "evolution_of", "stage", "take_over", "verify"]
 
@@ -59,7 +62,6 @@ _BESIDE = {
 }
 """The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities
 that changed since they were copied, and the entities that each was converted to."""
-_RENAME_JOB = f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?"
 _AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
 _DIFFER = "the models are not those that the file was written with"
 _log = logging.getLogger("tablemapper.sqlite")
@@ -253,33 +255,36 @@ def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = 
         catalogue: the catalogue as it is.
         newer_too: whether to disable also what was maintained by the rules of a newer release.
     """
-    after = _without_other_rules(writer, catalogue, newer_too=newer_too)
+    after = carry_out(writer, catalogue, partial(_ruled_anew, catalogue=catalogue, newer_too=newer_too))
+    if after is not catalogue:
+        publish_catalogue(writer, after)
+    return after
+
+
+def _ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
+    after = _without_other_rules(draft, catalogue, newer_too=newer_too)
 
     def without_other_rules(part: Catalogue) -> Catalogue:
         """Do the same in a twin or a staged catalogue; its tombstones belong to the file."""
         nonlocal after
-        before = attrs.evolve(part, past=after.past)
-        if (changed := _without_other_rules(writer, before, newer_too=newer_too)) is before:
-            return part
-        after = attrs.evolve(after, past=changed.past, tombstones=(*after.tombstones, *changed.tombstones))
-        return attrs.evolve(changed, past=frozenset(), tombstones=())
+        changed = _without_other_rules(draft, part, newer_too=newer_too)
+        after = (
+            attrs.evolve(after, tombstones=(*after.tombstones, *changed.tombstones)) if changed is not part else after
+        )
+        return attrs.evolve(changed, tombstones=())
 
     twins = tuple([attrs.evolve(twin, catalogue=without_other_rules(twin.catalogue)) for twin in catalogue.twins])
     staged = catalogue.staged
     if staged is not None:
         staged = attrs.evolve(staged, catalogue=without_other_rules(staged.catalogue))
-    if after is catalogue:
-        return catalogue
-    after = attrs.evolve(after, twins=twins, staged=staged)
-    publish_catalogue(writer, after)
-    return after
+    return catalogue if after is catalogue else attrs.evolve(after, twins=twins, staged=staged)
 
 
-def _without_other_rules(writer: Writer, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
+def _without_other_rules(draft: Draft, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
     labels = outdated(catalogue, newer_too=newer_too)
     for label in labels:
         if catalogue.states[label].state != "disabled":  # (an index over an aggregate is disabled with it)
-            catalogue = disable(writer, catalogue, label, keep_ever=True)
+            catalogue = disable(draft, catalogue, label, keep_ever=True)
     states = {label: ruled_here(catalogue.models, label, catalogue.states[label]) for label in labels}
     return attrs.evolve(catalogue, states=catalogue.states | states) if labels else catalogue
 
@@ -295,17 +300,20 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
         for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
             writer.execute(sql)
     for twin in _unmatched_twins(catalogue, evolution):
-        catalogue = ended(writer, catalogue, twin, twin.migration)
+        catalogue = carry_out(writer, catalogue, partial(ended, catalogue=catalogue, twin=twin, by=twin.migration))
         evolution = evolution_of(catalogue, schema, read, writer.timestamp)
-    layout = Layout(writer, catalogue, read)
-    layout.drop(evolution.dropped)
-    layout.widen(evolution.widened)
-    layout.rename(evolution.former)
-    old_tables = dict(layout.tables)
-    layout.extend(schema, evolution.models_after)
-    after = layout.catalogue(evolution, writer.timestamp)
-    for job in after.jobs:
-        writer.execute(_RENAME_JOB, (job.owner, msgspec.json.encode(sorted(job.targets)).decode(), job.name))
+    old_tables: dict[str, EntityTable] = {}
+
+    def with_classes(draft: Draft) -> Catalogue:
+        layout = Layout(draft, catalogue)
+        layout.drop(evolution.dropped)
+        layout.widen(evolution.widened)
+        layout.rename(evolution.former)
+        old_tables.update(layout.tables)
+        layout.extend(schema, evolution.models_after)
+        return layout.catalogue(evolution)
+
+    after = carry_out(writer, catalogue, with_classes)
     targets = _targets(evolution, catalogue.models.keys() - evolution.dropped)
     after = _register(writer, after, targets, _Contents(after, read))
     sqlite = SqliteSchema(schema, after)
@@ -314,7 +322,8 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     for model in evolution.typed:
         _set_column(writer, sqlite.table_of(model), model, "EntityType", model.declaration.type_name)
     _create(writer, sqlite, evolution)
-    after = fenced(writer, before, _build_small(writer, sqlite, after))
+    after = _build_small(writer, sqlite, after)
+    after = carry_out(writer, after, partial(fenced, before=before, after=after))
     write = publish_catalogue if evolution.extends else write_catalogue
     write(writer, after)
     _log_changes(evolution)
@@ -345,9 +354,13 @@ def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
 def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> Catalogue:
     """Create tables for all classes of a schema, beside those of the file; return the catalogue of these alone."""
     evolution = evolve({}, Versions(), schema, _Contents(Catalogue(), read), now=writer.timestamp)
-    layout = Layout(writer, Catalogue(past=past), read)
-    layout.extend(schema, evolution.models_after)
-    staged = attrs.evolve(layout.catalogue(evolution, writer.timestamp), past=frozenset())
+
+    def with_classes(draft: Draft) -> Catalogue:
+        layout = Layout(draft, Catalogue(past=past))
+        layout.extend(schema, evolution.models_after)
+        return layout.catalogue(evolution)
+
+    staged = attrs.evolve(carry_out(writer, Catalogue(past=past), with_classes), past=frozenset())
     _create(writer, SqliteSchema(schema, staged), evolution)
     return staged
 
@@ -435,5 +448,6 @@ def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> 
     for job in sqlite.all_jobs:
         _, total = progress(writer.get, job.name)
         if total <= _AT_ONCE:
-            catalogue = finished(writer, catalogue, build_batch(sqlite, writer, job, total + 1).ended)
+            labels = build_batch(sqlite, writer, job, total + 1).ended
+            catalogue = carry_out(writer, catalogue, partial(finished, catalogue=catalogue, labels=labels), labels)
     return catalogue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 from typing import Literal
@@ -99,12 +99,14 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
     write_changes(sqlite, writer, changes)
 
 
-def states_after(writer: Writer, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
+def states_after(
+    states: dict[str, StateForm], labels: Iterable[str], duplicates: Collection[str], now: int
+) -> dict[str, StateForm]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
     after: dict[str, StateForm] = {}
     for label in labels:
-        state: Literal["violated", "ready"] = "violated" if violated(writer, label) else "ready"
-        after[label] = replace(states[label], state=state, since=writer.timestamp, by=None)
+        state: Literal["violated", "ready"] = "violated" if label in duplicates else "ready"
+        after[label] = replace(states[label], state=state, since=now, by=None)
     return states | after
 
 
@@ -112,7 +114,7 @@ def settle(sqlite: SqliteSchema, writer: Writer) -> None:
     """Make violated indexes ready that have no duplicates any more."""
     labels = [index.label for index, noted in sqlite.contested.items() if not noted]
     if settled := [label for label in labels if not violated(writer, label)]:
-        write_states(writer, states_after(writer, read_states(writer), settled))
+        write_states(writer, states_after(read_states(writer), settled, (), writer.timestamp))
 
 
 def violations(sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int) -> tuple[Violation, ...]:

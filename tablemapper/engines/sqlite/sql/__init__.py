@@ -3,7 +3,6 @@
 - `tables`: the tables and their columns.
 - `catalogue`: the schema that the file keeps.
 - `names`: the catalogue as an older version sees it, after renames and beside twins.
-- `fences`: other names of the tables of versions that end.
 - `maintained_tables`: the tables of indexes and groups.
 - `zone_rules`: the rules of time zones that indexes and aggregates are maintained by.
 - `statements`: the SQL of one class over its table.

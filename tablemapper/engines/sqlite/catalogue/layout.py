@@ -12,11 +12,10 @@ from ....evolution.evolution import Evolution
 from ....evolution.history import History
 from ....schema.forms import ModelForm, StateForm
 from ....schema.model import Schema
-from ..file.writer import Writer
-from ..rows.contested import VIOLATIONS
-from ..sql.catalogue import Catalogue, Read, values_label, values_table
-from ..sql.tables import EntityTable, fresh_name, has_values, quoted
+from ..sql.catalogue import Catalogue, values_label, values_table
+from ..sql.tables import Column, EntityTable, has_values
 from ..sql.zone_rules import ruled_here
+from .actions import AddColumn, ChangeJob, Create, CreateBig, Draft, Drop, Relabel, Rename, RenameColumn
 
 __all__ = ["Layout"]
 
@@ -28,19 +27,11 @@ class Layout:
         tables: the entity tables, by their public names.
     """
 
-    def __init__(self, writer: Writer, catalogue: Catalogue, read: Read) -> None:
+    def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
         self.tables = dict(catalogue.tables)
         self._before = catalogue
         self._index_tables = dict(catalogue.index_tables)
-        self._past = set(catalogue.past)
-        self._taken = {str(name).lower() for (name,) in read("SELECT name FROM sqlite_schema")}
-        self._writer = writer
-
-    def _fresh(self, name: str) -> str:
-        """Return a physical name that never had a meaning."""
-        name = fresh_name(name, self._taken | self._past)
-        self._taken.add(name.lower())
-        return name
+        self._draft = draft
 
     def _labels(self, name: str, form: ModelForm, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yield the label and the table's public name of each index, or of those that hold one of some properties."""
@@ -65,9 +56,8 @@ class Layout:
                 self.tables[form.table] = attrs.evolve(table, types=tuple(types))
 
     def _drop_table(self, name: str) -> None:
-        if name.lower() in self._taken:
-            self._writer.execute(f"DROP TABLE {quoted(name)}")
-            self._past.add(name.lower())
+        if self._draft.has(name):
+            self._draft.do(Drop(name))
 
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
         """Rename the tables or columns of some properties: a program with the old names cannot read new values."""
@@ -75,29 +65,24 @@ class Layout:
             form = self._before.models[name]
             in_key = form.fields[property].in_key
             for label, public in self._labels(name, form, None if in_key else {property}):
-                old, new = self._index_tables[label], self._fresh(public)
-                self._rename(old, new)
+                old, new = self._index_tables[label], self._draft.fresh(public)
+                self._draft.do(Rename(old, new))
                 self._index_tables[label] = new
             table = self.tables[form.table]
             if in_key:
                 after = self._renamed(table, form.table)
             else:
                 after = table.renamed(property)
-                old, new = quoted(table.column(property)), quoted(after.column(property))
+                old, new = table.column(property), after.column(property)
                 for physical in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
-                    self._writer.execute(f"ALTER TABLE {quoted(physical)} RENAME COLUMN {old} TO {new}")
+                    self._draft.do(RenameColumn(physical, old, new))
             self.tables[form.table] = after
 
     def _renamed(self, table: EntityTable, public: str) -> EntityTable:
         """Give an entity table another physical name; return it."""
-        after = attrs.evolve(table, name=self._fresh(public))
-        for old, new in zip(table.ddl(), after.ddl(), strict=True):
-            self._rename(old, new)
+        after = attrs.evolve(table, name=self._draft.fresh(public))
+        self._draft.rename(table, after)
         return after
-
-    def _rename(self, old: str, new: str) -> None:
-        self._writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
-        self._past.add(old.lower())
 
     def rename(self, labels: Mapping[str, str]) -> None:
         """Give former definitions their labels; the physical names of tables stay."""
@@ -110,7 +95,7 @@ class Layout:
                     self._index_tables[values_label(new)] = values
             elif old in self._index_tables:
                 self._index_tables[new] = self._index_tables.pop(old)
-                self._writer.execute(f'UPDATE {VIOLATIONS} SET "index" = ? WHERE "index" = ?', (new, old))
+                self._draft.do(Relabel(old, new))
 
     def extend(self, schema: Schema, forms: Mapping[str, ModelForm]) -> None:
         """Add the tables and columns that the classes of a schema need.
@@ -125,7 +110,7 @@ class Layout:
                 continue  # it uses the table of a former definition
             table = self.tables.get(model.table)
             if table is None:
-                table = EntityTable(self._fresh(model.table), (), (), (), ())
+                table = EntityTable(self._draft.fresh(model.table), (), (), (), ())
             after = table.extended(model)
             if model.table in before and "_type" in after.has - table.has:
                 # A program that knows one class in the table would read the rows of the next as its own.
@@ -137,13 +122,13 @@ class Layout:
                 tables[values_label(model.name)] = values_table(model.table, model.name)
             for label, public in tables.items():
                 if label not in self._index_tables:
-                    self._index_tables[label] = self._fresh(public)
+                    self._index_tables[label] = self._draft.fresh(public)
         for name, table in self.tables.items():
-            _extend(self._writer, before.get(name), table)
+            _extend(self._draft, before.get(name), table)
 
-    def catalogue(self, evolution: Evolution, now: int) -> Catalogue:
+    def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""
-        renamed = evolution.former
+        renamed, now = evolution.former, self._draft.now
         states = {renamed.get(label, label): form for label, form in self._before.states.items()}
         jobs = [
             attrs.evolve(
@@ -153,6 +138,7 @@ class Layout:
             )
             for job in self._before.jobs
         ]
+        self._draft.do(*(ChangeJob(job.name, job.owner, job.targets) for job in jobs))
         history = History(
             tuple([replace(each, drops=[renamed.get(one, one) for one in each.drops]) for each in self._before.history])
         )
@@ -171,21 +157,18 @@ class Layout:
             states=states,
             tables=self.tables,
             index_tables=self._index_tables,
-            past=frozenset(self._past),
             jobs=tuple(jobs),
             history=history,
         )
 
 
-def _extend(writer: Writer, old: EntityTable | None, table: EntityTable) -> None:
+def _extend(draft: Draft, old: EntityTable | None, table: EntityTable) -> None:
     """Create a table, or add the columns that it lacks."""
     if old is None:
-        for sql in table.ddl().values():
-            writer.execute(sql)
+        draft.do(Create(table))
         return
-    for column in table.columns[len(old.columns) :]:
-        writer.execute(f"ALTER TABLE {quoted(table.name)} ADD COLUMN {column.sql}")
+    draft.do(*(AddColumn(table.name, column) for column in table.columns[len(old.columns) :]))
     if table.spills and not old.spills:
-        writer.execute(table.create_big)
-    for spill in table.spills[len(old.spills) :] if old.spills else ():
-        writer.execute(f"ALTER TABLE {quoted(table.big_name)} ADD COLUMN {quoted(spill)}")
+        draft.do(CreateBig(table))
+    elif table.spills:
+        draft.do(*(AddColumn(table.big_name, Column(spill)) for spill in table.spills[len(old.spills) :]))

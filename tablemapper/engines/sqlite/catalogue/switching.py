@@ -1,4 +1,4 @@
-"""The catalogue after a migration switched: new classes have replaced old ones, which become their twin, or end."""
+"""A migration switches: new classes have replaced old ones, which become their twin, or end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, form_h
 from ....schema.labels import is_former
 from ....schema.model import Schema
 from ...migration import Edit, Transition, name_of
-from ..file.writer import Writer
 from ..rows.building import states_after
-from ..rows.contested import FORGET_INDEX
-from ..rows.jobs import END
-from ..sql.catalogue import COPIES, Catalogue, Twin, labels_of, publish_catalogue
-from ..sql.fences import fenced, table_names
+from ..sql.catalogue import Catalogue, Twin, labels_of
 from ..sql.names import Names, composed
-from ..sql.tables import quoted
+from .actions import Draft, EndCopies, EndJob, Forget, Rename
 from .dropping import disable
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
@@ -32,16 +28,14 @@ __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops",
 _log = logging.getLogger("tablemapper.sqlite")
 
 
-def switched(
-    writer: Writer, catalogue: Catalogue, transition: Transition, staged: Catalogue, entities: int
-) -> Catalogue:
+def switched(draft: Draft, catalogue: Catalogue, transition: Transition, staged: Catalogue, entities: int) -> Catalogue:
     """Return a catalogue in which the staged classes have replaced those that they were copied from."""
-    ending, now, id = transition.ending, writer.timestamp, transition.id
+    ending, now, id = transition.ending, draft.now, transition.id
     entry = catalogue.history.current(id)
     assert entry is not None
     for twin in catalogue.twins:  # of a version that is older still
         if catalogue.group(twin) & ending:
-            catalogue = ended(writer, catalogue, twin, transition.name)
+            catalogue = ended(draft, catalogue, twin, transition.name)
     old = catalogue.part(ending)
     versions = dict(catalogue.versions.by_class)
     for name in ending & versions.keys():
@@ -56,32 +50,32 @@ def switched(
         versions[name] = [*opened, *(version for version in staged_versions if version.form not in in_use)]
     labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
-        writer.execute(FORGET_INDEX, (label,))
+        draft.do(Forget(label))
     kept: list[str] = []
-    catalogue = _without_classes(writer, catalogue, ending)
-    writer.execute(f"DELETE FROM {COPIES}")
+    catalogue = _without_classes(draft, catalogue, ending)
+    draft.do(EndCopies())
     if transition.links:
         twin = Twin(id, transition.links, transition.writes, _without_builds(old))
         catalogue = attrs.evolve(catalogue, twins=(*catalogue.twins, twin))
     else:
-        catalogue, kept = _set_aside(writer, catalogue, old, id)
+        catalogue, kept = _set_aside(draft, catalogue, old, id)
     catalogue = with_drops(catalogue.together(staged), transition)
     catalogue = attrs.evolve(
         catalogue,
         versions=_revived(catalogue, Versions(versions), transition),
-        states=catalogue.states | states_after(writer, staged.states, transition.contested),
+        states=catalogue.states | states_after(staged.states, transition.contested, draft.violated, now),
         staged=None,
         history=_history(catalogue.history, transition, now, entities, kept),
     )
     return catalogue if transition.links else _with_tombstones(catalogue, old.models, transition.name, now)
 
 
-def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transition) -> Catalogue:
+def swapped(draft: Draft, catalogue: Catalogue, twin: Twin, transition: Transition) -> Catalogue:
     """Return a catalogue in which a twin and the classes that it is kept in step with have changed places.
 
     Nothing is copied. The classes end if the twin could not be written.
     """
-    now, names = writer.timestamp, catalogue.group(twin)
+    now, names = draft.now, catalogue.group(twin)
     current = catalogue.part(names)
     both = _forms_of(transition.old) & _forms_of(transition.new)
 
@@ -96,7 +90,7 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     versions = _revived(catalogue, catalogue.versions.each(after_swap), transition)
     new_twin = Twin(twin.migration, tuple([link.reverse for link in twin.links]), True, _without_builds(current))
     after = attrs.evolve(
-        with_drops(_without_classes(writer, catalogue, names).together(twin.catalogue), transition),
+        with_drops(_without_classes(draft, catalogue, names).together(twin.catalogue), transition),
         versions=versions,
         twins=tuple([new_twin if each is twin else each for each in catalogue.twins]),
     )
@@ -106,42 +100,41 @@ def swapped(writer: Writer, catalogue: Catalogue, twin: Twin, transition: Transi
     after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
     for label, form in twin.catalogue.states.items():
         if form.state == "disabled" and label in after.states:  # what a build left of it is not built on
-            after = disable(writer, after, label, keep_ever=True)
-    return after if twin.writes else ended(writer, after, new_twin, transition.name)
+            after = disable(draft, after, label, keep_ever=True)
+    return after if twin.writes else ended(draft, after, new_twin, transition.name)
 
 
-def ended(writer: Writer, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bool = False) -> Catalogue:
+def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bool = False) -> Catalogue:
     """Return a catalogue without a twin: the versions that use it are retired; contracting drops its tables.
 
     Args:
-        writer: the transaction.
+        draft: the transition.
         catalogue: the catalogue of the file.
         twin: the twin.
         by: the migration that ends it.
         unkept: whether it ends because a process is about to write that does not know the script.
     """
-    catalogue, kept = _set_aside(writer, catalogue, twin.catalogue, twin.migration)
+    catalogue, kept = _set_aside(draft, catalogue, twin.catalogue, twin.migration)
     last = catalogue.history.last(twin.migration)
     assert last is not None
     history = catalogue.history.with_(last, kept=[*last.kept, *kept])
     versions = catalogue.versions.retire(
-        writer.timestamp, by, lambda _, version: version.beside == twin.migration, unkept=unkept
+        draft.now, by, lambda _, version: version.beside == twin.migration, unkept=unkept
     )
     twins = tuple([other for other in catalogue.twins if other is not twin])
     catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=history)
-    return _with_tombstones(catalogue, twin.catalogue.models, by, writer.timestamp)
+    return _with_tombstones(catalogue, twin.catalogue.models, by, draft.now)
 
 
-def end_unkept(catalogue: Catalogue, twins: Iterable[Twin], writer: Writer) -> None:
-    """End the twins that this process cannot keep in step with what it is about to write."""
-    after = catalogue
+def end_unkept(draft: Draft, catalogue: Catalogue, twins: Iterable[Twin]) -> Catalogue:
+    """Return a catalogue without the twins that this process cannot keep in step with what it is about to write."""
     for twin in twins:
-        after = ended(writer, after, twin, twin.migration, unkept=True)
+        catalogue = ended(draft, catalogue, twin, twin.migration, unkept=True)
         _log.warning(
             "the version before %s ends: this process writes what that made, and opened the store without migrations= that "
             "contain it", twin.migration,
         )  # fmt: skip
-    publish_catalogue(writer, fenced(writer, catalogue, after))
+    return catalogue
 
 
 def with_drops(catalogue: Catalogue, change: Transition | Edit) -> Catalogue:
@@ -253,41 +246,36 @@ def _without_builds(part: Catalogue) -> Catalogue:
     return attrs.evolve(part, states=states)
 
 
-def _without_classes(writer: Writer, catalogue: Catalogue, names: frozenset[str]) -> Catalogue:
+def _without_classes(draft: Draft, catalogue: Catalogue, names: frozenset[str]) -> Catalogue:
     """Return a catalogue without some classes and their builds; the tables stay."""
     for job in catalogue.jobs:
         if job.owner in names:
-            writer.execute(END, (job.name,))
+            draft.do(EndJob(job.name))
     return catalogue.without(names)
 
 
-def _set_aside(writer: Writer, catalogue: Catalogue, part: Catalogue, id: str) -> tuple[Catalogue, list[str]]:
+def _set_aside(draft: Draft, catalogue: Catalogue, part: Catalogue, id: str) -> tuple[Catalogue, list[str]]:
     """Rename the tables of classes that end, so that nothing reads them but an undoing of the migration.
 
     Returns:
         The catalogue of the file with these classes as former ones, and the new names of the tables.
     """
-    created = table_names(writer)
-    taken = created | catalogue.past
     names: dict[str, str] = {}
 
     def new_name(*before: str, number: int = 1) -> str:
         """Choose a new name of a table, and of the tables that begin with its name; return the first."""
         first, end = before[0], "" if number == 1 else f"_{number}"
         after = [f"{first}_before_{id}{end}{name.removeprefix(first)}" for name in before]
-        if not taken.isdisjoint(map(str.lower, after)):
+        if not all(map(draft.is_free, after)):
             return new_name(*before, number=number + 1)
-        names.update(zip(before, after, strict=True))
-        taken.update(map(str.lower, after))
+        names.update(zip(before, map(draft.fresh, after), strict=True))
         return after[0]
 
     tables = {public: attrs.evolve(table, name=new_name(*table.ddl())) for public, table in part.tables.items()}
-    indexes = {label: new_name(name) for label, name in part.index_tables.items() if name.lower() in created}
-    for old, new in names.items():
-        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
+    indexes = {label: new_name(name) for label, name in part.index_tables.items() if draft.has(name)}
+    draft.do(*(Rename(old, new) for old, new in names.items()))
     former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
-    past = catalogue.past | {name.lower() for name in (*names, *names.values())}
-    return attrs.evolve(catalogue, former=catalogue.former | {id: former}, past=past), [*names.values()]
+    return attrs.evolve(catalogue, former=catalogue.former | {id: former}), [*names.values()]
 
 
 def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> Catalogue:

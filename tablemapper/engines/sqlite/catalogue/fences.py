@@ -13,48 +13,33 @@ import attrs
 
 from ....entities.aggregates import kept_field
 from ....schema.labels import Label, is_former
-from ..file.writer import Writer
-from .catalogue import Catalogue
-from .tables import fresh_name, quoted
+from ..sql.catalogue import Catalogue
+from .actions import Draft, Rename
 
-__all__ = ["fenced", "names_taken", "table_names", "with_other_name"]
-
-
-def table_names(writer: Writer) -> set[str]:
-    """Return the names, in lower case, of all tables of a file."""
-    return {str(name).lower() for (name,) in writer.read("SELECT name FROM sqlite_schema")}
+__all__ = ["fenced", "with_other_name"]
 
 
-def names_taken(writer: Writer, catalogue: Catalogue) -> set[str]:
-    """Return the names, in lower case, that tables have or had."""
-    return table_names(writer) | catalogue.past
-
-
-def with_other_name(writer: Writer, catalogue: Catalogue, public: str) -> Catalogue:
+def with_other_name(draft: Draft, catalogue: Catalogue, public: str) -> Catalogue:
     """Return a catalogue in which an entity table has another physical name."""
     table = catalogue.tables[public]
-    after = attrs.evolve(table, name=fresh_name(public, names_taken(writer, catalogue)))
-    for old, new in zip(table.ddl(), after.ddl(), strict=True):
-        writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
-    past = catalogue.past | {name.lower() for name in (*table.ddl(), *after.ddl())}
-    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after}, past=past)
+    after = attrs.evolve(table, name=draft.fresh(public))
+    draft.rename(table, after)
+    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after})
 
 
-def _with_other_index_name(writer: Writer, catalogue: Catalogue, label: str) -> Catalogue:
+def _with_other_index_name(draft: Draft, catalogue: Catalogue, label: str) -> Catalogue:
     """Return a catalogue in which the table of an index has another physical name."""
     owner, index = Label.of(label)
-    old = catalogue.index_tables[label]
-    new = fresh_name(catalogue.models[owner].indexes[index].table, names_taken(writer, catalogue))
-    writer.execute(f"ALTER TABLE {quoted(old)} RENAME TO {quoted(new)}")
-    index_tables = {**catalogue.index_tables, label: new}
-    return attrs.evolve(catalogue, index_tables=index_tables, past=catalogue.past | {old.lower(), new.lower()})
+    new = draft.fresh(catalogue.models[owner].indexes[index].table)
+    draft.do(Rename(catalogue.index_tables[label], new))
+    return attrs.evolve(catalogue, index_tables={**catalogue.index_tables, label: new})
 
 
-def fenced(writer: Writer, before: Catalogue, after: Catalogue) -> Catalogue:
+def fenced(draft: Draft, before: Catalogue, after: Catalogue) -> Catalogue:
     """Return a catalogue with other names of the tables that versions read which it has ended.
 
     Args:
-        writer: the transaction.
+        draft: the transition.
         before: the catalogue until now.
         after: the catalogue from now on.
     """
@@ -62,21 +47,17 @@ def fenced(writer: Writer, before: Catalogue, after: Catalogue) -> Catalogue:
     if not readable:
         return after
 
-    def apart(part: Catalogue, past: frozenset[str]) -> Catalogue:
-        part = attrs.evolve(part, past=past)
+    def apart(part: Catalogue) -> Catalogue:
         for public in [public for public, table in part.tables.items() if table.name in readable]:
-            part = with_other_name(writer, part, public)
+            part = with_other_name(draft, part, public)
         for label in [label for label, name in part.index_tables.items() if name in readable]:
-            part = _with_other_index_name(writer, part, label)
+            part = _with_other_index_name(draft, part, label)
         return part
 
-    twins = []
-    after = apart(after, after.past)
-    for twin in after.twins:
-        part = apart(twin.catalogue, after.past)
-        twins.append(attrs.evolve(twin, catalogue=attrs.evolve(part, past=frozenset())))
-        after = attrs.evolve(after, past=part.past)
-    return attrs.evolve(after, twins=tuple(twins))
+    after = apart(after)
+    return attrs.evolve(
+        after, twins=tuple([attrs.evolve(twin, catalogue=apart(twin.catalogue)) for twin in after.twins])
+    )
 
 
 def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set[str]]]:

@@ -1,0 +1,215 @@
+"""Actions: what a transition of the catalogue asks of the store. They are values, which `online.run` runs in their order.
+
+Each names tables as they are called just then: rows are copied or deleted before their table is renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import attrs
+
+from ..sql.tables import Column, EntityTable, fresh_name
+
+__all__ = [
+    "Action",
+    "AddColumn",
+    "ChangeJob",
+    "CopyRows",
+    "Create",
+    "CreateBig",
+    "CreateLike",
+    "DeleteClass",
+    "Draft",
+    "Drop",
+    "EndCopies",
+    "EndJob",
+    "Forget",
+    "Relabel",
+    "Rename",
+    "RenameColumn",
+]
+
+
+@attrs.frozen
+class Rename:
+    """Give a table another name."""
+
+    old: str
+    new: str
+
+
+@attrs.frozen
+class RenameColumn:
+    """Give a column another name."""
+
+    table: str
+    old: str
+    new: str
+
+
+@attrs.frozen
+class Create:
+    """Create an entity table, and the one beside it for large values."""
+
+    table: EntityTable
+
+
+@attrs.frozen
+class CreateBig:
+    """Create the table for large values alone."""
+
+    table: EntityTable
+
+
+@attrs.frozen
+class CreateLike:
+    """Create an empty table with the columns of another one."""
+
+    name: str
+    other: str
+
+
+@attrs.frozen
+class AddColumn:
+    """Add a column to a table."""
+
+    table: str
+    column: Column
+
+
+@attrs.frozen
+class CopyRows:
+    """Copy all rows of a table to one with the same columns."""
+
+    source: str
+    target: str
+
+
+@attrs.frozen
+class Drop:
+    """Drop a table."""
+
+    name: str
+
+
+@attrs.frozen
+class DeleteClass:
+    """Delete the rows of a class from a table that it shares."""
+
+    table: EntityTable
+    name: str
+
+
+@attrs.frozen
+class Forget:
+    """Delete the noted duplicates of an index."""
+
+    label: str
+
+
+@attrs.frozen
+class Relabel:
+    """Note the duplicates of an index under another label."""
+
+    old: str
+    new: str
+
+
+@attrs.frozen
+class EndJob:
+    """Give up a job."""
+
+    name: str
+
+
+@attrs.frozen
+class ChangeJob:
+    """Let a job build something else."""
+
+    name: str
+    owner: str
+    targets: frozenset[str]
+
+
+@attrs.frozen
+class EndCopies:
+    """Copy nothing more; ``notes``: and delete at once what was noted for it."""
+
+    notes: bool = False
+
+
+Action: TypeAlias = (
+    Rename | RenameColumn | Create | CreateBig | CreateLike | AddColumn | CopyRows | Drop | DeleteClass | Forget | Relabel
+    | EndJob | ChangeJob | EndCopies
+)  # fmt: skip
+
+
+class Draft:
+    """One transition while it is computed: its actions, and the names of tables after them.
+
+    Attributes:
+        now: the time of the transaction, in µs since 1970.
+        violated: the labels of unique indexes with noted duplicates, of those that the transition makes ready.
+        past: the names, in lower case, that once had a meaning: what it renames or drops is among them.
+        actions: in their order.
+    """
+
+    def __init__(
+        self, now: int, names: Iterable[str], past: Iterable[str] = (), violated: frozenset[str] = frozenset()
+    ) -> None:
+        self.now = now
+        self.violated = violated
+        self.past = set(past)
+        self.actions: list[Action] = []
+        self._names = {name.lower() for name in names}
+        self._given = set[str]()
+
+    def has(self, name: str) -> bool:
+        """Return whether a table exists."""
+        return name.lower() in self._names
+
+    def is_free(self, name: str) -> bool:
+        """Return whether no table has or had a name."""
+        return name.lower() not in self._names | self.past | self._given
+
+    def fresh(self, name: str) -> str:
+        """Return a name that no table has or had, and that is given once."""
+        fresh = fresh_name(name, self._names | self.past | self._given)
+        self._given.add(fresh.lower())
+        return fresh
+
+    def do(self, *actions: Action) -> None:
+        """Add actions."""
+        for action in actions:
+            match action:
+                case Rename(old, new):
+                    self._remove(old)
+                    self._add(new)
+                    self.past.add(new.lower())
+                case Create(table):
+                    self._add(*table.ddl())
+                case CreateBig(table):
+                    self._add(table.big_name)
+                case CreateLike(name):
+                    self._add(name)
+                case Drop(name):
+                    self._remove(name)
+                case _:
+                    pass
+            self.actions.append(action)
+
+    def _add(self, *names: str) -> None:
+        for name in names:
+            assert not self.has(name), f"{name} exists"
+            self._names.add(name.lower())
+
+    def _remove(self, name: str) -> None:
+        assert self.has(name), f"{name} does not exist"
+        self._names.remove(name.lower())
+        self.past.add(name.lower())
+
+    def rename(self, before: EntityTable, after: EntityTable) -> None:
+        """Give an entity table, and the one beside it, the names of another one."""
+        self.do(*(Rename(old, new) for old, new in zip(before.ddl(), after.ddl(), strict=True)))

@@ -1,0 +1,126 @@
+"""A migration that copies nothing is done, one that copies is given up, and one that has switched is contracted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+from ....errors import InvalidMigration
+from ....schema.forms import AppliedForm
+from ...migration import Edit, name_of
+from ..sql.catalogue import Catalogue, Staged
+from ..sql.maintained_tables import index_column_names
+from ..sql.names import Names, index_columns_of, with_names, without
+from .actions import Draft, Drop, EndCopies, RenameColumn
+from .dropping import drop
+from .switching import ended, linked, with_drops, with_new_versions
+
+__all__ = ["contracted", "discarded", "dropped_classes", "edited", "is_undone", "retired", "under_way"]
+
+
+def under_way(id: str, staged: Staged) -> InvalidMigration:
+    """Return the error of a migration that cannot begin, as another one has not finished."""
+    return InvalidMigration(id, [f"{staged.migration} has not finished; run it to its end first"])
+
+
+def discarded(draft: Draft, catalogue: Catalogue) -> Catalogue:
+    """Return a catalogue without the migration that is under way, and without the tables that it copied to."""
+    assert catalogue.staged is not None
+    staged = catalogue.staged.catalogue
+    names = [*(name for table in staged.tables.values() for name in table.ddl()), *staged.index_tables.values()]
+    draft.do(*(Drop(name) for name in dict.fromkeys(names) if draft.has(name)), EndCopies(notes=True))
+    history = catalogue.history.without(catalogue.history.running)
+    return attrs.evolve(catalogue, staged=None, copies=(), history=history)
+
+
+def edited(draft: Draft, catalogue: Catalogue, edit: Edit) -> Catalogue:
+    """Return a catalogue after a migration that copies nothing, or its undoing.
+
+    Raises:
+        InvalidMigration: another one is under way.
+    """
+    if catalogue.staged is not None:
+        raise under_way(edit.id, catalogue.staged)
+    now = draft.now
+    for name, names in edit.names.items():
+        catalogue = _renamed(draft, catalogue, name, names)
+    catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
+    catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
+    if edit.back:
+        catalogue = attrs.evolve(catalogue, versions=catalogue.versions.revive(edit.id, edit.id))
+        history = catalogue.history.with_(catalogue.history.current(edit.id), undone=now)
+    else:
+        entry = AppliedForm(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
+        history = catalogue.history.and_(entry)
+    return attrs.evolve(catalogue, history=history)
+
+
+def _renamed(draft: Draft, catalogue: Catalogue, name: str, names: Names) -> Catalogue:
+    """Return a catalogue with other names of properties of a class, and of their columns in its indexes."""
+    form = catalogue.models[name]
+    for index in form.indexes:
+        before = index_columns_of(form, index)
+        after = [names.get(property, property) for property in before]
+        table = catalogue.index_tables[f"{name}.{index}"]
+        columns = zip(index_column_names(before), index_column_names(after), strict=True)
+        draft.do(*(RenameColumn(table, old, new) for old, new in columns if old != new))
+    sharing = [other for key, other in catalogue.models.items() if key != name and other.table == form.table]
+    catalogue = with_names(catalogue, name, names)
+    unused_names = [
+        old for old in names if not any(old in other.fields for other in sharing) and old not in names.values()
+    ]
+    tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
+    return attrs.evolve(catalogue, tables=tables)
+
+
+def is_undone(catalogue: Catalogue, id: str) -> bool:
+    """Return whether a migration is undone, or about to be."""
+    undoing = catalogue.staged is not None and catalogue.staged.migration == name_of(id, back=True)
+    return undoing or catalogue.history.current(id) is None
+
+
+def retired(draft: Draft, catalogue: Catalogue, id: str) -> Catalogue:
+    """Return a catalogue whose versions have all seen a migration, and declare no class that it drops."""
+    for twin in catalogue.twins:
+        if id == twin.migration or catalogue.history.current(twin.migration) is None:
+            catalogue = ended(draft, catalogue, twin, twin.migration)
+    entry, dropped = catalogue.history.current(id), dropped_classes(catalogue, id)
+    assert entry is not None
+    versions = catalogue.versions.retire(draft.now, id, lambda name, each: each.behind == id or name in dropped)
+    declared_again = {label for label, state in catalogue.states.items() if state.declared}
+    drops = [label for label in entry.drops if label not in declared_again]
+    history = catalogue.history.with_(entry, contracted=entry.contracted or draft.now, drops=drops)
+    return attrs.evolve(catalogue, versions=versions, history=history)
+
+
+def dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
+    """Return the classes that a migration drops, and their aggregates."""
+    entry = catalogue.history.current(id)
+    labels = set() if entry is None else set(entry.drops)
+    labels -= {label for label, state in catalogue.states.items() if state.declared}
+    return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
+
+
+def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:
+    """Return a catalogue without the tables and the definitions that a migration has replaced or drops.
+
+    Args:
+        draft: the transition.
+        catalogue: the catalogue as it is.
+        id: the migration.
+        tables: those that it and undone migrations have kept, and that are empty.
+    """
+    undone = [entry for entry in catalogue.history if entry.undone is not None and set(tables).issuperset(entry.kept)]
+    current = catalogue.history.current(id)
+    draft.do(*(Drop(name) for entry in (current, *undone) if entry is not None for name in entry.kept))
+    for label in [] if current is None else current.drops:
+        if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
+            catalogue = drop(draft, catalogue, label, id)
+    history = catalogue.history.without(*undone).with_(current, kept=[], drops=[])
+    former = {
+        migration: part
+        for migration, part in catalogue.former.items()
+        if not any(table.name in tables for table in part.tables.values())
+    }
+    return attrs.evolve(catalogue, former=former, history=history)

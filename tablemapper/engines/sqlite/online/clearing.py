@@ -1,0 +1,98 @@
+"""The tables of what was dropped are cleared in short transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import msgspec
+
+from ...protocol import Built
+from ..catalogue.dropping import finished, tidied
+from ..file.writer import Writer
+from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue
+from ..sql.tables import quoted
+from .run import carry_out
+
+__all__ = ["clear_batch", "delete_class_rows", "delete_rows", "end_job", "tidy"]
+
+
+def delete_class_rows(
+    writer: Writer, catalogue: Catalogue, name: str, after: tuple[str, str], most: int
+) -> tuple[str, str] | None:
+    """Delete the next rows, at most ``most``, of a class that is about to be dropped, if it shares its table.
+
+    Its indexes and aggregates stay as they are: they are dropped with the class.
+
+    Args:
+        writer: the transaction.
+        catalogue: the catalogue as it is.
+        name: the class.
+        after: the last key of the batch before.
+        most: rows.
+
+    Returns:
+        The last key; None if no row is left, or the class has its table alone.
+    """
+    form = catalogue.models.get(name)
+    table = None if form is None else catalogue.tables[form.table]
+    if table is None or not (of_type := table.type_filter(name, "t")):
+        return None
+    big = '"_big"' if table.spills else "NULL"
+    rows: list[Any] = writer.execute(
+        f'SELECT "PartitionKey", "RowKey", {big} FROM {quoted(table.name)} t WHERE {of_type} '
+        'AND ("PartitionKey", "RowKey") >= (?, ?) ORDER BY 1, 2 LIMIT ?',
+        (*after, most),
+    ).fetchall()
+    if table.spills:
+        big_ids = [(row[2],) for row in rows if row[2] is not None]
+        writer.executemany(f"DELETE FROM {quoted(table.big_name)} WHERE id = ?", big_ids)
+    writer.executemany(
+        f'DELETE FROM {quoted(table.name)} WHERE "PartitionKey" = ? AND "RowKey" = ?', [row[:2] for row in rows]
+    )
+    return rows[-1][:2] if rows else None
+
+
+def end_job(writer: Writer, catalogue: Catalogue, built: Built) -> None:
+    """Note in the catalogue what is complete, if a job ended."""
+    if built.ended:
+        after = carry_out(writer, catalogue, lambda draft: finished(draft, catalogue, built.ended), built.ended)
+        publish_catalogue(writer, after)
+
+
+def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None:
+    """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if there is none."""
+    tombstone = next((each for each in catalogue.tombstones if each.tables), None)
+    if tombstone is None:
+        return None
+    name = tombstone.tables[0]
+    rows = delete_rows(writer, name, most)
+    ended: tuple[str, ...] = ()
+    if rows < most:
+        writer.execute(f"DROP TABLE {quoted(name)}")
+        after = msgspec.structs.replace(tombstone, tables=tombstone.tables[1:])
+        tombstones = tuple([after if each is tombstone else each for each in catalogue.tombstones])
+        publish_catalogue(writer, attrs.evolve(catalogue, tombstones=tombstones))
+        ended = () if after.tables else (tombstone.label,)
+    return Built(tombstone.label, rows, rows, 0, ended, clearing=True)
+
+
+def delete_rows(writer: Writer, table: str, most: int) -> int:
+    """Delete rows of a table, at most ``most``; return how many."""
+    columns = writer.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
+    key = ", ".join(
+        [quoted(name) for _, name in sorted((column[5], str(column[1])) for column in columns if column[5])]
+    )
+    before = writer.total_changes()
+    writer.execute(f"DELETE FROM {quoted(table)} WHERE ({key}) IN (SELECT {key} FROM {quoted(table)} LIMIT ?)", (most,))
+    return writer.total_changes() - before
+
+
+def tidy(writer: Writer) -> None:
+    """Drop the tables that drops left, and give the others their public names, while no other process is there."""
+    catalogue = read_catalogue(writer.read)
+    if catalogue.staged is None:
+        after = carry_out(writer, catalogue, lambda draft: tidied(draft, catalogue))
+        after = attrs.evolve(after, past=frozenset())
+        if after != catalogue:
+            publish_catalogue(writer, after)
