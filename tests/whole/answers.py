@@ -286,6 +286,8 @@ class Trial:
             raise Differs(f"{most} writes", repr(answer))
         if not ambiguous(question, matches):
             possible = self._after(name, matches[:most], changed)
+            if ask.assignment is not None and not ask.how:
+                possible = possible and not changes.is_refused(record, ask.assignment)
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
         after = self.state if refused else self._written(record, question, matches, changed, answer, most)

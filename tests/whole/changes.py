@@ -14,13 +14,19 @@ from .models import Field, Record
 from .oracle import Row, clean, total
 from .questions import Assignment
 
-__all__ = ["changed", "ruled"]
+__all__ = ["changed", "is_refused", "ruled"]
 
 
 def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:
     """Return a row after an update; None if it can not be stored."""
     made = _assigned(record, row, assignment)
     return None if made is None else ruled(record, made)
+
+
+def is_refused(record: Record, assignment: Assignment) -> bool:
+    """Tell whether an assignment is refused whatever it is for: it sets a field to what cannot be stored there."""
+    field = record.field(assignment.field)
+    return assignment.verb == "set" and assignment.part is None and not _storable(field, assignment.value)
 
 
 def ruled(record: Record, row: Row) -> Row | None:
@@ -78,7 +84,7 @@ def _added(one: Any, other: Any) -> Any:
 def _storable(field: Field, given: Any) -> bool:
     if given is None:
         return field.optional
-    if field.spelling and given < min(field.pool):
+    if field.least is not None and given < field.least:
         return False
     match field.kind.annotation:
         case "int":

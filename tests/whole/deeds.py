@@ -13,7 +13,7 @@ import attrs
 
 import tablemapper as tm
 
-from .changes import changed, ruled
+from .changes import changed, is_refused, ruled
 from .judges import Differs
 from .kinds import exact, text_of
 from .models import Record, slots_of
@@ -107,6 +107,8 @@ class Deed:
 
     def _merged(self, state: State, row: Row) -> Outcome:
         """Return what is there after a merge of a row that is, or is not, there."""
+        if self._is_refused(state):
+            return tm.InvalidEntity
         there = [one for one in state.rows(self.of) if _same(state, self.of, one, row)]
         if not there:
             return tm.EntityNotFound
@@ -118,18 +120,21 @@ class Deed:
         whole = ruled(state.model.record(self.of), made)
         return tm.InvalidEntity if whole is None else self._all(state, there, whole)
 
+    def _is_refused(self, state: State) -> bool:
+        return any(is_refused(state.model.record(self.of), one) for one in self.assignments)
+
     def _required(self, state: State) -> Outcome:
         there = any(_same(state, self.of, one, self.row) for one in state.written(self.of))
         if self.how == "never":
             return tm.PreconditionFailed
-        return self._merged(state, self.other) if there else tm.EntityNotFound
+        return self._merged(state, self.other) if there or self._is_refused(state) else tm.EntityNotFound
 
     def _all(self, state: State, rows: Sequence[Row], made: Row | None = None) -> Outcome:
         """Return what is there after rows were replaced."""
         record, after = state.model.record(self.of), state.copy()
         for row in rows:
-            new = changed(record, row, self.assignments[0]) if made is None else made
-            assert new is not None
+            if (new := changed(record, row, self.assignments[0]) if made is None else made) is None:
+                return tm.InvalidEntity
             after.put(self.of, new)
         return tm.UniqueViolation if after.clashes() else after
 

@@ -11,7 +11,7 @@ import pytest
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import clearing, maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
-from tablemapper.entities import timestamp
+from tablemapper.entities import body, timestamp
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import Groups
@@ -504,6 +504,10 @@ def a_rule_that_a_merge_does_not_ask(patch: Patch) -> None:
     patch.setattr(rows, "check_rule", lambda entity: None if entity is merged[0] else check_rule(entity))
 
 
+def a_constraint_that_only_msgspec_may_spell(patch: Patch) -> None:
+    patch.setattr(body, "with_meta", lambda annotation: annotation)
+
+
 def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:
     _after(patch, planner, "_along", change)
 
@@ -561,6 +565,7 @@ FAULTS: dict[Fault, int] = {
     a_class_cleared_without_its_groups: DEEDS,
     a_group_stamped_though_it_shows_the_same: DEEDS,
     a_rule_that_a_merge_does_not_ask: RULES,
+    a_constraint_that_only_msgspec_may_spell: RULES + 15,
     a_day_that_comes_twice_taken_for_one_span: LOCAL + 106,
     an_edge_that_forgets_what_comes_back: LOCAL + 75,
     a_step_that_ends_where_it_begins: LOCAL + 7,

@@ -80,10 +80,13 @@ class Field:
         """Whether a sum of its values may be beyond 64 bits."""
         return self.kind is INT and any(abs(one) >= 2**62 for one in self.pool)
 
+    @property
+    def least(self) -> int | None:
+        """What it takes no value below, if it says so."""
+        return min(self.pool) if self.spelling else None
+
     def source(self) -> str:
-        annotation = (
-            self.spelling.format(self.kind.annotation, min(self.pool)) if self.spelling else self.kind.annotation
-        )
+        annotation = self.spelling.format(self.kind.annotation, self.least) if self.spelling else self.kind.annotation
         text = f"    {self.name}: tm.Field[{annotation}{' | None' if self.optional else ''}]"
         options = []
         if self.default:

@@ -491,7 +491,7 @@ def _totals(rng: random.Random, known: Sequence[Operand]) -> Iterator[Ask]:
 def _write(rng: random.Random, record: Record) -> Ask:
     if not _free(record) or rng.random() < 0.25:
         return Ask("delete", how=rng.choice(("", "many")))
-    field = rng.choice(_free(record))
+    field = _any_of(rng, _free(record))
     how = rng.choice(("", "", "function"))
     return Ask("update", assignment=_assigned(rng, record, field, plain=bool(how)), how=how)
 
@@ -499,15 +499,23 @@ def _write(rng: random.Random, record: Record) -> Ask:
 def random_assignment(rng: random.Random, record: Record) -> Assignment | None:
     """Return an assignment to a field; None if all are in the key."""
     free = _free(record)
-    return _assigned(rng, record, rng.choice(free), plain=False) if free else None
+    return _assigned(rng, record, _any_of(rng, free), plain=False) if free else None
 
 
 def _free(record: Record) -> list[Field]:
     return [field for field in record.own if field.name not in record.key_fields]
 
 
+def _any_of(rng: random.Random, free: list[Field]) -> Field:
+    """Return a field: of two, one that takes not every value."""
+    bound = [field for field in free if field.least is not None]
+    return rng.choice(bound if bound and rng.random() < 0.5 else free)
+
+
 def _assigned(rng: random.Random, record: Record, field: Field, *, plain: bool) -> Assignment:
     alike = [one for one in record.fields if one.kind is field.kind and one != field and one.optional <= field.optional]
+    if field.least is not None and rng.random() < 0.6:
+        return Assignment(field.name, "set", field.least + rng.choice((-1, 0, 1)))
     if field.kind.summed and field.kind is not COUNTED and rng.random() < 0.5 and not plain:
         return Assignment(field.name, rng.choice(("add", "plus")), rng.choice(_amounts(field)))
     if alike and rng.random() < 0.4 and not plain:

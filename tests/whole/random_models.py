@@ -187,11 +187,12 @@ def with_undeclared(rng: random.Random, model: Model) -> Model:
 def with_rules(rng: random.Random, model: Model) -> Model:
     """Return a model whose first class asks something of its values: each by itself, or several together."""
     first = model.records[0]
-    numbers = (INT, COUNTED, INT32)
-    fields = [
-        attrs.evolve(one, spelling=rng.choice(SPELLINGS)) if one.kind in numbers and rng.random() < 0.6 else one
-        for one in first.fields
-    ]
+    numbers = [one for one in first.fields if one.kind in (INT, COUNTED, INT32) and min(one.pool) not in _LEAST]
+    chosen = [one for one in numbers if rng.random() < 0.6]
+    fields = [attrs.evolve(one, spelling=rng.choice(SPELLINGS)) if one in chosen else one for one in first.fields]
+    if all(one.name in first.key_fields for one in chosen):  # (of those that can be assigned to, one at least)
+        pool = rng.choice(((0, 1, 2), (7, 42), (-10, 10)))
+        fields.append(Field("least", INT, rng.random() < 0.3, pool=pool, spelling=rng.choice(SPELLINGS)))
     scalars = [
         one for one in fields if one.kind in SCALARS and not one.kind.precision and one.name not in first.measures
     ]
@@ -205,6 +206,10 @@ def with_rules(rng: random.Random, model: Model) -> Model:
     index = Index("of_rule", ((Slot("size"),),), (("",),))
     first = attrs.evolve(first, fields=tuple(fields), indexes=(*first.indexes, index), rule=rule)
     return attrs.evolve(model, records=(first, *model.records[1:]))
+
+
+_LEAST = (-(2**63), -(2**31))
+"""What nothing can be below, of numbers with a length."""
 
 
 def _is_there(record: Record, operand: Operand | None) -> bool:
