@@ -236,8 +236,8 @@ class Reads(Protocol):
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
-    def between_bounds(self, bound: BoundPlan, most: int) -> int:
-        """Return the number of rows between the bounds, before any filter, at most ``most``."""
+    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
+        """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
         ...
 
     def divide(self, bound: BoundPlan, parts: int) -> list[Place]:

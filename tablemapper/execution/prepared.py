@@ -276,7 +276,8 @@ class PlanCache:
                 plans.prepared.clear()
             unready = self._refusals(spec, plans.unready) if plans.unready else {}
             lacking = self.engine.lacking(spec.model)
-            new = plan(query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking))
+            form_ = query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking)
+            new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, wanted, state=state)
         return prepared, values
 
@@ -303,7 +304,8 @@ class PlanCache:
         prepared.scans += 1
         if prepared.scans & (prepared.scans - 1):  # counting reads rows, so it is done at the 1st, 2nd, 4th, 8th … scan
             return
-        if self.reads.between_bounds(bound, _MANY + 1) > _MANY:
+        count = self.reads.between_bounds(bound, _MANY + 1)
+        if count is None or count > _MANY:
             prepared.scan_logged = True
             _scans.warning("%s reads the whole table %s", what(), plan.model.table)
 

@@ -23,6 +23,8 @@ class Capabilities:
     """Whether one transaction can be of several tables and partitions."""
     all_or_none_load: bool = True
     """Whether a stream of entities can be loaded whole or not at all."""
+    quick_reads: bool = True
+    """Whether an entity is read in less time than another thread is woken in."""
 
     def check_across(self, call: str) -> None:
         """Refuse a transaction over partitions, if there is none.

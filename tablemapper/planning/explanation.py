@@ -37,8 +37,9 @@ class Explanation:
     """Those of them that SQL does not say exactly, so that they are checked after reading."""
     sort: tuple[str, ...]
     """What the rows are sorted by, by the database; empty if the path gives the order."""
-    rows: int
-    """How many rows are between the bounds, those of other classes of the table too, counted up to 10,000."""
+    rows: int | None
+    """How many rows are between the bounds, those of other classes of the table too, counted up to 10,000; None where
+    to count them would cost as much as to read them."""
     capabilities: Capabilities = attrs.field(repr=False)
     """What the engine can do."""
     database: tuple[str, ...]
@@ -80,7 +81,7 @@ class Explanation:
                 lines.append("  partition by partition")
             if plan.merged:
                 lines.append(f"  side by side, merged in the order of {self._merged_by()}")
-        lines.append(f"  {self._expected()}")
+        lines += [] if self.rows is None else [f"  {_expected(self.rows)}"]
         lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
         lines += [f"sorts by {', '.join(self.sort)} ({self.capabilities.sorts})"] if self.sort else []
         lines += [f"not {one}" for one in self.reasons]
@@ -93,11 +94,6 @@ class Explanation:
         if self.plan.merged == len(partition):
             return "their row keys"
         return f"what follows {(*partition, *row)[self.plan.merged - 1].field} in their keys"
-
-    def _expected(self) -> str:
-        if self.rows >= MOST_COUNTED:
-            return f"{MOST_COUNTED:,} rows or more"
-        return f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
 
     def _where(self, one: str) -> str:
         return ", after reading" if one in self.checked else ""
@@ -150,9 +146,10 @@ class MixedExplanation:
         return any(one.scan for one in self.classes.values())
 
     @property
-    def rows(self) -> int:
-        """How many rows are between the bounds, counted up to 10,000 for each class."""
-        return sum(one.rows for one in self.classes.values())
+    def rows(self) -> int | None:
+        """How many rows are between the bounds, counted up to 10,000 for each class; None where they are not counted."""
+        counts = [one.rows for one in self.classes.values()]
+        return None if None in counts else sum(filter(None, counts))
 
     def __str__(self) -> str:
         lines = [f"merges classes in the order of {', '.join(self.order)}"]
@@ -172,6 +169,12 @@ class MixedExplanation:
     def to_json(self) -> str:
         """Return what `to_dict` returns as text."""
         return msgspec.json.encode(self.to_dict()).decode()
+
+
+def _expected(rows: int) -> str:
+    if rows >= MOST_COUNTED:
+        return f"{MOST_COUNTED:,} rows or more"
+    return f"{rows:,} row{'' if rows == 1 else 's'}"
 
 
 def _bound(lo: str, hi: str | None, *, point: bool) -> Any:

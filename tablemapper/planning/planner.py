@@ -20,6 +20,7 @@ from ..keys.template import Slot, Template
 from ..keys.times import is_within
 from .advice import lack, refusal
 from .bounds import Reach, reach
+from .capabilities import Capabilities
 from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
@@ -30,11 +31,16 @@ __all__ = ["candidates", "plan"]
 # ---------------------------------------------------------------------------------------------- choose
 
 
-def plan(form: QueryForm) -> Plan:
+def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
     """Choose how questions of one form are answered.
+
+    Args:
+        form: what they have in common.
+        capabilities: of the engine; None: it can do all.
 
     Raises:
         ScanRefused: nothing bounds them, and a scan was not allowed.
+        InvalidQuery: the engine cannot follow any path in their order.
         InvalidQuery: they are a part of what another path gave, which cannot be followed.
     """
     possible, refused = candidates(form)
@@ -49,11 +55,35 @@ def plan(form: QueryForm) -> Plan:
     if not bounded:
         if not form.scan:
             raise ScanRefused(refusal(form.model, normal(form.where), form.order, refused))
-        return attrs.evolve(possible[0], reasons=tuple(refused))
+        return attrs.evolve(_able(form, possible, capabilities)[0], reasons=tuple(refused))
+    bounded = _able(form, bounded, capabilities)
     partition = next((one for one in bounded if one.whole_partition), None)
     best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition))
     others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
     return attrs.evolve(best, reasons=(*others, *refused))
+
+
+def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None) -> list[Plan]:
+    """Return the plans that an engine can run; there is one, or InvalidQuery is raised."""
+    if capabilities is None:
+        return plans
+    able = [
+        one
+        for one in plans
+        if (capabilities.sorts or not one.sorted) and (capabilities.backward or not (one.descending or one.turned))
+    ]
+    if able:
+        return able
+    name, order = capabilities.engine, " and ".join([step.attr.label for step in form.order]) or "the entities' keys"
+    if plans[0].sorted:
+        raise InvalidQuery(
+            f"{form.model.name}: no key or index gives the order by {order}, and {name} sorts nothing; declare an index whose "
+            "row= begins with it, or sort the results in Python"
+        )
+    raise InvalidQuery(
+        f"{form.model.name}: {plans[0].path} has the order by {order} backwards, and {name} reads forwards only; declare a "
+        "key or an index with {field:desc}, or reverse the results in Python"
+    )
 
 
 def _rank(one: Plan, place: int, partition: Plan | None) -> tuple[Any, ...]:

@@ -498,7 +498,8 @@ class Query(ClassResults[E]):
         spec = self._spec
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())
-            if not by and isinstance(measure, Attr) and slot.ordered:
+            sorts = self._plans.engine.capabilities.sorts  # (else to read all is all that is possible)
+            if sorts and not by and isinstance(measure, Attr) and slot.ordered:
                 return self._extreme(slot, measure.asc() if measured == "min" else measure.desc())
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))

@@ -157,11 +157,13 @@ class Check:
     Args:
         maintained: from each class, for all of its entities or for those that satisfy a test.
         stored: what the store holds.
-        last: the highest timestamp that was given out.
+        last: the highest timestamp that was given out; None if nobody knows.
         meter: counts each entity.
     """
 
-    def __init__(self, maintained: Mapping[Model, Sequence[Owed]], stored: Stored, last: int, meter: Meter) -> None:
+    def __init__(
+        self, maintained: Mapping[Model, Sequence[Owed]], stored: Stored, last: int | None, meter: Meter
+    ) -> None:
         self._maintained = maintained
         self._stored = stored
         self._last = last
@@ -237,7 +239,7 @@ class Check:
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
             yield Finding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
-        if not 0 < row[2] <= self._last:
+        if self._last is not None and not 0 < row[2] <= self._last:
             detail = f"its timestamp {row[2]} was never issued"
             yield Finding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
 

@@ -108,7 +108,7 @@ def _telling(verb: str, meter: Meter | None, before: int = 0) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        tell_written(error, verb, before + (0 if meter is None else meter.done))
+        tell_written(error, verb, before + (0 if meter is None else meter.done) + getattr(error, "written", 0))
         raise
 
 
