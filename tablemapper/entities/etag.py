@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-__all__ = ["ETAG_FORM", "NO_ETAG", "etag_text", "etag_timestamp"]
+import re
+from datetime import UTC, timedelta
+from urllib.parse import unquote
+
+from ..builtin import Builtin
+
+__all__ = ["ETAG_FORM", "NO_ETAG", "Stamp", "etag_text", "etag_timestamp"]
 
 ETAG_FORM = 'W/"1767225600000000"'
 """An example, for messages."""
 NO_ETAG = -1
 """What stands for a text that is no ETag; no row has it."""
+_OF_A_SERVICE = re.compile(r"W/\"datetime'(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d*))?Z'\"")
+_EPOCH, _MICROSECOND = Builtin.datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+
+
+class Stamp(int):
+    """When an entity was last written, in µs, with the ETag that a service gave it: two are equal if their ETags are."""
+
+    etag: str
+
+    def __new__(cls, etag: str) -> Stamp:
+        found = _OF_A_SERVICE.fullmatch(unquote(etag))
+        time = "1970-01-01T00:00:00.000000" if found is None else f"{found[1]}.{found[2] or '':0<6.6}"
+        self = super().__new__(cls, (Builtin.datetime.fromisoformat(f"{time}+00:00") - _EPOCH) // _MICROSECOND)
+        self.etag = etag
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stamp) and self.etag == other.etag
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.etag)
+
+    def __reduce__(self) -> tuple[type[Stamp], tuple[str]]:
+        return Stamp, (self.etag,)
 
 
 def etag_text(timestamp: int) -> str:
     """Return the ETag of a row last written at ``timestamp`` (µs since 1970)."""
-    return f'W/"{timestamp}"'
+    return timestamp.etag if isinstance(timestamp, Stamp) else f'W/"{timestamp}"'
 
 
 def etag_timestamp(etag: str) -> int:
     """Return what `etag_text` was called with, or NO_ETAG for a text of another form."""
+    if etag.startswith("W/\"datetime'"):
+        return Stamp(etag) if _OF_A_SERVICE.fullmatch(unquote(etag)) else NO_ETAG
     digits = etag[3:-1]
     return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else NO_ETAG
