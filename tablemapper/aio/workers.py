@@ -28,6 +28,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from ..engines.context import cancelling
 from ..errors import StoreClosed, StoreError, StoreLocked
 from .cancellation import Cancellation
 
@@ -52,6 +53,8 @@ class Workers:
         timeout: seconds that a cursor waits for others to end.
     """
 
+    quick_reads = True
+    """Whether a brief call takes less time than waking a thread; if not, each call can be cancelled while it runs."""
     clock = staticmethod(time.monotonic)
     current_task = staticmethod(asyncio.current_task)
 
@@ -99,11 +102,15 @@ class Workers:
             raise StoreClosed("the store is closed; open it again")
         if asyncio.get_running_loop() is not loop:
             raise StoreError("an AsyncStore belongs to the event loop in which it was opened; open another one here")
+        context = copy_context()
+        if not self.quick_reads:
+            brief, cancellation = False, cancellation or Cancellation()
+            context.run(cancelling.set, cancellation.check)
         call = _Call(loop=loop)  # without a constructor of its own, which would double what a call costs the loop
         call.cancellation = cancellation
         call.brief = brief
         call.settle = self._threads.settle
-        call.work = [(copy_context(), function, args, kwargs)]
+        call.work = [(context, function, args, kwargs)]
         self._threads.take(call)
         return call
 
