@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from tablemapper.engines import opening
 
+from .engines.azure.place import AzurePlace
 from .engines.dicts import DictPlace
 from .touched import Touched, touching
 
@@ -26,7 +27,7 @@ settings.register_profile("long", settings.get_profile("short"), max_examples=10
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=["dicts"], help="what keeps the stores of tests: SQLite, or this")
+    parser.addoption("--engine", choices=["azure", "dicts"], help="what keeps the stores of tests: SQLite, or this")
     parser.addoption(
         "--long", action="store_true", help="run properties with many examples, and tests marked long at full size"
     )
@@ -79,8 +80,8 @@ def no_warnings_of_scans() -> Iterator[None]:
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Open stores by another engine, if that is asked for."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.getoption("--engine") == "dicts":
-            place = lambda where: DictPlace(os.fspath(where)) if isinstance(where, str | os.PathLike) else where  # noqa: E731
+        if (kind := {"azure": AzurePlace, "dicts": DictPlace}.get(request.config.getoption("--engine"))) is not None:
+            place = lambda where: kind(os.fspath(where)) if isinstance(where, str | os.PathLike) else where  # noqa: E731
             patch.setattr(opening, "place_of", place)
         yield
 

@@ -32,6 +32,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "engines": ["context", "status", "protocol", "decide", "migration"],
+            "engines.azure": ["service", "accounts", "batches", "wire", "drive", "names", "rows", "catalogue", "writes", "reads", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
@@ -121,6 +122,12 @@ def test_imports_point_to_a_lower_room_or_to_the_left(module: str) -> None:
 def test_neighbours_never_import_each_other() -> None:
     assert _wrong("keys.forms", ["values.scalars", "errors"]) == ["values.scalars"]
     assert _wrong("values.nested", ["values.scalars", "keys.forms"]) == ["keys.forms"]
+
+
+def test_engines_do_not_know_each_other() -> None:
+    for one, other in (("engines.azure.", "engines.sqlite."), ("engines.sqlite.", "engines.azure.")):
+        for module in (name for name in PLACE if name.startswith(one)):
+            assert not [t for t in _targets(module, MODULES[module]) if t.startswith(other)], module
 
 
 def test_the_file_and_its_driver_know_no_entities() -> None:

@@ -59,6 +59,7 @@ def open_async(
     path: str | os.PathLike[str],
     *,
     models: Sequence[type[Record]],
+    credential: Any = None,
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
@@ -74,6 +75,7 @@ def open_async(
     Args:
         path: as for `tablemapper.open`, as are `models`, `durability`, `limits` and `timeout`.
         models: the classes that the program uses.
+        credential: as for `tablemapper.open`.
         migrations: as for `tablemapper.open`.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
@@ -97,7 +99,15 @@ def open_async(
         schema = compile_schema(models)
         ways = ways_back(migrations)
         with explaining(path, migrations):
-            engine = open_engine(path, schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways)
+            engine = open_engine(
+                path,
+                schema,
+                credential=credential,
+                durability=durability,
+                timeout=timeout,
+                waited=waited,
+                ways_back=ways,
+            )
         if build:
             build_declared(engine, progress)
         return engine
@@ -171,6 +181,7 @@ class AsyncStore(Face[Store], ByKey):
         self, engine: Engine, workers: Workers, watch: Observer | None = None, *, limits: Literal["azure"] | None = None
     ) -> None:
         super().__init__(workers, new_store(engine, watch, limits=limits))
+        workers.quick_reads = engine.capabilities.quick_reads
         self._operations = Operations(engine, limits=limits)
         self._watch = watch
 

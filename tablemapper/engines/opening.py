@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import attrs
 
-from ..errors import NotAStore, shown
+from ..errors import NotAStore, StoreError, shown
+from ..limits import check_table_name
 from ..schema.model import Schema
 from .migration import MigrationEngine, WayBack
 from .protocol import Engine
@@ -56,14 +57,47 @@ class _File:
         return SqliteEngine.open(self.path, schema, **options)
 
 
-def place_of(where: Where) -> Place:
+@attrs.frozen
+class _Account:
+    """The tables of an account."""
+
+    text: str = attrs.field(repr=False)
+    credential: Any = attrs.field(repr=False)
+
+    def open(self, schema: Schema, *, durability: str, timeout: float, **options: Any) -> Engine:
+        from .azure.accounts import account_of, named_account
+
+        if durability != "full":
+            raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
+        name, catalogue = "", ""
+        if not _CONNECTION.match(self.text):
+            name, _, catalogue = self.text[len("azure:") :].lstrip("/").partition("/")
+            if catalogue and (fault := check_table_name(catalogue)) is not None:
+                raise NotAStore(f"azure://{name}/…: {fault}")
+        is_text = _CONNECTION.match(self.text)
+        account = account_of(self.text, self.credential) if is_text else named_account(name, self.credential)
+        try:
+            from .azure.wire import Wire
+        except ModuleNotFoundError as error:
+            raise StoreError(f"Azure Tables needs urllib3: pip install 'tablemapper[azure]' ({error})") from None
+        from .azure.engine import AzureEngine
+        from .azure.names import CATALOGUE
+
+        return AzureEngine.open(Wire(account), str(account), schema, catalogue=catalogue or CATALOGUE, timeout=timeout)
+
+
+def place_of(where: Where, credential: Any = None) -> Place:
     """Return the place that a user names.
 
     Raises:
-        NotAStore: it is no path, but a URL or a connection string.
+        NotAStore: it is neither a path nor an account.
     """
     if isinstance(where, str):
+        if _CONNECTION.match(where) or where.lower().startswith("azure:"):
+            return _Account(where, credential)
         _check_path(where)
+    if credential is not None:
+        raise NotAStore("credential= is for an account of Azure, and this is a file")
     if isinstance(where, str | os.PathLike) or not hasattr(where, "open"):
         return _File(cast("str | os.PathLike[str]", where))  # (what is neither is refused as a path)
     return where
@@ -73,6 +107,7 @@ def open_engine(
     where: Where,
     schema: Schema,
     *,
+    credential: Any = None,
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
     waited: Callable[[], float] = float,
@@ -81,16 +116,16 @@ def open_engine(
     """Open the engine that keeps what a user names.
 
     Args:
-        where: the path of a file, ``":memory:"``, or a place.
-        schema, durability, timeout: as for `tablemapper.open`.
+        where: the path of a file, ``":memory:"``, an account of Azure, or a place.
+        schema, credential, durability, timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
     Raises:
-        NotAStore: it is no path, but a URL or a connection string.
+        NotAStore: it is neither a path nor an account.
         StoreError: as the engine raises.
     """
-    place = place_of(where)
+    place = place_of(where) if credential is None else place_of(where, credential)
     return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back)
 
 
@@ -160,10 +195,7 @@ def open_migrations(
 
 def _check_path(where: str) -> None:
     if _CONNECTION.match(where):  # which holds a secret, so it is not repeated
-        raise NotAStore(
-            "a connection string is not a path: Azure Tables cannot be opened yet; name a file, such as "
-            'tm.open("shop.db", models=…)'
-        )
+        raise NotAStore("a connection string is not a path; this call is possible for a file only, such as shop.db")
     if where != ":memory:" and _MEMORY(where):
         raise NotAStore(f'{shown(where)} is no path; write ":memory:" for a store that is never saved')
     if (url := _URL.match(where)) is None:
@@ -174,5 +206,9 @@ def _check_path(where: str) -> None:
         raise NotAStore(
             f"{shown(where)} is a URL; a store is opened by its path: {path.partition('?')[0] or ':memory:'!r}"
         )
-    what = "Azure Tables cannot be opened yet" if scheme in ("azure", "https", "http") else "that cannot be opened"
+    what = "that cannot be opened"
+    if scheme in ("https", "http"):
+        what = "an account of Azure is named azure://account, or by its connection string; or"
+    elif scheme == "azure":
+        what = "this call is possible for a file only"
     raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from ..engines.opening import open_engine, status
 from ..engines.protocol import Engine
@@ -31,6 +31,7 @@ def open(
     path: str | os.PathLike[str],
     *,
     models: Sequence[type[Record]],
+    credential: Any = None,
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
@@ -43,8 +44,11 @@ def open(
     """Open a store, or create it.
 
     Args:
-        path: a file, or ``":memory:"``.
+        path: a file, or ``":memory:"``; or an account of Azure: ``"azure://account"``, ``"azure://account/Catalogue"``
+            with a catalogue of that name, or a connection string.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
+        credential: for an account: an object with ``get_token``, such as those of azure-identity, or the account's key,
+            or a shared access signature.
         migrations: the scripts of the application, as for `tablemapper.migrate`. Where one has a ``back=`` function,
             the old version of the program goes on reading what is written here. Without it, the first write ends that
             version.
@@ -72,7 +76,9 @@ def open(
     watch = observer(observe, slow)
     ways = ways_back(migrations)
     with explaining(path, migrations):
-        engine = open_engine(path, compile_schema(models), durability=durability, timeout=timeout, ways_back=ways)
+        engine = open_engine(
+            path, compile_schema(models), credential=credential, durability=durability, timeout=timeout, ways_back=ways
+        )
     if build:
         build_declared(engine, progress)
     return new_store(engine, watch, limits=limits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,13 @@ SECRET = "c2VjcmV0"
         ("sqlite://", "opened by its path: ':memory:'"),
         ("file:shop.db?mode=ro", "opened by its path: 'shop.db'"),
         ("file:///home/ann/shop.db", "opened by its path: '/home/ann/shop.db'"),
-        ("azure://account/table", "Azure Tables cannot be opened yet"),
-        ("https://account.table.core.windows.net", "Azure Tables cannot be opened yet"),
+        ("azure://account/Table", "azure://account says nothing of who asks; pass credential="),
+        ("azure://account/a-b", '"a-b" is not a table name'),
+        ("azure:", "no name of an account"),
+        ("https://account.table.core.windows.net", "an account of Azure is named azure://account"),
         ("postgresql://localhost/shop", "that cannot be opened; name a file"),
-        (f"DefaultEndpointsProtocol=https;AccountName=x;AccountKey={SECRET}", "a connection string is not a path"),
-        (f"AccountKey={SECRET};AccountName=x", "a connection string is not a path"),
-        ("UseDevelopmentStorage=true", "a connection string is not a path"),
+        (f"AccountKey={SECRET};AccountNam=x", "the connection string cannot be read"),
+        (f"AccountKey={SECRET}", "names no AccountName"),
     ],
 )
 def test_what_is_no_path_is_refused(where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +43,23 @@ def test_what_is_no_path_is_refused(where: str, said: str, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "call", [tm.status, lambda where: tm.restore("x", where), lambda where: tm.restore(where, "x")]
+)
+@pytest.mark.parametrize("where", [f"AccountName=x;AccountKey={SECRET}", "azure://account"])
+def test_what_is_possible_for_a_file_only_says_so(call: Callable[[str], object], where: str) -> None:
+    with pytest.raises(tm.NotAStore, match="for a file only") as caught:
+        call(where)
+    assert SECRET not in str(caught.value)
+
+
+def test_options_of_the_other_engine_are_refused() -> None:
+    with pytest.raises(tm.NotAStore, match="credential= is for an account"):
+        tm.open(":memory:", models=MODELS, credential="x")
+    with pytest.raises(ValueError, match="durability='relaxed' is for a file"):
+        tm.open(f"AccountName=x;AccountKey={SECRET}", models=MODELS, durability="relaxed")
+
+
 @pytest.mark.parametrize("name", ["a=b.db", "c:d.db", "profile.db", "x://y"])
 def test_a_path_object_is_a_path_whatever_it_looks_like(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
@@ -50,6 +69,6 @@ def test_a_path_object_is_a_path_whatever_it_looks_like(name: str, tmp_path: Pat
 
 
 def test_no_engine_is_loaded_before_one_is_opened() -> None:
-    program = "import sys, tablemapper; print('apsw' in sys.modules)"
+    program = "import sys, tablemapper; print({'apsw', 'urllib3', 'ssl'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert done.stdout == "set()\n"

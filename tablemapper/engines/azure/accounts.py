@@ -1,0 +1,209 @@
+"""Accounts: where a Table service is, and what proves to it who asks. No secret is in a repr or a message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import attrs
+
+from ...errors import NotAStore, shown
+
+__all__ = ["Account", "Signature", "account_of", "named_account"]
+
+# The emulator's, which everybody knows.
+_EMULATOR = "devstoreaccount1"
+_EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+_SCOPE = "https://storage.azure.com/.default"
+_EARLY = 120  # seconds before its end at which a token is replaced
+_PARTS = {
+    name.lower(): name
+    for name in (
+        "DefaultEndpointsProtocol", "AccountName", "AccountKey", "TableEndpoint", "EndpointSuffix",
+        "SharedAccessSignature", "UseDevelopmentStorage", "BlobEndpoint", "QueueEndpoint", "FileEndpoint",
+        "DevelopmentStorageProxyUri",
+    )
+}  # fmt: skip
+
+
+class Signature(Protocol):
+    """What proves who asks."""
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        """Return headers of a request, by its path as it is sent and its date."""
+        ...
+
+    @property
+    def query(self) -> str:
+        """What is added to the query of each request."""
+        ...
+
+
+@attrs.frozen
+class _Key:
+    """The key of an account, which signs each request."""
+
+    account: str
+    key: bytes = attrs.field(repr=False)
+    query: str = ""
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        text = f"{date}\n/{self.account}{path}".encode()
+        signature = base64.b64encode(hmac.new(self.key, text, hashlib.sha256).digest()).decode()
+        return {"Authorization": f"SharedKeyLite {self.account}:{signature}"}
+
+
+@attrs.frozen
+class _Sas:
+    """A shared access signature."""
+
+    query: str = attrs.field(repr=False)
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        return {}
+
+
+class _Token:
+    """What gives tokens, as those of azure-identity do; each is used until shortly before its end."""
+
+    query = ""
+
+    def __init__(self, credential: Any, clock: Callable[[], float] = time.time) -> None:
+        self._credential = credential
+        self._clock = clock
+        self._held: Any = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<tokens of {type(self._credential).__name__}>"
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        with self._lock:
+            if self._held is None or self._held.expires_on - _EARLY < self._clock():
+                self._held = self._credential.get_token(_SCOPE)
+            return {"Authorization": f"Bearer {self._held.token}"}
+
+
+@attrs.frozen
+class Account:
+    """A Table service, and what proves to it who asks."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """What comes before the tables in the paths of requests: nothing on Azure, the account on an emulator."""
+    signature: Signature
+
+    @property
+    def url(self) -> str:
+        """Where it is, without a secret."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.path}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine."""
+        return self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
+
+    def __str__(self) -> str:
+        return self.url
+
+
+def account_of(text: str, credential: Any = None) -> Account:
+    """Return the account that a connection string names.
+
+    Args:
+        text: as the portal of Azure shows it.
+        credential: as for `tablemapper.open`, where the text has none.
+
+    Raises:
+        NotAStore: it is none; what is secret in it is not repeated.
+    """
+    parts = _parts(text)
+    if parts.get("UseDevelopmentStorage", "").lower() == "true":
+        endpoint = f"http://127.0.0.1:10002/{_EMULATOR}"
+        parts = {"AccountName": _EMULATOR, "AccountKey": _EMULATOR_KEY, "TableEndpoint": endpoint} | parts
+    name, endpoint = parts.get("AccountName", ""), parts.get("TableEndpoint", "")
+    if not name and not endpoint:
+        raise NotAStore("the connection string names no AccountName and no TableEndpoint")
+    if not endpoint:
+        scheme = parts.get("DefaultEndpointsProtocol", "https")
+        endpoint = f"{scheme}://{name}.table.{parts.get('EndpointSuffix', 'core.windows.net')}"
+    name = name or endpoint.partition("://")[2].partition(".")[0]
+    if key := parts.get("AccountKey"):
+        signature: Signature = _Key(name, _decoded(key))
+    elif sas := parts.get("SharedAccessSignature"):
+        signature = _Sas(sas.lstrip("?"))
+    else:
+        signature = _signature(name, credential, "the connection string has no AccountKey and no SharedAccessSignature")
+    return _account(endpoint, signature)
+
+
+def named_account(name: str, credential: Any = None) -> Account:
+    """Return the account of Azure with a name; see `account_of`."""
+    if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
+        raise NotAStore(f"azure://{name}: {shown(name)} is no name of an account: 3 to 24 letters a-z and digits")
+    signature = _signature(name, credential, f"azure://{name} says nothing of who asks")
+    return _account(f"https://{name}.table.core.windows.net", signature)
+
+
+def _signature(name: str, credential: Any, lack: str) -> Signature:
+    if hasattr(credential, "get_token"):
+        return _Token(credential)
+    if isinstance(credential, str) and credential:
+        return _Sas(credential.lstrip("?")) if "sig=" in credential else _Key(name, _decoded(credential))
+    if credential is None:
+        raise NotAStore(
+            f"{lack}; pass credential=: DefaultAzureCredential() of azure-identity, or the account's key, or a shared "
+            "access signature"
+        )
+    raise NotAStore(f"credential=: expected an object with get_token, or text, got {type(credential).__name__}")
+
+
+def _parts(text: str) -> dict[str, str]:
+    parts = {}
+    for part in filter(None, text.strip().split(";")):
+        name, equals, value = part.partition("=")
+        known = _PARTS.get(name.strip().lower())
+        if known is None or not equals:
+            raise NotAStore(
+                "the connection string cannot be read: expected parts as in AccountName=…;AccountKey=…, each up to a "
+                "semicolon"
+            )
+        parts[known] = value.strip()
+    return parts
+
+
+def _decoded(key: str) -> bytes:
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error:
+        raise NotAStore("the key of the account is no base64 text; copy it again") from None
+
+
+def _account(endpoint: str, signature: Signature) -> Account:
+    try:
+        parts = urlsplit(endpoint)
+        port = parts.port
+    except ValueError:
+        raise NotAStore("the endpoint of the account cannot be read") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        raise NotAStore("the endpoint of the account is no URL of the form https://account.table.core.windows.net")
+    account = Account(
+        parts.scheme,
+        parts.hostname,
+        port or (443 if parts.scheme == "https" else 80),
+        parts.path.rstrip("/"),
+        signature,
+    )
+    if parts.scheme == "http" and not account.is_local:
+        raise NotAStore(f"{account}: without https anybody on the way could read what is sent; use https")
+    return account

@@ -1,0 +1,368 @@
+"""The catalogue of an account, in a table of its own: the forms of all classes, and what opening makes of them.
+
+It is two rows: the head, which says of which generation it is, and the body. Both change in one transaction, under the
+ETag of the head that was read.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+import attrs
+import msgspec
+
+from ...entities.declaration import IndexModel
+from ...entities.fields import FieldModel
+from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
+from ...evolution.changes import Anything
+from ...evolution.evolution import Evolution, evolve
+from ...evolution.following import Followed, follow
+from ...evolution.versions import retirement
+from ...expressions.tree import Attr
+from ...keys.forms import NotAKey
+from ...keys.template import Slot, Template
+from ...schema.check import Owed
+from ...schema.forms import ModelForm, VersionForm
+from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
+from ...schema.model import Model, Schema, reserved_keys
+from .drive import ATTEMPTS, Work, delay, read
+from .rows import Codec, codec_of
+from .service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
+
+__all__ = ["Catalogue", "Classes", "Look", "check_models", "open_catalogue", "read_head"]
+
+FORMAT = 1
+MAX_PROPERTIES = 250  # of an entity: two more are hidden
+_PIECE = 40_000  # bytes of the body in one property
+_STORE = "store"
+
+
+@attrs.frozen
+class Look:
+    """The head of a catalogue, as it was read."""
+
+    generation: int
+    id: str
+    etag: str
+
+
+@attrs.frozen
+class Catalogue:
+    """What a store holds and maintains."""
+
+    head: Look
+    forms: dict[str, ModelForm]
+    versions: dict[str, list[VersionForm]]
+
+
+# ---------------------------------------------------------------------------------------------- read and published
+
+
+def read_head(table: str, timeout: float) -> Work[Look | None]:
+    """Read the head of a catalogue; None if there is no store."""
+    try:
+        found = yield from read(Get(table, _STORE, "head"), timeout)
+    except Refused as refused:
+        if refused.code == "TableNotFound":
+            return None
+        raise
+    return None if found is None else _look(found, table)
+
+
+def _look(found: Entity, table: str) -> Look:
+    if found.get("format") != FORMAT:
+        raise NotAStore(
+            f"{table}: its format is {found.get('format')!r}, which this version does not read; use a newer one"
+        )
+    try:
+        return Look(int(found["generation"]), str(found["id"]), found[ETAG])
+    except (KeyError, ValueError):
+        raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
+
+
+def _read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
+    where = Comparison("PartitionKey", "eq", "String", _STORE)
+    try:
+        page: Page = yield from read(Find(table, where), timeout)
+    except Refused as refused:
+        if refused.code == "TableNotFound":
+            return None
+        raise
+    rows = {one["RowKey"]: one for one in page.entities}
+    while page.after is not None:
+        page = yield from read(Find(table, where, after=page.after), timeout)
+        rows |= {one["RowKey"]: one for one in page.entities}
+    if "head" not in rows:
+        return None
+    head = _look(rows["head"], table)
+    try:
+        packed = b"".join([msgspec.convert(piece, bytes) for piece in _pieces(rows["body"])])
+        forms, versions = msgspec.json.decode(
+            zlib.decompress(packed), type=tuple[dict[str, ModelForm], dict[str, list[VersionForm]]]
+        )
+    except (KeyError, zlib.error, msgspec.MsgspecError) as error:
+        raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
+    return Catalogue(head, forms, versions)
+
+
+def _pieces(body: Entity) -> Iterator[str]:
+    number = 0
+    while (piece := body.get(f"c{number}")) is not None:
+        yield piece
+        number += 1
+
+
+def _publication(table: str, old: Catalogue | None, evolution: Evolution, id: str) -> Commit:
+    packed = zlib.compress(msgspec.json.encode([evolution.models_after, evolution.versions_after]))
+    body: dict[str, Any] = {}
+    for number, at in enumerate(range(0, len(packed), _PIECE)):
+        body |= {
+            f"c{number}": msgspec.to_builtins(packed[at : at + _PIECE]),
+            f"c{number}@odata.type": "Edm.Binary",
+        }
+    head = {"generation": 1 if old is None else old.head.generation + 1, "id": id, "format": FORMAT}
+    if old is None:
+        changes = Change("insert", "head", head), Change("upsert", "body", body)
+    else:
+        changes = Change("replace", "head", head, old.head.etag), Change("upsert", "body", body)
+    return Commit(table, _STORE, changes)
+
+
+def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
+    """Return the classes of a store, to whose catalogue a schema was added.
+
+    Raises:
+        SchemaMismatch: it differs in a way that opening cannot take over.
+        NotAStore: a table is somebody else's.
+    """
+    for attempt in range(ATTEMPTS):
+        old = yield from _read_catalogue(table, timeout)
+        forms = {} if old is None else old.forms
+        evolution = evolve(forms, {} if old is None else old.versions, schema, Anything(), now=time.time_ns() // 1000)
+        if faults := [*evolution.faults, *_not_yet(evolution, forms)]:
+            raise SchemaMismatch("the models are not those that the store was written with", faults)
+        if old is not None and not evolution.changed and not evolution.extends:
+            return Classes(schema, old)
+        created = yield from read(CreateTable(table), timeout)
+        if old is None and not created and (yield from _is_foreign(table, timeout)):
+            raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
+        named = {form.table for form in forms.values()}
+        for name in dict.fromkeys([form.table for form in evolution.models_after.values()]):
+            if name in named:
+                continue
+            created = yield from read(CreateTable(name), timeout)
+            if not created and (yield from _is_foreign(name, timeout)):
+                again = yield from _read_catalogue(table, timeout)
+                if again is None or name not in {form.table for form in again.forms.values()}:
+                    raise NotAStore(
+                        f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
+                        "else's; choose another table="
+                    )
+        id = uuid4().hex if old is None else old.head.id
+        try:
+            yield _publication(table, old, evolution, id)
+        except Lost as lost:
+            yield delay(attempt, lost)  # (it is read again: maybe it was published)
+        except Refused as refused:
+            if refused.status not in (404, 409, 412):
+                raise
+            yield delay(0)
+    raise SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
+
+
+def _is_foreign(table: str, timeout: float) -> Work[bool]:
+    page: Page = yield from read(Find(table, top=1), timeout)
+    return any(one["PartitionKey"] != _STORE for one in page.entities)
+
+
+def _not_yet(evolution: Evolution, forms: Mapping[str, ModelForm]) -> Iterator[str]:
+    """Yield what would have to be built over entities, or built anew."""
+    mend = "cannot be built over a class that the store has on Azure Tables yet; open another catalogue, and copy the entities"
+    for model, name in evolution.indexes:
+        yield f"{model.name}.{name}: a new index {mend}"
+    for model in evolution.models:
+        if model.aggregate is not None and model.aggregate.source.__name__ in forms:
+            yield f"{model.name}: a new aggregate {mend}"
+    for model in evolution.typed:
+        yield f"{model.name}: a type name {mend}"
+
+
+# ---------------------------------------------------------------------------------------------- what is possible
+
+
+def check_models(schema: Schema, catalogue: str) -> None:
+    """Refuse classes that need more than one partition has, each with what to declare instead.
+
+    Raises:
+        InvalidModel
+    """
+    faults = [fault for model in schema.models for fault in _faults(model, schema, catalogue)]
+    if faults:
+        raise InvalidModel("Azure Tables", faults)
+
+
+def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
+    own = model.declaration.templates[0]
+    if model.table.lower() == catalogue.lower():
+        yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
+    if len(model.columns) > MAX_PROPERTIES:
+        yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
+    for field in model.maintained:
+        source = _source_of(model, field, schema)
+        yield (
+            f"{model.name}.{field.name} is maintained from {source}, which Azure Tables cannot do yet; declare an aggregate "
+            f"of {source}"
+        )
+    if ":" in model.name:  # (what keeps such a field)
+        return
+    for index in model.indexes:
+        if not _is_local(model, index):
+            yield (
+                f"{model.name}.{index.name}: an index in other partitions than its entities' is not possible on Azure Tables "
+                f"yet; give it the partition of the key, {own.text!r}, and its values in row="
+            )
+    if model.aggregate is not None:
+        of = schema.by_class[model.aggregate.source]
+        if model.table != of.table or not _same_partition(model, of):
+            yield (
+                f"{model.name}: an aggregate in another partition than its entities is not possible on Azure Tables yet; give "
+                f'it table="{of.table}" and the partition of {of.name}, {of.declaration.templates[0].text!r}'
+            )
+
+
+def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
+    for other in schema.models:
+        if (
+            other.aggregate is not None
+            and other.name.startswith(f"{model.name}:")
+            and other.name.endswith(field.property)
+        ):
+            return other.aggregate.source.__name__
+    return "other entities"
+
+
+def _is_local(model: Model, index: IndexModel) -> bool:
+    return _parts(index.partition, {}) == _parts(model.declaration.templates[0], {})
+
+
+def _same_partition(model: Model, source: Model) -> bool:
+    assert model.aggregate is not None
+    names = {}
+    for name, attr in model.aggregate.groups.items():
+        whole = isinstance(attr, Attr) and attr.part is None and not attr.path
+        names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
+    return _parts(model.declaration.templates[0], names) == _parts(source.declaration.templates[0], {})
+
+
+def _parts(template: Template, names: Mapping[str, str]) -> list[Any]:
+    """Return what a template is made of, its fields by other names."""
+    return [
+        [(names.get(part.field, part.field), part.spec) if isinstance(part, Slot) else part for part in component]
+        for component in template.components
+    ]
+
+
+# ---------------------------------------------------------------------------------------------- classes
+
+
+class Classes:
+    """The opened classes, as one catalogue has them; what a decision asks of what is maintained.
+
+    Attributes:
+        catalogue: of the store.
+        schema: the opened classes.
+        followed: the classes of which the store has more than their code declares.
+    """
+
+    def __init__(self, schema: Schema, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.schema = schema
+        self.followed: dict[Model, Followed] = follow(
+            schema, catalogue.forms, catalogue.versions, {model: model.name for model in schema.models}, {}
+        )
+        for model in schema.models:
+            if (reason := retirement(model, catalogue.versions, ())) is not None:
+                raise SchemaMismatch(model.name, [reason])
+        self._owed: dict[Model, Maintenance] = {}
+        for model in schema.models:
+            self._owed[model] = self._maintenance(model)
+            for aggregate in self._owed[model].aggregates:
+                self._owed.setdefault(aggregate.model, maintenance(schema, aggregate.model))
+        tables: dict[str, int] = {}
+        for form in catalogue.forms.values():
+            tables[form.table] = tables.get(form.table, 0) + 1
+        self._shared = {table for table, count in tables.items() if count > 1}
+        self._reserved = {
+            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+
+    def _maintenance(self, model: Model) -> Maintenance:
+        owed = maintenance(self.schema, model)
+        if (followed := self.followed.get(model)) is None:
+            return owed
+        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
+        return Maintenance((*owed.indexes, *followed.indexes), (*owed.aggregates, *aggregates))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The opened classes, and the aggregates over them that were not opened."""
+        return tuple(self._owed)
+
+    def stored(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self.followed[model].model if model in self.followed else model
+
+    def codec(self, model: Model) -> Codec:
+        """Return what reads and writes the entities of a class."""
+        return codec_of(self.stored(model))
+
+    def maintained(self, model: Model) -> Maintenance:
+        """Return all that is maintained from a class."""
+        return self._owed[model]
+
+    def index(self, model: Model, name: str) -> IndexMaintenance:
+        """Return the maintenance of an index."""
+        return next(one for one in self._owed[model].indexes if one.model.name == name)
+
+    def needs_row(self, model: Model) -> bool:
+        """Return whether a write of an entity depends on what is stored."""
+        owed = self._owed[model]
+        return bool(owed.indexes or owed.aggregates) or (model in self.followed and self.followed[model].checked)
+
+    @cached_property
+    def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
+        return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+
+    def claims(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key is one of a class's entities, and not of another class of its table."""
+        if model.table not in self._shared:
+            return True
+        first, second = model.declaration.templates
+        try:
+            first.decode(partition)
+            second.decode(row)
+        except (NotAKey, ValueError, ArithmeticError):
+            return False
+        if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
+            return False
+        special = self._special.get(model, ())
+        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
+
+    # -- what is maintained: `decide.Duties`
+
+    def owed(self, model: Model) -> Sequence[Owed]:
+        """Return what is maintained from a class: all of it from all entities."""
+        return [(self._owed[model], None)]
+
+    def owner(self, aggregate: Model) -> Model | None:
+        """Return None: no aggregate keeps a field of another class."""
+        return None
+
+    def keeper(self, model: Model, field: FieldModel) -> Model:
+        """Fail: no class has a maintained field."""
+        raise AssertionError(f"{model.name}.{field.name}")

@@ -1,0 +1,164 @@
+"""Runs what generators say: requests, several works side by side, pauses.
+
+A work is a generator that yields requests and is sent their answers; `Lost` and `Refused` are raised where it stands.
+So the same work runs over a network, and step by step under a schedule that loses answers.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from ...errors import StoreError
+from ..context import check_cancelled
+from .service import Lost, Request, Service
+
+__all__ = ["ATTEMPTS", "All", "Driver", "Now", "Pause", "Step", "Work", "delay", "read", "side_by_side"]
+
+T = TypeVar("T")
+
+_THREADS = 16
+_SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
+ATTEMPTS = 30  # of a work that others are faster than
+
+
+@attrs.frozen
+class All:
+    """Several works, side by side; answered by what each returned."""
+
+    works: Sequence[Work[Any]]
+
+
+@attrs.frozen
+class Pause:
+    """So many seconds."""
+
+    seconds: float
+
+
+@attrs.frozen
+class Now:
+    """The time in seconds of a clock that never goes back."""
+
+
+Step: TypeAlias = Request | All | Pause | Now
+Work: TypeAlias = Generator[Step, Any, T]
+
+
+def delay(attempt: int, lost: Lost | None = None) -> Pause:
+    """Return how long to wait before another attempt: as the service asked, else ever longer, up to 2 s."""
+    if lost is not None and lost.retry_after is not None:
+        return Pause(lost.retry_after)
+    return Pause(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
+
+
+def read(request: Request, timeout: float) -> Work[Any]:
+    """Send a request that changes nothing, or may be repeated, until an answer comes.
+
+    Args:
+        request: what is sent.
+        timeout: seconds after which to give up.
+
+    Raises:
+        StoreError: no answer came.
+        Refused
+    """
+    began = yield Now()
+    attempt = 0
+    while True:
+        try:
+            return (yield request)
+        except Lost as lost:
+            now = yield Now()
+            if now - began > timeout:
+                raise StoreError(f"the service does not answer: {lost}") from None
+            yield delay(attempt, lost)
+            attempt += 1
+
+
+def side_by_side(works: Sequence[Work[T]]) -> Work[list[T]]:
+    """Run works, one alone without further ado."""
+    if len(works) == 1:
+        return [(yield from works[0])]
+    found: list[T] = (yield All(works)) if works else []
+    return found
+
+
+class Driver:
+    """Runs works over a service.
+
+    Args:
+        service: sends the requests.
+        monotonic, sleep: the clock.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._service = service
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tablemapper-azure")
+        self._inside = threading.local()
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = work.send(answer) if error is None else work.throw(error)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            answer = error = None
+            try:
+                answer = self._answer(step)
+            except Exception as raised:
+                error = raised
+
+    def _answer(self, step: Step) -> Any:
+        match step:
+            case Now():
+                return self._monotonic()
+            case Pause(seconds=seconds):
+                return self._pause(seconds)
+            case All(works=works):
+                return self._all(works)
+        check_cancelled()
+        return self._service.send(step)
+
+    def _pause(self, seconds: float) -> None:
+        while seconds > 0:
+            check_cancelled()
+            self._sleep(min(seconds, _SLICE))
+            seconds -= _SLICE
+
+    def _all(self, works: Sequence[Work[Any]]) -> list[Any]:
+        if getattr(self._inside, "pool", False) or len(works) == 1:  # (no pool inside of the pool)
+            return [self.run(work) for work in works]
+        futures = [self._pool.submit(copy_context().run, self._one, work) for work in works]
+        errors = [error for future in futures if (error := future.exception()) is not None]  # (all have ended then)
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    def _one(self, work: Work[T]) -> T:
+        self._inside.pool = True
+        return self.run(work)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False)
+        self._service.close()

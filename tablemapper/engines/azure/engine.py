@@ -1,0 +1,396 @@
+"""The engine for Azure Table storage: what lies in one partition changes in one transaction.
+
+A store is created by the first who opens it. Its classes follow the catalogue: a process looks at the head of that
+before it writes, or reads an index, if it has not for some seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from ...entities.etag import Stamp
+from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
+from ...keys.codec import key_codec
+from ...planning.capabilities import Capabilities
+from ...progress import Meter
+from ...schema.check import Check, RepairReport, Report
+from ...schema.model import Model, Schema
+from ...schema.rows import Row
+from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
+from ..status import Item, Status
+from .catalogue import Classes, check_models, open_catalogue, read_head
+from .check import held
+from .drive import All, Driver, Now, Work, read, side_by_side
+from .names import CATALOGUE
+from .reads import AzureReads, rows_of, visible
+from .service import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    Comparison,
+    Every,
+    Filter,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+    Service,
+    properties,
+)
+from .writes import TooLarge, write
+
+__all__ = ["AzureEngine"]
+
+T = TypeVar("T")
+_LOOK = 10.0  # seconds for which the head of the catalogue is believed
+_PIECE = 30_000  # characters of a note in one property
+_NONE: Mapping[str, str] = {}
+encode = key_codec(str).encode
+
+CAPABILITIES = Capabilities(
+    engine="Azure Tables", backward=False, sorts="", across_partitions=False, all_or_none_load=False, quick_reads=False
+)
+
+
+class AzureEngine:
+    """Keeps the rows of a schema in the tables of an account."""
+
+    capabilities = CAPABILITIES
+    unready = _NONE
+
+    def __init__(self, driver: Driver, name: str, classes: Classes, catalogue: str, timeout: float) -> None:
+        self.schema: Schema = classes.schema
+        self.store_id = classes.catalogue.head.id
+        self.timeout = timeout
+        self.reads = AzureReads(self)
+        self._driver = driver
+        self._name = name
+        self._table = catalogue
+        self._classes = classes
+        self._looked = driver.run(_now())
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        service: Service,
+        name: str,
+        schema: Schema,
+        *,
+        catalogue: str = CATALOGUE,
+        timeout: float = 30.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> AzureEngine:
+        """Open the store of an account, or create it.
+
+        Args:
+            service: sends requests to the account.
+            name: of the account, for messages.
+            schema: what is opened.
+            catalogue: the table of the catalogue.
+            timeout: seconds after which to give up, if no answer comes.
+            monotonic, sleep: the clock.
+
+        Raises:
+            InvalidModel: a class needs more than one partition has.
+            SchemaMismatch, NotAStore, StoreError
+        """
+        check_models(schema, catalogue)
+        driver = Driver(service, monotonic=monotonic, sleep=sleep)
+        try:
+            classes = _run(driver, name, open_catalogue(catalogue, schema, timeout))
+            return cls(driver, name, classes, catalogue, timeout)
+        except BaseException:
+            driver.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Azure Tables {self._name}"
+
+    def close(self) -> None:
+        """Close the connections. Safe to call twice."""
+        self._closed = True
+        self._driver.close()
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        if self._closed:
+            raise StoreClosed("the store is closed; open it again")
+        return _run(self._driver, self._name, work)
+
+    # ------------------------------------------------------------------------------------------ following
+
+    @property
+    def classes(self) -> Classes:
+        """The classes as the catalogue has them, which is looked at from time to time."""
+        if self._driver.run(_now()) - self._looked > _LOOK:
+            self.catch_up()
+        return self._classes
+
+    def catch_up(self) -> None:
+        """See what other processes have declared since."""
+        now = self._driver.run(_now())
+        head = self.run(read_head(self._table, self.timeout))
+        if head is not None and head.generation != self._classes.catalogue.head.generation:
+            self._classes = self.run(open_catalogue(self._table, self.schema, self.timeout))
+        self._looked = now
+
+    # ------------------------------------------------------------------------------------------ reading
+
+    def get(self, model: Model, partition: str, row: str) -> Row | None:
+        """Return one row, or None."""
+        found = self.run(read(Get(model.table, partition, row), self.timeout))
+        return None if found is None else self._classes.codec(model).row(found)
+
+    def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
+        """Return rows, each as it is when it is read."""
+        gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
+        found = self.run(side_by_side(gets))
+        codecs = [self._classes.codec(model) for model, _, _ in wanted]
+        return [None if one is None else codec.row(one) for one, codec in zip(found, codecs, strict=True)]
+
+    def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
+        """Yield every row of a partition with its model, in row order."""
+        classes = self.classes
+        models = self.schema.tables().get(table, [])
+        for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
+            key = entity[PARTITION], entity[ROW]
+            model = next((one for one in models if classes.claims(one, *key)), None)
+            if model is not None:
+                yield [(model, classes.codec(model).row(entity))]
+            else:
+                yield [(None, (*key, Stamp(entity[ETAG]), {name: entity[name] for name in properties(entity)}))]
+
+    def partitions(self, model: Model) -> Iterator[str]:
+        """Yield the partition keys of a class in order: a request for each."""
+        last: str | None = None
+        while True:
+            beyond = [] if last is None else [Comparison(PARTITION, "gt", "String", last)]
+            page: Page
+            find = Find(model.table, _every(*beyond, visible()), (PARTITION, ROW), 1)
+            page = self.run(read(find, self.timeout))
+            while not page.entities and page.after is not None:
+                page = self.run(read(Find(find.table, find.where, find.select, 1, page.after), self.timeout))
+            if not page.entities:
+                return
+            last = page.entities[0][PARTITION]
+            of_one = Comparison(PARTITION, "eq", "String", last)
+            rows = [page.entities[0]] if self.classes.claims(model, last, page.entities[0][ROW]) else ()
+            if any(
+                self.classes.claims(model, last, one[ROW])
+                for one in rows or rows_of(self, model.table, of_one, visible())
+            ):
+                yield last
+
+    # ------------------------------------------------------------------------------------------ writing
+
+    def note(self, name: str) -> str | None:
+        """Return what is noted under a name."""
+        return self.run(self._note(name))[0]
+
+    def _note(self, name: str) -> Work[tuple[str | None, str | None]]:
+        found = yield from read(Get(self._table, "note", encode(name)), self.timeout)
+        if found is None:
+            return None, None
+        return "".join(
+            [found[f"c{number}"] for number in range(sum(one.startswith("c") for one in properties(found)))]
+        ), found[ETAG]
+
+    def together(self, operations: Sequence[Operation]) -> int:
+        """Return how many of the first operations one transaction can hold."""
+        first = operations[0]
+        count, rows = 0, 0
+        for one in operations:
+            rows += self._most_rows(one.model)
+            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > 100:
+                break
+            count += 1
+        return max(count, 1)
+
+    def _most_rows(self, model: Model) -> int:
+        """Return how many rows the write of an entity is expected to have at most."""
+        owed = self._classes.maintained(model)
+        return 1 + sum(8 if index.model.fan_out else 2 for index in owed.indexes) + 2 * len(owed.aggregates)
+
+    def apply(
+        self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
+    ) -> None:
+        """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
+        if notes and operations:
+            raise InvalidTransaction(
+                "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
+            )
+        for note in notes:
+            self.run(self._write_note(note))
+        if operations:
+            first = operations[0]
+            for one in operations:
+                if (one.model.table, one.partition) != (first.model.table, first.partition):
+                    self.capabilities.check_across(f"{one} with {first}")
+            self.run(write(self.classes, operations, maintained_limit=maintained_limit, timeout=self.timeout))
+
+    def _write_note(self, note: Note) -> Work[None]:
+        held, etag = yield from self._note(note.name)
+        if held != note.old:
+            raise NoteChanged
+        row = encode(note.name)
+        if note.new is None and etag is None:
+            return
+        if note.new is None:
+            change = Change("delete", row, {}, etag)
+        else:
+            members = {f"c{at // _PIECE}": note.new[at : at + _PIECE] for at in range(0, len(note.new), _PIECE)}
+            change = Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
+        try:
+            yield Commit(self._table, "note", (change,))
+        except Refused:
+            raise NoteChanged from None
+
+    def insert(self, batches: Sequence[Batch]) -> None:
+        """Insert new entities: each transaction is of one partition, and those of several go side by side.
+
+        An error says as ``written`` how many were written; the rest is not.
+        """
+        classes = self.classes
+        places: dict[tuple[str, str], list[Operation]] = {}
+        made: list[list[Operation]] = []
+        for batch in batches:
+            rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
+            some = [Operation("insert", batch.model, row[0], row[1], row) for row in rows]
+            made.append(some)
+            for one in some:
+                places.setdefault((one.model.table, one.partition), []).append(one)
+        written: list[int] = []
+        works = [self._inserted(classes, operations, written) for operations in places.values()]
+        try:
+            if works:
+                self.run(_side_by_side(works))
+        except BaseException as error:
+            error.written = sum(written)  # type: ignore[attr-defined]
+            raise
+        for batch, some in zip(batches, made, strict=True):
+            if batch.parts is None:
+                batch.rows[:] = [one.new for one in some if one.new is not None]
+
+    def _inserted(self, classes: Classes, operations: list[Operation], written: list[int]) -> Work[None]:
+        """Insert the entities of one partition, as many at a time as a transaction takes."""
+        operations = sorted(operations, key=lambda one: one.row)
+        size = max(100 // self._most_rows(operations[0].model), 1)
+        while operations:
+            some = operations[:size]
+            try:
+                yield from write(classes, some, timeout=self.timeout)
+            except TooLarge:
+                if size == 1:
+                    raise
+                size = (size + 1) // 2
+                continue
+            written.append(len(some))
+            operations = operations[len(some) :]
+
+    def clear(self, model: Model) -> int | None:
+        """Return None: entities are deleted partition by partition."""
+        return None
+
+    def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
+        """Refuse to load everything or nothing."""
+        self.capabilities.check_load("insert_many")
+        raise AssertionError
+
+    # ------------------------------------------------------------------------------------------ what is maintained
+
+    def needed(self, model: Model) -> Sequence[str]:
+        """Return nothing: all that is maintained is ready."""
+        return ()
+
+    def label(self, model: Model, index: str | None = None) -> str:
+        """Return the label of a class, or of an index."""
+        return model.name if index is None else f"{model.name}.{index}"
+
+    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+        """Return nothing: an index holds all that it is declared to."""
+        return {}
+
+    def describe(self, label: str) -> Unready:
+        """Fail: nothing is unready."""
+        raise NotReady(f"{label} is ready")
+
+    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+        """Return None: nothing is to be built."""
+        return None
+
+    def ahead(self, labels: Collection[str] | None) -> _Idle:
+        """Return what builds nothing ahead."""
+        return _Idle()
+
+    def violations(self, most: int) -> tuple[Violation, ...]:
+        """Return none: what is unique is so from the beginning."""
+        return ()
+
+    def status(self) -> Status:
+        """Return what is maintained."""
+        items = []
+        catalogue = self.classes.catalogue
+        for name, form in catalogue.forms.items():
+            items.append(Item(name, "class" if form.source is None else "aggregate", "ready", declared=True))
+            items += [Item(f"{name}.{index}", "index", "ready", declared=True) for index in form.indexes]
+        return Status(catalogue.head.generation, tuple(items))
+
+    def check(self, meter: Meter) -> Report:
+        """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
+        classes = self.classes
+        check = Check({model: classes.owed(model) for model in classes.models}, held(self), None, meter)
+        return check.report(check.findings(()))
+
+    def repair(self, meter: Meter) -> RepairReport:
+        """Refuse: nothing repairs a store in an account yet."""
+        raise StoreError("repair() is not possible on Azure Tables yet; write the entities again that check() names")
+
+    def compact(self, meter: Meter) -> None:
+        """Refuse: there is no free space."""
+        raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
+
+    def backup(self, path: str, meter: Meter) -> None:
+        """Refuse: there is no copy of one state."""
+        raise StoreError(
+            "backup() is not possible on Azure Tables yet; open a file with the same classes, and insert_many(store.query(…))"
+        )
+
+
+class _Idle:
+    """Builds no groups ahead of others."""
+
+    def step(self, most: int, *, start: bool) -> Built | None:
+        return None
+
+    def close(self) -> None: ...
+
+
+def _now() -> Work[float]:
+    now: float = yield Now()
+    return now
+
+
+def _every(*parts: Filter) -> Filter:
+    return parts[0] if len(parts) == 1 else Every(parts)
+
+
+def _side_by_side(works: Sequence[Work[None]]) -> Work[None]:
+    yield All(works)
+
+
+def _run(driver: Driver, name: str, work: Work[T]) -> T:
+    try:
+        return driver.run(work)
+    except Lost as lost:
+        raise StoreError(f"{name}: {lost}") from None
+    except Refused as refused:
+        if refused.status in (401, 403):
+            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        raise StoreError(f"{name}: {refused}") from None

@@ -1,0 +1,214 @@
+"""Rows of a model to the members of a JSON body, and back: functions that are generated once a model.
+
+A row has `Hidden` behind its properties: what an entity of ours holds that is no field.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import attrs
+import msgspec
+
+from ...codegen import Names, compile_functions
+from ...entities.etag import Stamp
+from ...entities.fields import FieldModel
+from ...errors import CorruptStore
+from ...schema.model import Model
+from ...schema.rows import FIRST, Row
+from .names import OP, OURS, STATE, TYPE_NAME, VALUES
+from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
+
+__all__ = ["Codec", "Hidden", "codec_of", "members_of", "read_value"]
+
+_PIECE = 60_000  # bytes of a hidden value in one property
+_READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
+"""The types that a declared one reads, where it reads another than itself."""
+
+
+@attrs.frozen
+class Hidden:
+    """What an entity holds behind its properties."""
+
+    op: str = ""
+    """The write that made it."""
+    undeclared: Mapping[str, Any] = {}
+    """Members that no class declares, as they came."""
+    state: bytes | None = None
+    """Of a group: its state, packed."""
+    values: bytes = b""
+    """Of a group: how often each value is there whose ends it has."""
+
+
+@attrs.frozen(eq=False)
+class Codec:
+    """The two directions for one model."""
+
+    model: Model
+    members: Callable[[Row], Entity]
+    """Row → the members of its properties."""
+    row: Callable[[Members], Row]
+    """An entity as it came → row, with `Hidden` at its end."""
+
+    def group(self, row: Row, state: bytes, values: bytes) -> Entity:
+        """Return the members of a group."""
+        members = self.members(row) | _binary(STATE, state)
+        for at in range(0, len(values), _PIECE):
+            members |= _binary(f"{VALUES}{at // _PIECE}", values[at : at + _PIECE])
+        return members
+
+    @property
+    def width(self) -> int:
+        """How long a row is, with what is hidden."""
+        return FIRST + len(self.model.columns) + 1
+
+
+@lru_cache(maxsize=None)
+def codec_of(model: Model) -> Codec:
+    """Return the codec of a model, compiled once."""
+    names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
+    declared = frozenset([field.property for field in model.columns if not field.type.undeclared])
+    known = declared | {TYPE_NAME} if model.declaration.type_name is not None else declared
+    lines = ["def members(row):", "    out = {}"]
+    if model.declaration.type_name is not None:
+        lines.append(f"    out[{TYPE_NAME!r}] = {model.declaration.type_name!r}")
+    values = []
+    for at, field in enumerate(model.columns, FIRST):
+        if field.type.undeclared:
+            lines.append(f"    if row[{at}] is not None: put_extra(out, row[{at}])")
+            values.append(f"extra(e, {names.name('known', known)})")
+            continue
+        edm = field.type.edm
+        name = field.property
+        if edm == "String":
+            lines.append(f"    if row[{at}] is not None: out[{name!r}] = row[{at}]")
+        elif edm == "Int64":
+            lines.append(f"    v = row[{at}]")
+            lines.append("    if v is not None:")
+            lines.append(f"        out[{name!r}] = str(v)")
+            lines.append(f"        if v.__class__ is int: out[{name + TYPE!r}] = 'Edm.Int64'")
+        else:
+            lines.append(f"    if row[{at}] is not None: write(out, {name!r}, {edm!r}, row[{at}])")
+        values.append(f"read(e, {names.name('field', field)}, {names.name('default', model.defaults[name])})")
+    lines.append("    return out")
+    has_extra = any(field.type.undeclared for field in model.columns)
+    lines += [
+        "def row(e):",
+        f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
+        f"hidden(e, {'None' if has_extra else names.name('known', known)}))",
+    ]
+    functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
+    return Codec(model, functions["members"], functions["row"])
+
+
+def members_of(field: FieldModel, value: Any) -> Entity:
+    """Return the members of one property."""
+    members: Entity = {}
+    if value is not None:
+        _write(members, field.property, field.type.edm, value)
+    return members
+
+
+def read_value(field: FieldModel, entity: Members) -> Any:
+    """Return one property in stored form; None if it is missing."""
+    return _read(entity, field, None)
+
+
+def _write(members: Entity, name: str, edm: str, value: Any) -> None:
+    """Put one stored value into a body: the type beside it where JSON does not show it."""
+    if edm == "Int64":
+        members[name] = str(value)
+        if value.__class__ is str:  # a sum that 64 bits do not hold
+            return
+    elif edm == "Double":
+        value = float(value)
+        members[name] = value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+    elif edm == "Binary":
+        members[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    else:
+        members[name] = bool(value) if edm == "Boolean" else value
+    if edm not in ("String", "Boolean", "Int32"):
+        members[name + TYPE] = f"Edm.{edm}"
+
+
+def _binary(name: str, value: bytes) -> Entity:
+    members: Entity = {}
+    _write(members, name, "Binary", value)
+    return members
+
+
+def _read(entity: Members, field: FieldModel, default: Any) -> Any:
+    name, edm = field.property, field.type.edm
+    value = entity.get(name)
+    if value is None:
+        return default
+    came = edm_of(entity, name)
+    if came != edm and came not in _READABLE.get(edm, ()):
+        if edm == "Int64" and came == "String" and field.wide:
+            return value
+        key = entity.get(PARTITION), entity.get(ROW)
+        raise CorruptStore(
+            f'{key}: the property "{name}" is {came}, but the field {field.name} is {edm}; write it again'
+        )
+    return _loaded(edm, value)
+
+
+def _loaded(edm: str, value: Any) -> Any:
+    match edm:
+        case "Int64" | "Boolean":
+            return int(value)
+        case "Double":
+            return float(value)
+        case "DateTime":
+            return _moment(value)
+        case "Binary":
+            return base64.b64decode(value)
+        case "Guid":
+            return value.lower()
+    return value
+
+
+def _moment(text: str) -> str:
+    """Return a time with six digits after the point: a service gives none to seven."""
+    head, _, fraction = text.rstrip("Z").partition(".")
+    return f"{head}.{fraction[:6]:0<6}Z"
+
+
+def _put_extra(members: Entity, stored: str) -> None:
+    for name, (edm, value) in msgspec.json.decode(stored).items():
+        _write(members, name, edm, value)
+
+
+def _extra(entity: Members, known: frozenset[str]) -> str:
+    found = {}
+    for name in sorted(properties(entity)):
+        if name not in known and not name.startswith(OURS):
+            edm = edm_of(entity, name)
+            value = entity[name]
+            if edm == "Double" and isinstance(value, str):
+                value = {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
+            found[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
+    return msgspec.json.encode(found).decode()
+
+
+def _hidden(entity: Members, known: frozenset[str] | None) -> Hidden:
+    undeclared: dict[str, Any] = {}
+    values: dict[int, bytes] = {}
+    for name in properties(entity):
+        if name.startswith(VALUES):
+            values[int(name[len(VALUES) :])] = base64.b64decode(entity[name])
+        elif known is not None and name not in known and not name.startswith(OURS):
+            undeclared[name] = entity[name]
+            if (edm := entity.get(name + TYPE)) is not None:
+                undeclared[name + TYPE] = edm
+    state = entity.get(STATE)
+    return Hidden(
+        entity.get(OP, ""),
+        undeclared,
+        None if state is None else base64.b64decode(state),
+        b"".join([values[at] for at in sorted(values)]),
+    )

@@ -1,0 +1,210 @@
+"""Requests to a Table service as frozen data, and what sends them.
+
+An entity is what the service's JSON has: a dict of members, ``PartitionKey`` and ``RowKey`` among them. A type that
+JSON does not show stands beside its property, as ``name@odata.type``. The ETag is the member ``odata.etag``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, TypeAlias
+
+import attrs
+
+__all__ = [
+    "ETAG",
+    "MAX_CHANGES",
+    "MAX_PAGE",
+    "PARTITION",
+    "ROW",
+    "TYPE",
+    "Change",
+    "Commit",
+    "Comparison",
+    "CreateTable",
+    "Entity",
+    "Every",
+    "Filter",
+    "Find",
+    "Get",
+    "Kind",
+    "Lost",
+    "Members",
+    "Operator",
+    "Page",
+    "Refused",
+    "Request",
+    "Service",
+    "Some",
+    "edm_of",
+    "properties",
+]
+
+PARTITION, ROW, ETAG, TYPE = "PartitionKey", "RowKey", "odata.etag", "@odata.type"
+MAX_PAGE = 1000  # entities of one answer
+MAX_CHANGES = 100  # of one entity group transaction
+
+Members: TypeAlias = Mapping[str, Any]
+Entity: TypeAlias = dict[str, Any]
+Operator: TypeAlias = Literal["eq", "lt", "le", "gt", "ge"]
+Kind: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
+
+
+class Lost(Exception):
+    """No answer came, or one that leaves open whether the request was executed."""
+
+    def __init__(self, why: str, retry_after: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+        """Seconds that the service asks to wait."""
+
+
+class Refused(Exception):
+    """The service refused a request, and executed nothing of it."""
+
+    def __init__(self, status: int, code: str, message: str = "", index: int | None = None) -> None:
+        super().__init__(f"{status} {code}{message and ': '}{message}")
+        self.status = status
+        self.code = code
+        self.index = index
+        """The number of the change that was not possible, where the service says so."""
+
+
+# ---------------------------------------------------------------------------------------------- filters
+
+
+@attrs.frozen
+class Comparison:
+    """A comparison of a property with a value of a type: false where the property is missing."""
+
+    name: str
+    op: Operator
+    edm: str
+    value: Any
+
+
+@attrs.frozen
+class Every:
+    """What holds where all parts do."""
+
+    parts: tuple[Filter, ...]
+
+
+@attrs.frozen
+class Some:
+    """What holds where one of the parts does."""
+
+    parts: tuple[Filter, ...]
+
+
+Filter: TypeAlias = Comparison | Every | Some
+
+
+# ---------------------------------------------------------------------------------------------- requests
+
+
+@attrs.frozen
+class Get:
+    """One entity; answered by it, or by None."""
+
+    table: str
+    partition: str
+    row: str
+    select: tuple[str, ...] = ()
+    """The properties that are wanted; none: all."""
+
+
+@attrs.frozen
+class Find:
+    """Entities in the order of their keys, by UTF-16 units; answered by a `Page`."""
+
+    table: str
+    where: Filter | None = None
+    select: tuple[str, ...] = ()
+    top: int | None = None
+    """At most so many, which are no more than MAX_PAGE."""
+    after: Any = None
+    """Where a page said that the next one begins."""
+
+
+@attrs.frozen
+class Page:
+    """Some entities, of which there may be none although more follow."""
+
+    entities: Sequence[Entity]
+    after: Any = None
+    """Where the next page begins; None after the last."""
+
+
+@attrs.frozen
+class Change:
+    """One change of an entity group transaction."""
+
+    kind: Kind
+    row: str
+    members: Members = MappingProxyType({})
+    """The properties; of a merge those that change."""
+    if_match: str | None = None
+    """The ETag that the entity must have, ``"*"`` for any; an insert and an upsert have none."""
+
+
+@attrs.frozen
+class Commit:
+    """A change, or an entity group transaction of several; answered by the ETag of each, None of what was deleted."""
+
+    table: str
+    partition: str
+    changes: tuple[Change, ...]
+
+
+@attrs.frozen
+class CreateTable:
+    """A new table; answered by whether there was none."""
+
+    name: str
+
+
+Request: TypeAlias = Get | Find | Commit | CreateTable
+
+
+class Service(Protocol):
+    """What sends requests: each once."""
+
+    def send(self, request: Request) -> Any:
+        """Return the answer.
+
+        Raises:
+            Lost, Refused
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; safe to call twice."""
+        ...
+
+
+# ---------------------------------------------------------------------------------------------- members
+
+
+def edm_of(members: Members, name: str) -> str:
+    """Return the type of a property: as it is written, else as JSON shows it."""
+    written = members.get(name + TYPE)
+    if written is not None:
+        return str(written).removeprefix("Edm.")
+    value = members[name]
+    if value.__class__ is bool:
+        return "Boolean"
+    if value.__class__ is int:
+        return "Int32"
+    return "Double" if value.__class__ is float else "String"
+
+
+def properties(members: Members) -> Iterator[str]:
+    """Yield the names of the properties of an entity, without those that each has."""
+    for name, value in members.items():
+        if "@" not in name and not name.startswith("odata.") and value is not None and name not in _OF_ALL:
+            yield name
+
+
+_OF_ALL = frozenset({PARTITION, ROW, "Timestamp"})

@@ -1,0 +1,235 @@
+"""One request out, one answer in, over pooled connections: `Lost` or `Refused`, and never a second time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import formatdate, parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import msgspec
+import urllib3
+
+from .accounts import Account
+from .batches import OPEN, Part, read_batch, refusal, write_batch
+from .service import (
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    CreateTable,
+    Every,
+    Filter,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+    Request,
+    Some,
+)
+
+__all__ = ["Wire", "filter_text"]
+
+_CONNECTIONS = 48
+_CONNECT, _READ = 5.0, 10.0  # seconds, the latter without a byte
+_NEXT = "x-ms-continuation-Next"
+_HEADERS = {
+    "x-ms-version": "2019-02-02",
+    "Accept": "application/json;odata=minimalmetadata",
+    "DataServiceVersion": "3.0",
+    "MaxDataServiceVersion": "3.0",
+}
+_OF_CHANGES = {"Content-Type": "application/json", "Prefer": "return-no-content"}
+_METHODS = {"insert": "POST", "replace": "PUT", "upsert": "PUT", "merge": "PATCH", "delete": "DELETE"}
+_SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
+"""Characters of JSON that the emulator takes for the end of a line."""
+_encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+
+
+class Wire:
+    """A Table service over HTTP."""
+
+    def __init__(
+        self, account: Account, *, pool: Any = None, clock: Callable[[], float] = time.time, boundary: Any = uuid4
+    ) -> None:
+        self._account = account
+        self._clock = clock
+        self._boundary = boundary
+        self._pool = pool or urllib3.PoolManager(
+            maxsize=_CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Wire to {self._account}>"
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+    def send(self, request: Request) -> Any:
+        """Return the answer to a request, which is sent once.
+
+        Raises:
+            Lost, Refused
+        """
+        match request:
+            case Get(table=table, partition=partition, row=row, select=select):
+                query = f"$select={_quoted(','.join(select))}" if select else ""
+                status, _, body = self._call("GET", _path(table, partition, row), query)
+                try:
+                    return _read(status, body)
+                except Refused as refused:
+                    if refused.status == 404 and refused.code != "TableNotFound":
+                        return None
+                    raise
+            case Find():
+                return self._find(request)
+            case Commit(table=table, partition=partition, changes=changes):
+                send = self._change if len(changes) == 1 else self._transaction
+                return send(table, partition, changes)
+            case CreateTable(name=name):
+                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_CHANGES)
+                if status == 409:
+                    return False
+                _check(status, body)
+                return True
+
+    def _find(self, request: Find) -> Page:
+        query = {}
+        if request.where is not None:
+            query["$filter"] = filter_text(request.where)
+        if request.select:
+            query["$select"] = ",".join(request.select)
+        if request.top is not None:
+            query["$top"] = str(request.top)
+        if request.after is not None:
+            query |= zip(("NextPartitionKey", "NextRowKey"), request.after, strict=True)
+        text = "&".join([f"{name}={_quoted(value)}" for name, value in query.items()])
+        status, headers, body = self._call("GET", f"/{request.table}()", text)
+        members = _read(status, body)
+        partition, row = headers.get(f"{_NEXT}PartitionKey"), headers.get(f"{_NEXT}RowKey")
+        after = None if partition is None and row is None else (partition or "", row or "")
+        try:
+            return Page(members["value"], after)
+        except (KeyError, TypeError):
+            raise Lost("the answer to a query is none") from None
+
+    def _change(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
+        method, path, headers, body = _part(table, partition, changes[0])
+        status, answered, content = self._call(method, path, "", body or None, headers)
+        try:
+            _check(status, content)
+        except Refused as refused:
+            raise Refused(refused.status, refused.code, "", 0) from None
+        return [answered.get("ETag")]
+
+    def _transaction(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
+        boundary = str(self._boundary())
+        parts = [_part(table, partition, change, self._account.url) for change in changes]
+        headers = {"Content-Type": f"multipart/mixed; boundary=batch_{boundary}"}
+        status, answered, body = self._call("POST", "/$batch", "", write_batch(parts, boundary), headers)
+        _check(status, body)
+        return read_batch(answered.get("Content-Type", ""), body, len(changes))
+
+    def _call(
+        self, method: str, path: str, query: str = "", body: bytes | None = None, headers: Mapping[str, str] = {}
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        account = self._account
+        path = account.path + path
+        date = formatdate(self._clock(), usegmt=True)
+        query = "&".join(filter(None, [query, account.signature.query]))
+        head = {**_HEADERS, "x-ms-date": date, **headers, **account.signature.headers(path, date)}
+        host = account.url.removesuffix(account.path)
+        url = f"{host}{path}?{query}" if query else host + path
+        try:
+            answer = self._pool.request(method, url, body=body, headers=head, redirect=False, retries=False)
+        except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
+            raise Lost(f"{account}: {type(error).__name__}") from None
+        if answer.status in OPEN:
+            raise Lost(f"{account}: {answer.status}", self._retry_after(answer.headers))
+        return answer.status, answer.headers, answer.data or b""
+
+    def _retry_after(self, headers: Mapping[str, str]) -> float | None:
+        """Return the seconds that the service asks to wait, in either of the two ways."""
+        try:
+            if (milliseconds := headers.get("x-ms-retry-after-ms")) is not None:
+                return max(float(milliseconds) / 1000, 0.0)
+            text = headers.get("Retry-After")
+            if text is None:
+                return None
+            if text.strip().isdigit():
+                return float(text)
+            return max(parsedate_to_datetime(text).timestamp() - self._clock(), 0.0)
+        except ValueError:
+            return None
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _path(table: str, partition: str, row: str) -> str:
+    keys = [_quoted(key.replace("'", "''")) for key in (partition, row)]
+    return f"/{table}(PartitionKey='{keys[0]}',RowKey='{keys[1]}')"
+
+
+def _part(table: str, partition: str, change: Change, url: str = "") -> Part:
+    headers = dict(_OF_CHANGES)
+    if change.if_match is not None:
+        headers["If-Match"] = change.if_match
+    if change.kind == "delete":
+        return "DELETE", url + _path(table, partition, change.row), {**headers, "Accept": _HEADERS["Accept"]}, b""
+    body = _encode({PARTITION: partition, ROW: change.row, **change.members})
+    for separator, escaped in _SEPARATORS:
+        body = body.replace(separator, escaped)
+    path = f"/{table}" if change.kind == "insert" else _path(table, partition, change.row)
+    return _METHODS[change.kind], url + path, {**headers, "Accept": _HEADERS["Accept"]}, body
+
+
+def _check(status: int, body: bytes) -> None:
+    if not 200 <= status < 300:
+        raise refusal(status, body)
+
+
+def _read(status: int, body: bytes) -> Any:
+    _check(status, body)
+    try:
+        return _decode(body)
+    except msgspec.DecodeError:
+        raise Lost("the answer is cut, or is no JSON") from None
+
+
+# ---------------------------------------------------------------------------------------------- filters
+
+
+def filter_text(where: Filter) -> str:
+    """Return a filter as OData has it."""
+    match where:
+        case Every(parts=parts):
+            return " and ".join(
+                [f"({filter_text(one)})" if isinstance(one, Some) else filter_text(one) for one in parts]
+            )
+        case Some(parts=parts):
+            return " or ".join(
+                [f"({filter_text(one)})" if isinstance(one, Every) and parts[1:] else filter_text(one) for one in parts]
+            )
+    return f"{where.name} {where.op} {_literal(where.edm, where.value)}"
+
+
+def _literal(edm: str, value: Any) -> str:
+    quoted = str(value).replace("'", "''")
+    match edm:
+        case "String":
+            return f"'{quoted}'"
+        case "Int64":
+            return f"{value}L"
+        case "Boolean":
+            return "true" if value else "false"
+        case "DateTime":
+            return f"datetime'{value}'"
+        case "Guid":
+            return f"guid'{value}'"
+    return str(value)

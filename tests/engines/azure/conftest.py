@@ -1,0 +1,32 @@
+"""Fixtures of the tests of the engine for Azure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tablemapper.engines.azure.accounts import account_of
+from tablemapper.engines.azure.wire import Wire
+
+from .azurite import Azurite, start
+
+
+@pytest.fixture(scope="session")
+def azurite() -> Iterator[Azurite]:
+    """The emulator, in memory."""
+    yield from start()
+
+
+@pytest.fixture
+def connection(azurite: Azurite) -> str:
+    """The connection string of an account of its own."""
+    return azurite.connection()
+
+
+@pytest.fixture
+def wire(connection: str) -> Iterator[Wire]:
+    """A connection to an account of its own."""
+    made = Wire(account_of(connection))
+    yield made
+    made.close()

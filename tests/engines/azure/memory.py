@@ -1,0 +1,273 @@
+"""A Table service of dicts: it answers as Azure does, and where answers may differ, in the worst way that is asked for."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from tablemapper.engines.azure.service import (
+    ETAG,
+    MAX_CHANGES,
+    MAX_PAGE,
+    PARTITION,
+    ROW,
+    TYPE,
+    Change,
+    Commit,
+    Comparison,
+    CreateTable,
+    Entity,
+    Every,
+    Filter,
+    Find,
+    Get,
+    Page,
+    Refused,
+    Request,
+    Some,
+    edm_of,
+    properties,
+)
+from tablemapper.limits import MAX_ENTITY, MAX_PROPERTIES, MAX_VALUE, key_size, utf16_units
+
+_FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SHOWN = ("String", "Boolean", "Int32")
+
+Typed = dict[str, tuple[str, Any]]
+"""Properties: the type and the JSON of each."""
+
+
+@attrs.frozen
+class Stored:
+    typed: Typed
+    etag: str
+    timestamp: str
+
+
+@attrs.define
+class Options:
+    """How the answers of a service may differ from what one would expect."""
+
+    pages: int = MAX_PAGE
+    """The most entities of an answer."""
+    short: random.Random | None = None
+    """Draws pages with fewer entities, or none, although more follow."""
+    milliseconds: bool = False
+    """Whether filters compare times no finer."""
+    vague: bool = False
+    """Whether a refused transaction does not say which change it was."""
+
+
+class Memory:
+    """The tables of an account."""
+
+    def __init__(
+        self, options: Options | None = None, clock: Callable[[], int] = lambda: time.time_ns() // 1000
+    ) -> None:
+        self.options = options or Options()
+        self.tables: dict[str, dict[tuple[str, str], Stored]] = {}
+        self.sent: list[Request] = []
+        """All requests, in their order."""
+        self._clock = clock
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def close(self) -> None: ...
+
+    def send(self, request: Request) -> Any:
+        with self._lock:
+            self.sent.append(request)
+            match request:
+                case CreateTable(name=name):
+                    return self._create(name)
+                case Get():
+                    return self._get(request)
+                case Find():
+                    return self._find(request)
+                case Commit():
+                    return self._commit(request)
+
+    def entities(self, table: str) -> list[Entity]:
+        """Return all entities of a table, in their order."""
+        return [_entity(key, stored, ()) for key, stored in self._ordered(table)]
+
+    # -- reading
+
+    def _table(self, name: str) -> dict[tuple[str, str], Stored]:
+        if name not in self.tables:
+            raise Refused(404, "TableNotFound", "The table specified does not exist.")
+        return self.tables[name]
+
+    def _ordered(self, table: str) -> list[tuple[tuple[str, str], Stored]]:
+        return sorted(self._table(table).items(), key=lambda item: (_units(item[0][0]), _units(item[0][1])))
+
+    def _create(self, name: str) -> bool:
+        if re.fullmatch("[A-Za-z][A-Za-z0-9]{2,62}", name) is None:
+            raise Refused(400, "InvalidResourceName")
+        if name.lower() in map(str.lower, self.tables):
+            return False
+        self.tables[name] = {}
+        return True
+
+    def _get(self, request: Get) -> Entity | None:
+        key = request.partition, request.row
+        _check_keys(*key)
+        stored = self._table(request.table).get(key)
+        return None if stored is None else _entity(key, stored, request.select)
+
+    def _find(self, request: Find) -> Page:
+        most = min(request.top or MAX_PAGE, self.options.pages)
+        rows = [
+            (key, stored)
+            for key, stored in self._ordered(request.table)
+            if request.after is None or tuple(map(_units, key)) > tuple(map(_units, request.after))
+        ]
+        found: list[Entity] = []
+        short = self.options.short
+        if short is not None and short.random() < 0.5:
+            most = min(most, short.randrange(4))
+        last = request.after
+        for key, stored in rows:
+            if len(found) == most:  # (an empty page goes on where the last one did)
+                return Page(found, last if last is not None else ("", ""))
+            if request.where is None or self._holds(request.where, key, stored):
+                found.append(_entity(key, stored, request.select))
+            last = key
+        return Page(found)
+
+    def _holds(self, where: Filter, key: tuple[str, str], stored: Stored) -> bool:
+        match where:
+            case Every(parts=parts):
+                return all(self._holds(part, key, stored) for part in parts)
+            case Some(parts=parts):
+                return any(self._holds(part, key, stored) for part in parts)
+            case Comparison(name=name, op=op, edm=edm, value=value):
+                held = {PARTITION: ("String", key[0]), ROW: ("String", key[1])}.get(name) or stored.typed.get(name)
+                if held is None or held[0] != edm:
+                    return False
+                mine, other = self._comparable(*held), self._comparable(edm, value)
+                return bool(
+                    (op[0] == "l" and mine < other) or (op[0] == "g" and mine > other) or (op[1] == "e" and mine == other)
+                    or (op == "eq" and mine == other)
+                )  # fmt: skip
+
+    def _comparable(self, edm: str, value: Any) -> Any:
+        match edm:
+            case "String":
+                return _units(value)
+            case "Int64":
+                return int(value)
+            case "Double":
+                return float(value)
+            case "DateTime":
+                return _moment(value)[: 23 if self.options.milliseconds else None]
+        return value
+
+    # -- writing
+
+    def _commit(self, request: Commit) -> list[str | None]:
+        table = self._table(request.table)
+        changes = request.changes
+        if not 0 < len(changes) <= MAX_CHANGES:
+            raise Refused(400, "InvalidInput", "99:One of the request inputs is not valid.")
+        after = dict(table)
+        self._last = max(self._clock(), self._last + 1)
+        etags = []
+        seen = set()
+        for at, change in enumerate(changes):
+            try:
+                if change.row in seen:
+                    raise Refused(400, "InvalidDuplicateRow")
+                seen.add(change.row)
+                etags.append(self._change(after, request.partition, change))
+            except Refused as refused:
+                vague = len(changes) > 1 and (self.options.vague or self.options.short is not None)
+                raise Refused(refused.status, refused.code, "", None if vague else at) from None
+        self.tables[request.table] = after
+        return etags
+
+    def _change(self, table: dict[tuple[str, str], Stored], partition: str, change: Change) -> str | None:
+        key = partition, change.row
+        _check_keys(*key)
+        held = table.get(key)
+        if change.kind == "insert" and held is not None:
+            raise Refused(409, "EntityAlreadyExists")
+        if change.if_match is not None:
+            if held is None:
+                raise Refused(404, "ResourceNotFound")
+            if not re.fullmatch(r'\*|W/".+"', change.if_match):
+                raise Refused(400, "InvalidInput", "the etag value is not valid")
+            if change.if_match not in ("*", held.etag):
+                raise Refused(412, "UpdateConditionNotSatisfied")
+        if change.kind == "delete":
+            del table[key]
+            return None
+        typed = {name: (edm_of(change.members, name), change.members[name]) for name in properties(change.members)}
+        _check(key, typed)
+        if change.kind == "merge" and held is not None:
+            typed = held.typed | typed
+        timestamp = _written(self._last)
+        etag = f"W/\"datetime'{timestamp.replace(':', '%3A')}'\""
+        table[key] = Stored(typed, etag, timestamp)
+        return etag
+
+
+def _units(text: str) -> bytes:
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def _written(timestamp: int) -> str:
+    seconds, micro = divmod(timestamp, 1_000_000)
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micro:06}0Z"
+
+
+def _moment(text: str) -> str:
+    head, _, fraction = text.rstrip("Z").partition(".")
+    return f"{head}.{fraction:0<7}"
+
+
+def _check_keys(*keys: str) -> None:
+    for key in keys:
+        if _FORBIDDEN.search(key) or utf16_units(key) > 512:
+            raise Refused(400, "InvalidInput", "a key has forbidden characters, or is too long")
+
+
+def _check(key: tuple[str, str], typed: Typed) -> None:
+    if len(typed) > MAX_PROPERTIES:
+        raise Refused(400, "TooManyProperties")
+    for name, (edm, value) in typed.items():
+        size = 2 * utf16_units(value) if edm == "String" else len(value) * 3 // 4 if edm == "Binary" else 0
+        if size > MAX_VALUE + 2:
+            raise Refused(400, "PropertyValueTooLarge")
+        kinds: Any = {"Boolean": bool, "Int32": int, "Double": (float, str)}.get(edm, str)
+        if not isinstance(value, kinds):
+            raise Refused(400, "InvalidInput", f"{name} is not {edm}")
+    sizes = [
+        8 + 2 * len(name) + 2 * len(value if isinstance(value, str) else "1234") for name, (_, value) in typed.items()
+    ]
+    if key_size(*key) + sum(sizes) > 2 * MAX_ENTITY:
+        raise Refused(400, "EntityTooLarge")
+
+
+def _entity(key: tuple[str, str], stored: Stored, select: tuple[str, ...]) -> Entity:
+    """Return an entity as JSON has it: a type that JSON shows is left away."""
+    members: Entity = {ETAG: stored.etag}
+    for name, value in ((PARTITION, key[0]), (ROW, key[1])):
+        if not select or name in select:
+            members[name] = value
+    if not select or "Timestamp" in select:
+        members |= {"Timestamp" + TYPE: "Edm.DateTime", "Timestamp": stored.timestamp}
+    for name, (edm, value) in stored.typed.items():
+        if select and name not in select:
+            continue
+        if edm not in _SHOWN and not (edm == "Double" and isinstance(value, float) and math.isfinite(value)):
+            members[name + TYPE] = f"Edm.{edm}"
+        members[name] = value
+    return members

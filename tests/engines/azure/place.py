@@ -1,0 +1,30 @@
+"""A place whose store is kept by the engine for Azure, over a service of dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.schema.model import Schema
+
+from .memory import Memory
+
+_ACCOUNTS: dict[str, Memory] = {}
+
+
+@attrs.frozen
+class AzurePlace:
+    """A place by the name of a file: opened again, it is the same store. ``":memory:"`` is another one each time."""
+
+    name: str = ":memory:"
+    memory: Memory | None = None
+
+    def open(self, schema: Schema, *, clock: Callable[[], int] | None = None, **_: Any) -> AzureEngine:
+        memory = self.memory
+        if memory is None:
+            new = Memory() if clock is None else Memory(clock=clock)
+            memory = new if self.name == ":memory:" else _ACCOUNTS.setdefault(self.name, new)
+        return AzureEngine.open(memory, "in memory", schema)

@@ -1,0 +1,158 @@
+"""Runs generators that send requests, step by step, in an order that is drawn: with kills, lost answers and late requests."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator
+from contextlib import suppress
+from typing import Any
+
+import attrs
+
+from tablemapper.engines.azure.drive import All, Now, Pause, Step
+from tablemapper.engines.azure.service import Commit, Lost, Refused, Request
+
+from .memory import Memory
+
+Work = Generator[Step, Any, Any]
+
+
+class Killed(Exception):
+    """The process ended here."""
+
+
+@attrs.define
+class Rates:
+    """How often something goes wrong at a request, of 1."""
+
+    crash: float = 0.0
+    lost: float = 0.0
+    """The request, or its answer."""
+    late: float = 0.0
+    """The request is executed some time after its sender was told that there is no answer."""
+    busy: float = 0.0
+    """The service says that it is busy, and may have executed the request."""
+
+
+@attrs.define(eq=False)
+class Process:
+    """A generator, and those that it waits for."""
+
+    work: Work
+    parent: Process | None = None
+    answer: Any = None
+    error: BaseException | None = None
+    waits: int = 0
+    results: list[Any] = attrs.field(factory=list)
+    place: int = 0
+    ready_at: float = 0.0
+    result: Any = None
+    ended: bool = False
+
+    @property
+    def root(self) -> Process:
+        return self if self.parent is None else self.parent.root
+
+
+class Schedule:
+    """A service whose clients take turns by chance."""
+
+    def __init__(self, memory: Memory, seed: int, rates: Rates | None = None) -> None:
+        self.memory = memory
+        self.rng = random.Random(seed)
+        self.rates = rates or Rates()
+        self.now = 0.0
+        self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0)
+        self._processes: list[Process] = []
+        self._late: list[Request] = []
+
+    def start(self, work: Work) -> Process:
+        """Add a client."""
+        process = Process(work)
+        self._processes.append(process)
+        return process
+
+    def run(self) -> None:
+        """Let all clients end, and late requests arrive."""
+        while self._processes or self._late:
+            if self._late and (not self._processes or self.rng.random() < 0.1):
+                self._deliver(self._late.pop(self.rng.randrange(len(self._late))))
+                continue
+            able = [one for one in self._processes if not one.waits and one.ready_at <= self.now]
+            if not able:
+                self.now = min(one.ready_at for one in self._processes if not one.waits)
+                continue
+            self._step(self.rng.choice(able))
+
+    def _step(self, process: Process) -> None:
+        self.now += 0.001
+        try:
+            error, process.error = process.error, None
+            step = process.work.throw(error) if error is not None else process.work.send(process.answer)
+        except StopIteration as stop:
+            self._end(process, stop.value, None)
+            return
+        except Exception as error:
+            self._end(process, None, error)
+            return
+        process.answer = None
+        match step:
+            case Now():
+                process.answer = self.now
+            case Pause(seconds=seconds):
+                process.ready_at = self.now + seconds
+            case All(works=works):
+                process.waits, process.results = len(works), [None] * len(works)
+                self._processes += [Process(work, process, place=at) for at, work in enumerate(works)]
+            case _:
+                self._send(process, step)
+
+    def _send(self, process: Process, request: Request) -> None:
+        self.counts["requests"] += 1
+        drawn = self.rng.random()
+        rates = self.rates
+        if drawn < rates.crash:
+            if self.rng.random() < 0.5:
+                self._deliver(request)
+            self._kill(process.root)
+            return
+        drawn -= rates.crash
+        if drawn < rates.late and isinstance(request, Commit):
+            self.counts["late"] += 1
+            self._late.append(request)
+            process.error = Lost("the request is late")
+            return
+        drawn -= rates.late
+        if drawn < rates.lost + rates.busy:
+            name = "lost" if drawn < rates.lost else "busy"
+            self.counts[name] += 1
+            if self.rng.random() < 0.5:
+                self._deliver(request)
+            process.error = Lost(name, 0.02 if name == "busy" else None)
+            return
+        try:
+            process.answer = self.memory.send(request)
+        except (Lost, Refused) as error:
+            process.error = error
+
+    def _deliver(self, request: Request) -> None:
+        with suppress(Refused):
+            self.memory.send(request)
+
+    def _kill(self, root: Process) -> None:
+        self.counts["killed"] += 1
+        for one in [one for one in self._processes if one.root is root]:
+            one.work.close()
+            self._processes.remove(one)
+        root.error, root.ended = Killed(), True
+
+    def _end(self, process: Process, result: Any, error: BaseException | None) -> None:
+        self._processes.remove(process)
+        process.result, process.error, process.ended = result, error, True
+        parent = process.parent
+        if parent is not None:
+            parent.results[process.place] = result
+            parent.waits -= 1
+            parent.error = parent.error or error
+            if not parent.waits and parent.error is None:
+                parent.answer = parent.results

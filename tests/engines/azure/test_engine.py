@@ -1,0 +1,672 @@
+"""The engine for Azure: what it keeps beside what every engine keeps, over a service of dicts and over the emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.service import Change, Commit, CreateTable, Get, Lost, Refused
+from tablemapper.schema.model import compile_schema
+
+from .memory import Memory, Options
+from .place import AzurePlace
+
+
+class Part(tm.Entity, table="Parts"):
+    kind: tm.Field[str]
+    number: tm.Field[int]
+    name: tm.Field[str | None] = tm.field(default=None)
+    weight: tm.Field[float | None] = tm.field(default=None)
+    code: tm.Field[str | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, int](partition="{kind}", row=("part", "{number}"))
+    by_name = tm.Index[str, str, int](partition="{kind}", row=("{name}", "{number}"), include=("weight",))
+    by_code = tm.Index[str, str](partition="{kind}", row="{code}", unique=True)
+    by_tag = tm.Index[str, str](partition="{kind}", row="{tags}")
+
+
+class Kind(tm.Aggregate, of=Part, table="Parts"):
+    kind: tm.Field[str] = tm.group_by(Part.kind)
+    parts: tm.Field[int] = tm.count()
+    weight: tm.Field[float | None] = tm.sum(Part.weight)
+    heaviest: tm.Field[float | None] = tm.max(Part.weight)
+
+    key = tm.Key[str](partition="{kind}", row="total")
+
+
+class Plain(tm.Entity, table="Plains"):
+    id: tm.Field[str]
+    text: tm.Field[str] = tm.field(default="")
+    key = tm.Key[str](partition="{id}")
+
+
+MODELS = [Part, Kind, Plain]
+
+
+class Counting:
+    """A service that counts what is sent, and may fail."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.sent: list[Any] = []
+        self.faults: list[Callable[[Any], Any]] = []
+
+    def send(self, request: Any) -> Any:
+        self.sent.append(request)
+        if self.faults:
+            return self.faults.pop(0)(request)
+        return self.inner.send(request)
+
+    def close(self) -> None: ...
+
+    def lose_answer(self, request: Any) -> Any:
+        self.inner.send(request)
+        raise Lost("the answer")
+
+    def lose_request(self, request: Any) -> Any:
+        raise Lost("the request")
+
+
+@pytest.fixture
+def service() -> Counting:
+    return Counting(Memory())
+
+
+@pytest.fixture
+def store(service: Counting) -> Iterator[tm.Store]:
+    engine = AzureEngine.open(service, "here", compile_schema(MODELS), sleep=lambda seconds: None)
+    service.sent.clear()
+    with tm.Store(engine) as store:
+        yield store
+
+
+def held(store: tm.Store) -> list[Part]:
+    return list(store.query(Part).allow_scan())
+
+
+# ------------------------------------------------------------------------------------------ what a verb costs
+
+
+@pytest.mark.parametrize(
+    ("call", "requests"),
+    [
+        (lambda store: store.insert(Plain("b")), 1),
+        (lambda store: store.upsert(Plain("a", "y")), 1),
+        (lambda store: store.get(Plain.key("a")), 1),
+        (lambda store: store.delete(Plain.key("a")), 1),
+        (lambda store: store.merge(Plain.key("a"), text="z"), 2),
+        (lambda store: store.insert(Part("a", 9, name="x", code="9")), 2),
+        (lambda store: store.delete(Part.key("a", 1)), 3),
+        (lambda store: list(store.query(Part).where(Part.kind == "a")), 1),
+        (lambda store: list(store.query(Part.by_name("a", "n1"))), 2),
+        (lambda store: store.query(Part.by_name("a", "n1")).select(Part.weight).page(5), 1),
+    ],
+)
+def test_a_verb_sends_so_many_requests(store: tm.Store, service: Counting, call: Any, requests: int) -> None:
+    store.insert(Plain("a", "x"))
+    store.insert(Part("a", 1, "n1", 1.0))
+    service.sent.clear()
+    call(store)
+    assert len(service.sent) == requests, service.sent
+
+
+def test_an_entity_that_was_read_is_replaced_without_reading_it_again(store: tm.Store, service: Counting) -> None:
+    store.insert(Plain("a", "x"))
+    entity = store[Plain.key("a")]
+    service.sent.clear()
+    entity.text = "y"
+    store.replace(entity)
+    store.delete(entity)
+    assert [type(one) for one in service.sent] == [Commit, Commit]
+
+
+def test_all_that_follows_from_a_write_is_in_its_transaction(store: tm.Store, service: Counting) -> None:
+    store.insert(Part("a", 1, "x", 2.0, "c", ["red", "blue"]))
+    (commit,) = [one for one in service.sent if isinstance(one, Commit)]
+    assert [change.row for change in commit.changes] == [
+        "part !a1", "total", ' "xPart.by_name !x !a1 !part !a1', ' "xPart.by_code !c !', ' "xPart.by_tag !red !part !a1',
+        ' "xPart.by_tag !blue !part !a1',
+    ]  # fmt: skip
+
+
+def test_a_new_engine_of_a_store_that_is_known_reads_its_catalogue_alone(service: Counting) -> None:
+    AzureEngine.open(service, "here", compile_schema(MODELS)).close()
+    service.sent.clear()
+    AzureEngine.open(service, "here", compile_schema(MODELS)).close()
+    assert len(service.sent) == 1
+
+
+# ------------------------------------------------------------------------------------------ lost answers
+
+
+WRITES: list[Callable[[tm.Store], object]] = [
+    lambda store: store.insert(Part("a", 2, "y", 3.0)),
+    lambda store: store.merge(Part.key("a", 1), weight=3.0),
+    lambda store: store.replace(Part("a", 1, "z"), if_match="*"),
+    lambda store: store.upsert(Part("a", 2, "y", 3.0)),
+]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=["insert", "merge", "replace", "upsert"])
+@pytest.mark.parametrize("loss", ["lose_answer", "lose_request"])
+def test_a_write_whose_answer_is_lost_is_done_once(service: Counting, store: tm.Store, write: Any, loss: str) -> None:
+    store.insert(Part("a", 1, "x", 1.0))
+    send = service.inner.send
+
+    def lossy(request: Any) -> Any:
+        if isinstance(request, Commit) and not lost:
+            lost.append(request)
+            return getattr(service, loss)(request)
+        return send(request)
+
+    lost: list[Any] = []
+    service.faults = [lossy] * 20
+    write(store)
+    assert lost
+    service.faults = []
+    expected = tm.Store(AzurePlace().open(compile_schema(MODELS)))
+    expected.insert(Part("a", 1, "x", 1.0))
+    write(expected)
+    assert held(store) == held(expected)
+    assert store[Kind.key("a")] == expected[Kind.key("a")]
+    assert store.check().ok
+    entity = held(store)[-1]
+    entity.name = "again"
+    store.replace(entity)
+
+
+def test_what_was_deleted_by_a_send_without_an_answer_is_deleted(store: tm.Store, service: Counting) -> None:
+    store.insert(Plain("a"))
+    service.faults = [service.lose_answer]
+    store.delete(Plain.key("a"))
+    assert store.get(Plain.key("a")) is None
+
+
+def test_a_write_without_any_answer_has_an_unknown_outcome(service: Counting) -> None:
+    now = [0.0]
+    engine = AzureEngine.open(
+        service,
+        "here",
+        compile_schema(MODELS),
+        monotonic=lambda: now[0],
+        sleep=lambda s: now.__setitem__(0, now[0] + s),
+    )
+    service.faults = [service.lose_request] * 500
+    with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain \('a', ''\).*read it"):
+        tm.Store(engine).insert(Plain("a"))
+    assert 30 < now[0] < 40
+    with pytest.raises(tm.StoreError, match="does not answer"):
+        tm.Store(engine).get(Plain.key("a"))
+
+
+def test_an_insert_whose_entity_was_written_since_has_an_unknown_outcome(store: tm.Store, service: Counting) -> None:
+    def executed_then_changed(request: Any) -> Any:
+        service.inner.send(request)
+        service.inner.send(Commit("Plains", "a", (Change("upsert", "", {"text": "theirs"}),)))
+        raise Lost("the answer")
+
+    service.faults = [executed_then_changed]
+    with pytest.raises(tm.OutcomeUnknown, match="was written since"):
+        store.insert(Plain("a"))
+
+
+def test_the_service_says_how_long_to_wait(service: Counting) -> None:
+    slept: list[float] = []
+    engine = AzureEngine.open(service, "here", compile_schema(MODELS), sleep=slept.append)
+
+    def busy(request: Any) -> Any:
+        raise Lost("503", 0.125)
+
+    service.faults = [busy]
+    tm.Store(engine).insert(Plain("a"))
+    assert sum(slept) == pytest.approx(0.125)
+
+
+# ------------------------------------------------------------------------------------------ others beside
+
+
+def test_writers_of_one_group_wait_for_each_other(store: tm.Store) -> None:
+    def insert(first: int) -> None:
+        for number in range(first, first + 10):
+            store.insert(Part("a", number, weight=0.1))
+
+    threads = [threading.Thread(target=insert, args=(10 * at,)) for at in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store[Kind.key("a")].parts == 30
+    assert store.check().ok
+
+
+def test_a_unique_value_that_another_took_meanwhile_is_refused(store: tm.Store, service: Counting) -> None:
+    other = tm.Store(AzurePlace(memory=service.inner).open(compile_schema(MODELS)))
+
+    def after_another(request: Any) -> Any:
+        other.insert(Part("a", 1, code="x"))
+        return service.inner.send(request)
+
+    service.faults = [after_another]
+    with pytest.raises(tm.UniqueViolation) as caught:
+        store.insert(Part("a", 2, code="x"))
+    assert (caught.value.index, caught.value.holder) == ("by_code", Part.key("a", 1)[1:])
+    assert [part.number for part in held(store)] == [1]
+
+
+def test_an_index_row_never_leads_to_an_entity_that_does_not_match(store: tm.Store, service: Counting) -> None:
+    store.insert_many([Part("a", 1, "x"), Part("a", 2, "x")])
+    other = tm.Store(AzurePlace(memory=service.inner).open(compile_schema(MODELS)))
+
+    def before_the_join(request: Any) -> Any:
+        page = service.inner.send(request)
+        other.merge(Part.key("a", 1), name="y")
+        return page
+
+    service.faults = [before_the_join]
+    assert [part.number for part in store.query(Part.by_name("a", "x"))] == [2]
+
+
+def test_a_row_of_an_index_that_is_lost_keeps_nobody_from_writing(store: tm.Store, service: Counting) -> None:
+    store.insert(Part("a", 1, "x"))
+    (lost,) = [row for _, row in service.inner.tables["Parts"] if "by_name" in row]
+    del service.inner.tables["Parts"]["a", lost]
+    assert [problem.kind for problem in store.check().problems] == ["missing"]
+    store.merge(Part.key("a", 1), name="y")
+    assert store.check().ok
+
+
+def test_a_condition_disturbs_nobody(store: tm.Store) -> None:
+    store.insert_many([Part("a", 1), Part("a", 2)])
+    mine = store[Part.key("a", 1)]
+    with store.transaction() as tx:
+        tx.require(Part.key("a", 1))
+        tx.merge(Part.key("a", 2), name="x")
+    mine.name = "mine"
+    store.replace(mine)
+    assert store[Part.key("a", 1)].name == "mine"
+
+
+def test_a_group_is_required_beside_the_change_of_it(store: tm.Store) -> None:
+    store.insert(Part("a", 1))
+    group = store[Kind.key("a")]
+    with store.transaction() as tx:
+        tx.require(group)
+        tx.insert(Part("a", 2))
+    with pytest.raises(tm.PreconditionFailed), store.transaction() as tx:
+        tx.require(group)
+        tx.insert(Part("a", 3))
+    assert store[Kind.key("a")].parts == 2
+
+
+# ------------------------------------------------------------------------------------------ properties of others
+
+
+def test_what_nobody_declares_is_kept_by_a_merge_and_not_erased_by_a_replacement(
+    store: tm.Store, service: Counting
+) -> None:
+    foreign = {"text": "x", "color": "red", "size": "7", "size@odata.type": "Edm.Int64"}
+    service.inner.send(Commit("Plains", "a", (Change("insert", "", foreign),)))
+    store.merge(Plain.key("a"), text="y")
+    entity = service.inner.send(Get("Plains", "a", ""))
+    assert (entity["text"], entity["color"], entity["size"], entity["size@odata.type"]) == (
+        "y",
+        "red",
+        "7",
+        "Edm.Int64",
+    )
+    mine = store[Plain.key("a")]
+    mine.text = "z"
+    with pytest.raises(tm.InvalidEntity, match=r"color, size: this would erase"):
+        store.replace(mine)
+
+
+class Every(tm.Entity, table="Every"):
+    id: tm.Field[str]
+    whole: tm.Field[int]
+    small: tm.Field[tm.Int32]
+    real: tm.Field[float]
+    yes: tm.Field[bool]
+    at: tm.Field[datetime]
+    span: tm.Field[timedelta]
+    exact: tm.Field[Decimal]
+    guid: tm.Field[UUID]
+    data: tm.Field[bytes]
+    rest: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+    key = tm.Key[str](partition="{id}")
+
+
+EVERY = Every(
+    "ä 😀", 2**62, -7, 3.0, True, datetime(2026, 1, 2, 3, 4, 5, 678900, UTC), timedelta(days=-1), Decimal("1.50"), UUID(int=7),
+    b"\x00\xff", tm.Extra(n=1, s="x", d=1.0, b=False, y=b"z", g=UUID(int=9), t=datetime(2000, 1, 1, tzinfo=UTC)),
+)  # fmt: skip
+
+
+def test_every_type_comes_back() -> None:
+    store = tm.Store(AzurePlace().open(compile_schema([Every])))
+    store.insert(EVERY)
+    assert store[EVERY.key] == EVERY
+    store.replace(store[EVERY.key].replace(real=float("inf")))
+    assert store[EVERY.key].real == float("inf")
+
+
+def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_not() -> None:
+    memory = Memory()
+    store = tm.Store(AzurePlace(memory=memory).open(compile_schema([Every])))
+    store.insert(EVERY)
+    memory.send(Commit("Every", EVERY.key.partition, (Change("merge", "", {"whole": 5, "real": 2}, "*"),)))
+    assert (store[EVERY.key].whole, store[EVERY.key].real) == (5, 2.0)
+    memory.send(Commit("Every", EVERY.key.partition, (Change("merge", "", {"whole": "5"}, "*"),)))
+    with pytest.raises(tm.CorruptStore, match='the property "whole" is String, but the field whole is Int64'):
+        store.get(EVERY.key)
+
+
+# ------------------------------------------------------------------------------------------ what is refused
+
+
+class Far(tm.Entity, table="Fars"):
+    id: tm.Field[str]
+    name: tm.Field[str]
+    key = tm.Key[str](partition="{id}")
+    by_name = tm.Index[str](partition="{name}")
+
+
+class FarTotal(tm.Aggregate, of=Part, table="Totals"):
+    kind: tm.Field[str] = tm.group_by(Part.kind)
+    parts: tm.Field[int] = tm.count()
+    key = tm.Key[str](partition="{kind}")
+
+
+class Shelf(tm.Entity, table="Shelves"):
+    kind: tm.Field[str]
+    parts: tm.Field[int] = tm.count(of=Part)
+    key = tm.Key[str](partition="{kind}")
+
+
+class Taken(tm.Entity, table="TableMapper"):
+    id: tm.Field[str]
+    key = tm.Key[str](partition="{id}")
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ([Far], r"Far\.by_name: an index in other partitions .* give it the partition of the key, '\{id\}'"),
+        ([Part, FarTotal], r'FarTotal: an aggregate in another partition .* give it table="Parts"'),
+        ([Part, Shelf], r"Shelf\.parts is maintained from Part, .* declare an aggregate of Part"),
+        ([Taken], 'the table "TableMapper" is that of the catalogue'),
+    ],
+)
+def test_a_class_that_needs_more_than_a_partition_is_refused(
+    service: Counting, models: list[type[tm.Record]], said: str
+) -> None:
+    with pytest.raises(tm.InvalidModel, match=said):
+        AzureEngine.open(service, "here", compile_schema(models))
+    assert service.sent == []
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda store: list(store.query(Part).where(Part.kind == "a").order_by(Part.weight)), tm.InvalidQuery, "sorts nothing"),
+        (lambda store: list(store.query(Part).where(Part.kind == "a").order_by(Part.number.desc())), tm.InvalidQuery, "backwards"),
+        (lambda store: store.transaction(across_partitions=True), tm.InvalidTransaction, "of one table and partition"),
+        (lambda store: store.insert_many([Part("a", 1)], atomic=True), tm.InvalidTransaction, "leave atomic out"),
+        (lambda store: store.compact(), tm.InvalidTransaction, "nothing to compact"),
+        (lambda store: store.backup("x"), tm.StoreError, "backup.* is not possible"),
+        (lambda store: store.repair(), tm.StoreError, "repair.* is not possible"),
+        (lambda store: list(store.query(Part).where(Part.name == "x")), tm.ScanRefused, "allow_scan"),
+    ],
+)  # fmt: skip
+def test_what_is_not_possible_is_refused_before_anything_is_sent(
+    store: tm.Store, service: Counting, call: Any, error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        call(store)
+    assert service.sent == []
+
+
+def test_a_transaction_with_too_many_rows_is_refused_before_it_is_sent(store: tm.Store, service: Counting) -> None:
+    with (
+        pytest.raises(tm.InvalidTransaction, match="more than 100 in one entity group transaction"),
+        store.transaction() as tx,
+    ):
+        for number in range(60):
+            tx.insert(Part("a", number, "x"))
+    assert not [one for one in service.sent if isinstance(one, Commit)]
+
+
+def test_a_stream_of_many_is_cut_into_transactions(store: tm.Store, service: Counting) -> None:
+    store.insert_many(Part(kind, number, "x", tags=list("abcd")) for number in range(60) for kind in "ab")
+    assert store.check().entities == 120
+    assert store.check().ok
+    assert [kind.parts for kind in store.query(Kind).allow_scan()] == [60, 60]
+
+
+def test_an_error_says_how_many_of_a_stream_were_written(store: tm.Store) -> None:
+    store.insert(Plain("c"))
+    with pytest.raises(tm.EntityExists) as caught:
+        store.insert_many([Plain("a"), Plain("b"), Plain("c")])
+    assert caught.value.written == len(list(store.query(Plain).allow_scan())) - 1  # type: ignore[attr-defined]
+
+
+def test_tables_of_others_are_left_alone(service: Counting) -> None:
+    service.send(CreateTable("Plains"))
+    service.send(Commit("Plains", "a", (Change("insert", "b"),)))
+    with pytest.raises(tm.NotAStore, match="somebody else's"):
+        AzureEngine.open(service, "here", compile_schema([Plain]))
+    service.send(CreateTable("Mine"))
+    service.send(Commit("Mine", "a", (Change("insert", "b"),)))
+    with pytest.raises(tm.NotAStore, match="not that of a store"):
+        AzureEngine.open(service, "here", compile_schema([Part]), catalogue="Mine")
+
+
+def test_a_wrong_key_is_said(service: Counting) -> None:
+    def refuse(request: Any) -> Any:
+        raise Refused(403, "AuthorizationFailure")
+
+    service.faults = [refuse]
+    with pytest.raises(tm.StoreError, match="the account refuses the key"):
+        AzureEngine.open(service, "here", compile_schema([Plain]))
+
+
+# ------------------------------------------------------------------------------------------ following
+
+
+def _plain(*, newer: bool) -> type[tm.Entity]:
+    if not newer:
+        return Plain
+    fields: dict[str, Any] = {"id": tm.Field[str], "text": tm.Field[str], "more": tm.Field[int | None]}
+    body = {"__annotations__": fields, "text": tm.field(default=""), "more": tm.field(default=None)}
+    body["key"] = tm.Key[str](partition="{id}")
+    return type("Plain", (tm.Entity,), {**body, "__module__": __name__}, table="Plains")
+
+
+def test_an_older_process_keeps_the_fields_that_a_newer_one_added() -> None:
+    memory, newer = Memory(), _plain(newer=True)
+    now = [0.0]
+    old = tm.Store(AzureEngine.open(memory, "old", compile_schema([Plain]), monotonic=lambda: now[0]))
+    new = tm.Store(AzurePlace(memory=memory).open(compile_schema([newer])))
+    new.insert(newer(id="a", text="x", more=7))
+    entity = old[Plain.key("a")]
+    entity.text = "y"
+    with pytest.raises(tm.InvalidEntity, match="more"):  # (the catalogue was not looked at since)
+        old.replace(entity)
+    now[0] = 60.0
+    old.replace(entity)
+    assert new[newer.key("a")].more == 7
+
+
+def test_a_process_without_the_aggregate_maintains_it() -> None:
+    memory = Memory()
+    whole = tm.Store(AzurePlace(memory=memory).open(compile_schema(MODELS)))
+    part = tm.Store(AzurePlace(memory=memory).open(compile_schema([Part])))
+    part.insert(Part("a", 1, weight=2.0))
+    assert whole[Kind.key("a")] == Kind("a", 1, 2.0, 2.0)
+    assert [one.number for one in part.query(Part).where(Part.kind == "a")] == [1]
+    assert part.check().ok
+
+
+def test_two_that_open_a_new_store_at_once_agree() -> None:
+    memory = Memory()
+    found: list[str] = []
+
+    def open_it() -> None:
+        found.append(AzurePlace(memory=memory).open(compile_schema(MODELS)).store_id)
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_an_index_over_entities_that_are_there_is_refused() -> None:
+    memory = Memory()
+    AzurePlace(memory=memory).open(compile_schema([Part]))
+    with pytest.raises(tm.SchemaMismatch, match="Kind: a new aggregate cannot be built"):
+        AzurePlace(memory=memory).open(compile_schema(MODELS))
+
+
+# ------------------------------------------------------------------------------------------ queries by chance
+
+
+def _random_parts(rng: random.Random) -> list[Part]:
+    names = ["", "a", "a b", "b", "\ue000", "😀", "ä", "a!", "z "]
+    return [
+        Part(
+            rng.choice(["k", "k 1", "😀", "\ue000"]), number, rng.choice([None, *names]), rng.choice([None, 1.5, -2.0])
+        )
+        for number in range(-20, 20)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_plan_equals_a_scan(seed: int) -> None:
+    rng = random.Random(seed)
+    memory = Memory(Options(pages=7, short=random.Random(seed), milliseconds=True))
+    store = tm.Store(AzurePlace(memory=memory).open(compile_schema(MODELS)))
+    parts = _random_parts(rng)
+    oracle = tm.open(":memory:", models=MODELS)
+    for one in (store, oracle):
+        one.insert_many(part.replace() for part in parts)
+    names = sorted({part.name for part in parts if part.name is not None})
+    for _ in range(60):
+        kind, name, number = rng.choice(parts).kind, rng.choice(names), rng.randrange(-20, 20)
+        conditions = rng.choice(
+            [
+                (Part.kind == kind, Part.number >= number),
+                (Part.kind == kind, Part.name == name),
+                (Part.kind == kind, Part.name > name),
+                (Part.kind == kind, Part.name <= name, Part.number < number),
+                (Part.kind.is_in([kind, "k"]), Part.number < number),
+                (Part.kind == kind, Part.name.startswith(name[:1])),
+                (Part.kind > kind,),
+                (Part.kind == kind, Part.weight > 0.0),
+            ]
+        )
+        query = store.query(Part).where(*conditions)
+        expected = {part.number for part in oracle.query(Part).where(*conditions)}
+        found = [part.number for part in query]
+        assert set(found) == expected, (conditions, query.explain())
+        assert len(found) == len(expected)
+        paged, token = [], None
+        while True:
+            page = query.page(3, token)
+            paged += [part.number for part in page.items]
+            if (token := page.token) is None:
+                break
+        assert paged == found, conditions
+        assert query.count() == len(expected)
+
+
+# ------------------------------------------------------------------------------------------ the emulator
+
+
+def test_the_sample_on_the_emulator(connection: str) -> None:
+    with tm.open(connection, models=MODELS) as store:
+        store.insert_many(Part("a", number, f"n{number % 3}", 0.5 * number, f"c{number}") for number in range(30))
+        assert store[Kind.key("a")] == Kind("a", 30, sum(0.5 * number for number in range(30)), 14.5)
+        assert [part.number for part in store.query(Part.by_name("a", "n1"))] == list(range(1, 30, 3))
+        with store.transaction() as tx:
+            tx.delete(Part.key("a", 29))
+            tx.merge(Part.key("a", 28), code="c29")
+        with pytest.raises(tm.UniqueViolation):
+            store.merge(Part.key("a", 1), code="c29")
+        entity = store[Part.key("a", 1)]
+        store.merge(Part.key("a", 1), name="theirs")
+        with pytest.raises(tm.PreconditionFailed):
+            store.replace(entity)
+        assert store[Kind.key("a")].heaviest == 14.0
+        assert store.check().ok
+    with tm.open(connection, models=MODELS) as store:
+        assert store.query(Part).where(Part.kind == "a").count() == 29
+        assert "secret" not in f"{store!r} {store._engine!r}"
+
+
+def test_the_sdk_reads_every_type(connection: str) -> None:
+    from azure.data.tables import EdmType, TableServiceClient
+
+    with tm.open(connection, models=[Every]) as store:
+        store.insert(EVERY)
+        assert store[EVERY.key] == EVERY
+    with TableServiceClient.from_connection_string(connection) as client:
+        entity = client.get_table_client("Every").get_entity(EVERY.key.partition, EVERY.key.row)
+    assert (entity["whole"].value, entity["whole"].edm_type) == (2**62, EdmType.INT64)
+    assert (entity["small"], entity["real"], entity["yes"], entity["data"]) == (-7, 3.0, True, b"\x00\xff")
+    assert (entity["at"], entity["guid"], entity["exact"]) == (EVERY.at, EVERY.guid, "1.50")
+
+
+def test_a_wrong_key_shows_no_secret(connection: str) -> None:
+    with pytest.raises(tm.StoreError, match="the account refuses the key") as caught:
+        tm.open(connection.replace("c2VjcmV0", "d3Jvbmch"), models=[Plain])
+    assert "d3Jvbmch" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------ async
+
+
+def test_a_cancelled_call_ends_within_a_pause() -> None:
+    memory = Memory()
+    AzurePlace(memory=memory).open(compile_schema([Plain])).close()
+
+    class Busy(Counting):
+        def send(self, request: Any) -> Any:
+            if isinstance(request, Commit):
+                self.sent.append(request)
+                raise Lost("busy", 60.0)
+            return memory.send(request)
+
+    busy = Busy(memory)
+
+    class Place:
+        def open(self, schema: Any, **_: Any) -> AzureEngine:
+            return AzureEngine.open(busy, "here", schema)
+
+    async def main() -> float:
+        async with tm.open_async(Place(), models=[Plain]) as store:  # type: ignore[arg-type]
+            assert await store.get(Plain.key("a")) is None
+            task = asyncio.create_task(store.insert(Plain("a")))
+            while not busy.sent:
+                await asyncio.sleep(0.01)
+            began = time.monotonic()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            return time.monotonic() - began
+
+    assert asyncio.run(main()) < 5
+    assert len(busy.sent) == 1

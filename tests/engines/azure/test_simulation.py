@@ -1,0 +1,158 @@
+"""Writes as they ship, step by step in an order that is drawn: with kills, lost answers, late requests, busy answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure import writes
+from tablemapper.engines.azure.service import Commit, Request
+from tablemapper.engines.azure.writes import write
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import compile_schema
+from tablemapper.store.operations import Operations
+
+from .memory import Memory, Options
+from .place import AzurePlace
+from .schedule import Killed, Process, Rates, Schedule
+from .test_engine import MODELS, Kind, Part
+
+RATES = Rates(crash=0.01, lost=0.05, late=0.03, busy=0.03)
+NUMBERS = range(4)
+
+
+class History(Memory):
+    """A service that keeps every name that an entity ever had."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(Options(vague=seed % 2 == 0))
+        self.names: list[str] = []
+
+    def send(self, request: Request) -> Any:
+        answer = super().send(request)
+        if isinstance(request, Commit):
+            self.names += [change.members["name"] for change in request.changes if "name" in change.members]
+        return answer
+
+
+@attrs.define(eq=False)
+class Token:
+    """A write, by the name that it gives its entity."""
+
+    name: str
+    process: Process
+    names: bool
+    """Whether the write gives the name: a deletion does not."""
+
+
+class Play:
+    """Some clients that write the same entities."""
+
+    def __init__(self, seed: int, rates: Rates = RATES) -> None:
+        self.rng = random.Random(seed)
+        self.memory = History(seed)
+        self.engine = AzurePlace(memory=self.memory).open(compile_schema(MODELS))
+        self.operations = Operations(self.engine)
+        self.schedule = Schedule(self.memory, seed, rates)
+        self.tokens: list[Token] = []
+        for _ in range(12):
+            name = f"token{len(self.tokens)}"
+            operation = self.operation(name)
+            process = self.schedule.start(write(self.engine._classes, [operation]))
+            self.tokens.append(Token(name, process, operation.verb != "delete"))
+
+    def operation(self, name: str) -> Operation:
+        number, weight = self.rng.choice(NUMBERS), self.rng.choice([None, 0.1, 0.2])
+        code = self.rng.choice([None, "x", "y"])
+        part = Part("a", number, name, weight, code)
+        match self.rng.randrange(5):
+            case 0:
+                return self.operations.insert(part)
+            case 1:
+                return self.operations.upsert(part, merge=False)
+            case 2:
+                return self.operations.merge(Part.key("a", number), (), {"name": name, "weight": weight}, None)
+            case 3:
+                return self.operations.replace(part, "*")
+        return self.operations.delete(Part.key("a", number), None)
+
+    def run(self) -> None:
+        self.schedule.run()
+        store = tm.Store(self.engine)
+        report = store.check()
+        assert report.ok, str(report)
+        parts = list(store.query(Part).allow_scan())
+        assert len({part.code for part in parts if part.code}) == len([part for part in parts if part.code])
+        group = store.get(Kind.key("a"))
+        assert (0 if group is None else group.parts) == len(parts)
+        for token in self.tokens:
+            times, error = self.memory.names.count(token.name), token.process.error
+            assert times <= 1, token.name  # (a deletion has no name)
+            if error is not None and not isinstance(error, Killed | tm.OutcomeUnknown):
+                assert isinstance(error, tm.TableMapperError), repr(error)
+                assert times == 0, (token.name, error)
+            elif error is None and token.process.ended and token.names:
+                assert times == 1, token.name
+
+
+def play(seeds: range) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for seed in seeds:
+        one = Play(seed)
+        try:
+            one.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        for name, count in one.schedule.counts.items():
+            counts[name] = counts.get(name, 0) + count
+        unknown = sum(isinstance(token.process.error, tm.OutcomeUnknown) for token in one.tokens)
+        counts["unknown"] = counts.get("unknown", 0) + unknown
+    return counts
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_writes_are_whole_and_their_outcomes_true_whatever_is_lost(full_size: bool) -> None:
+    counts = play(range(3_000 if full_size else 150))
+    assert min(counts.values()) > 0, counts
+
+
+def _no_decision(*_: Any) -> Iterator[Any]:
+    return False
+    yield
+
+
+def _always_done(*_: Any) -> Iterator[Any]:
+    return True
+    yield
+
+
+@pytest.mark.parametrize(
+    ("name", "mutant"),
+    [
+        ("_was_done", _no_decision),
+        ("_was_done", _always_done),
+    ],
+    ids=["nodecide", "always"],
+)
+def test_a_mutant_is_caught(name: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, name, mutant)
+    with pytest.raises(AssertionError):
+        play(range(600))
+
+
+def test_a_group_without_its_etag_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = writes._Transaction._groups
+
+    def unconditional(self: Any) -> Any:
+        return [attrs.evolve(one, kind="upsert", if_match=None) if one.kind != "delete" else one for one in plain(self)]
+
+    monkeypatch.setattr(writes._Transaction, "_groups", unconditional)
+    with pytest.raises(AssertionError):
+        play(range(600))

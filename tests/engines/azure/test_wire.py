@@ -1,0 +1,367 @@
+"""One request out, one answer in: what is sent, and what is made of every answer that may come."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+import urllib3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tablemapper.engines.azure.accounts import account_of
+from tablemapper.engines.azure.batches import read_batch, refusal
+from tablemapper.engines.azure.service import (
+    ETAG,
+    Change,
+    Commit,
+    Comparison,
+    CreateTable,
+    Every,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+    Request,
+    Some,
+    edm_of,
+    properties,
+)
+from tablemapper.engines.azure.wire import Wire, filter_text
+
+from .memory import Memory, Options
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Transport:
+    """A pool of connections that gives one answer."""
+
+    def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"{}") -> None:
+        self.answer: Any = urllib3.HTTPResponse(
+            body, urllib3.HTTPHeaderDict(headers or {}), status, preload_content=True
+        )
+        self.sent: list[tuple[str, str, Any, Any]] = []
+
+    def request(self, method: str, url: str, *, body: Any, headers: Any, redirect: bool, retries: bool) -> Any:
+        assert not redirect
+        assert not retries
+        self.sent.append((method, url, body, headers))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def clear(self) -> None: ...
+
+
+def wired(transport: Transport, clock: Callable[[], float] = time.time) -> Wire:
+    return Wire(account_of("AccountName=shop;AccountKey=c2VjcmV0"), pool=transport, clock=clock, boundary=lambda: "b")
+
+
+GET = Get("Users", "acme", "it's 7")
+COMMIT = Commit("Users", "acme", (Change("insert", "1", {"n": 1}), Change("delete", "2", if_match="*")))
+BATCH = (
+    b"--batchresponse_x\r\nContent-Type: multipart/mixed; boundary=changesetresponse_y\r\n\r\n"
+    b"--changesetresponse_y\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+    b"HTTP/1.1 204 No Content\r\nX-Content-Type-Options: nosniff\r\nETag: W/\"datetime'1'\"\r\n\r\n\r\n"
+    b"--changesetresponse_y\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+    b"HTTP/1.1 204 No Content\r\nX-Content-Type-Options: nosniff\r\n\r\n\r\n"
+    b"--changesetresponse_y--\r\n--batchresponse_x--\r\n"
+)
+REFUSED = (
+    b"--batchresponse_x\r\nContent-Type: multipart/mixed; boundary=changesetresponse_y\r\n\r\n"
+    b"--changesetresponse_y\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
+    b"HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\n\r\n"
+    b'{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"1:It exists.\\nRequestId:1"}}}\r\n'
+    b"--changesetresponse_y--\r\n--batchresponse_x--\r\n"
+)
+TYPE = "multipart/mixed; boundary=batchresponse_x"
+
+
+# ------------------------------------------------------------------------------------------ what is sent
+
+
+def test_a_key_is_quoted_whole_in_the_path() -> None:
+    transport = Transport()
+    wired(transport).send(GET)
+    ((method, url, body, headers),) = transport.sent
+    assert (method, body) == ("GET", None)
+    assert url == ("https://shop.table.core.windows.net:443/Users(PartitionKey='acme',RowKey='it%27%27s%207')")
+    assert headers["Authorization"].startswith("SharedKeyLite shop:")
+
+
+def test_a_transaction_is_one_message() -> None:
+    transport = Transport(202, {"Content-Type": TYPE}, BATCH)
+    assert wired(transport).send(COMMIT) == ["W/\"datetime'1'\"", None]
+    ((method, url, body, headers),) = transport.sent
+    assert (method, url) == ("POST", "https://shop.table.core.windows.net:443/$batch")
+    assert headers["Content-Type"] == "multipart/mixed; boundary=batch_b"
+    text = body.decode()
+    assert text.startswith("--batch_b\r\nContent-Type: multipart/mixed; boundary=changeset_b\r\n\r\n--changeset_b\r\n")
+    assert "Prefer: return-no-content\r\n" in text
+    assert '\r\n\r\n{"PartitionKey":"acme","RowKey":"1","n":1}\r\n--changeset_b\r\n' in text
+    assert "DELETE https://shop.table.core.windows.net:443/Users(PartitionKey='acme',RowKey='2') HTTP/1.1\r\n" in text
+    assert "If-Match: *\r\n" in text
+    assert text.endswith("\r\n--changeset_b--\r\n--batch_b--\r\n")
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        (Comparison("n", "eq", "Int64", 5), "n eq 5L"),
+        (Comparison("s", "lt", "String", "it's"), "s lt 'it''s'"),
+        (Comparison("b", "eq", "Boolean", True), "b eq true"),
+        (Comparison("d", "gt", "Double", 21.5), "d gt 21.5"),
+        (Comparison("g", "eq", "Guid", "0-1"), "g eq guid'0-1'"),
+        (
+            Comparison("t", "ge", "DateTime", "2026-01-01T00:00:00.000000Z"),
+            "t ge datetime'2026-01-01T00:00:00.000000Z'",
+        ),
+        (
+            Every(
+                (
+                    Comparison("a", "eq", "Int32", 1),
+                    Some((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
+                )
+            ),
+            "a eq 1 and (b eq 2 or c eq 3)",
+        ),
+        (
+            Some(
+                (
+                    Comparison("a", "eq", "Int32", 1),
+                    Every((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
+                )
+            ),
+            "a eq 1 or (b eq 2 and c eq 3)",
+        ),
+    ],
+)
+def test_a_filter_is_written_as_odata(where: Any, text: str) -> None:
+    assert filter_text(where) == text
+
+
+def test_a_page_goes_on_after_the_last_one_even_if_that_was_empty() -> None:
+    headers = {"x-ms-continuation-NextPartitionKey": "1!8!eA--"}
+    transport = Transport(200, headers, b'{"value":[]}')
+    page = wired(transport).send(Find("Users", Comparison("RowKey", "ge", "String", "a"), ("n",), 10))
+    assert page == Page([], ("1!8!eA--", ""))
+    wired(transport).send(Find("Users", after=page.after))
+    assert transport.sent[0][1].endswith("/Users()?$filter=RowKey%20ge%20%27a%27&$select=n&$top=10")
+    assert transport.sent[1][1].endswith("/Users()?NextPartitionKey=1%218%21eA--&NextRowKey=")
+
+
+# ------------------------------------------------------------------------------------------ what is made of answers
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_what_may_have_been_executed_is_lost(status: int) -> None:
+    for request in (GET, COMMIT, CreateTable("Users")):
+        with pytest.raises(Lost):
+            wired(Transport(status, {}, b"busy")).send(request)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": formatdate(1_000_012, usegmt=True)}, 12.0),
+        ({"Retry-After": formatdate(999_000, usegmt=True)}, 0.0),
+        ({"x-ms-retry-after-ms": "250"}, 0.25),
+        ({"Retry-After": "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_the_service_says_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    with pytest.raises(Lost) as caught:
+        wired(Transport(503, headers), clock=lambda: 1_000_000.0).send(GET)
+    assert caught.value.retry_after == seconds
+
+
+def test_a_broken_connection_is_lost_and_shows_no_signature() -> None:
+    transport = Transport()
+    transport.answer = urllib3.exceptions.MaxRetryError(None, "/?sig=secret", None)  # type: ignore[arg-type]
+    with pytest.raises(Lost) as caught:
+        wired(transport).send(GET)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("request_", [GET, Find("Users")], ids=["get", "find"])
+def test_an_answer_that_is_cut_anywhere_is_lost(request_: Request) -> None:
+    body = b'{"value":[{"odata.etag":"W/\\"1\\"","PartitionKey":"a","RowKey":"b"}]}'
+    assert wired(Transport(200, {}, body)).send(request_)
+    for end in range(len(body)):
+        with pytest.raises(Lost):
+            wired(Transport(200, {}, body[:end])).send(request_)
+
+
+@pytest.mark.parametrize("body", [BATCH, REFUSED], ids=["done", "refused"])
+def test_the_answer_to_a_transaction_that_is_cut_anywhere_is_lost(body: bytes) -> None:
+    for end in range(len(body) - 2):  # (what follows the last boundary says nothing)
+        with pytest.raises(Lost):
+            wired(Transport(202, {"Content-Type": TYPE}, body[:end])).send(COMMIT)
+
+
+def test_a_transaction_is_refused_with_the_number_of_its_change_if_the_service_says_it() -> None:
+    with pytest.raises(Refused) as caught:
+        wired(Transport(202, {"Content-Type": TYPE}, REFUSED)).send(COMMIT)
+    assert (caught.value.status, caught.value.code, caught.value.index) == (409, "EntityAlreadyExists", 1)
+    with pytest.raises(Refused) as caught:
+        read_batch(TYPE, REFUSED.replace(b"1:It", b"It"), 2)
+    assert caught.value.index is None
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/html"}])
+def test_an_answer_that_is_no_multipart_is_lost(headers: dict[str, str]) -> None:
+    with pytest.raises(Lost):
+        wired(Transport(202, headers, BATCH)).send(COMMIT)
+
+
+def test_a_part_that_says_busy_leaves_the_transaction_open() -> None:
+    body = REFUSED.replace(b"409 Conflict", b"503 Service Unavailable")
+    with pytest.raises(Lost):
+        wired(Transport(202, {"Content-Type": TYPE}, body)).send(COMMIT)
+
+
+def test_an_answer_for_fewer_changes_is_lost() -> None:
+    with pytest.raises(Lost, match="of 3 changes is for 2"):
+        read_batch(TYPE, BATCH, 3)
+
+
+def test_who_is_refused_at_the_door_gets_a_code_too() -> None:
+    told = refusal(403, b'<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code></Error>')
+    assert isinstance(told, Refused)
+    assert told.code == "AuthorizationFailure"
+
+
+# ------------------------------------------------------------------------------------------ a live service
+
+
+VALUES = {
+    "s": "grüße 😀 \u2028'", "b": True, "i": 7, "l": str(2**62), "l@odata.type": "Edm.Int64", "d": 3.0,
+    "d@odata.type": "Edm.Double", "f": "Infinity", "f@odata.type": "Edm.Double", "g": "0f8fad5b-d9cb-469f-a165-70867728950e",
+    "g@odata.type": "Edm.Guid", "t": "2026-01-02T03:04:05.123456Z", "t@odata.type": "Edm.DateTime", "y": "AAE=",
+    "y@odata.type": "Edm.Binary",
+}  # fmt: skip
+
+
+def test_an_entity_comes_back_as_it_was_written(wire: Wire) -> None:
+    assert wire.send(CreateTable("Users")) is True
+    assert wire.send(CreateTable("Users")) is False
+    assert wire.send(GET) is None
+    (etag,) = wire.send(Commit("Users", "acme", (Change("insert", GET.row, VALUES),)))
+    entity = wire.send(GET)
+    assert entity[ETAG] == etag
+    assert {name: (edm_of(entity, name), entity[name]) for name in properties(entity)} == {
+        name: (edm_of(VALUES, name), VALUES[name]) for name in properties(VALUES)
+    }
+    assert wire.send(Get("Users", "acme", GET.row, ("i",)))["i"] == 7
+    with pytest.raises(Refused) as caught:
+        wire.send(Get("Nobody", "a", "b"))
+    assert caught.value.code == "TableNotFound"
+
+
+def test_the_sdk_of_microsoft_reads_what_is_written_and_the_other_way_round(wire: Wire, connection: str) -> None:
+    from azure.data.tables import EdmType, EntityProperty, TableServiceClient
+
+    wire.send(CreateTable("Users"))
+    wire.send(Commit("Users", "acme", tuple([Change("insert", str(n), VALUES) for n in range(3)])))
+    with TableServiceClient.from_connection_string(connection) as service:
+        table = service.get_table_client("Users")
+        entity = table.get_entity("acme", "1")
+        assert (entity["s"], entity["b"], entity["i"], entity["d"]) == (VALUES["s"], True, 7, 3.0)
+        assert entity["l"] == EntityProperty(2**62, EdmType.INT64)
+        assert (entity["f"], str(entity["g"]), entity["y"]) == (float("inf"), VALUES["g"], b"\x00\x01")
+        assert entity["t"].isoformat() == "2026-01-02T03:04:05.123456+00:00"
+        etag = table.upsert_entity({**entity, "RowKey": "9"})["etag"]
+        table.submit_transaction([("delete", {"PartitionKey": "acme", "RowKey": "0"})])
+    found = wire.send(Find("Users")).entities
+    assert [one["RowKey"] for one in found] == ["1", "2", "9"]
+    assert found[2][ETAG] == etag
+    assert {name: found[2][name] for name in properties(found[2])} == {n: VALUES[n] for n in properties(VALUES)}
+
+
+def test_a_key_that_is_wrong_is_refused_on_the_first_request(connection: str) -> None:
+    wrong = Wire(account_of(connection.replace("c2VjcmV0", "d3Jvbmch")))
+    with pytest.raises(Refused) as caught:
+        wrong.send(GET)
+    assert (caught.value.status, caught.value.code) == (403, "AuthorizationFailure")
+    wrong.close()
+
+
+def test_pages_go_on_where_the_last_one_ended(wire: Wire) -> None:
+    wire.send(CreateTable("Users"))
+    for start in range(0, 200, 100):
+        changes = tuple([Change("insert", f"{n:04}", {"n": n % 5}) for n in range(start, start + 100)])
+        wire.send(Commit("Users", "a", changes))
+    found, after = [], None
+    while True:
+        page = wire.send(Find("Users", Comparison("n", "eq", "Int32", 3), ("n", "RowKey"), 7, after))
+        found += [one["RowKey"] for one in page.entities]
+        if (after := page.after) is None:
+            break
+    assert found == [f"{n:04}" for n in range(200) if n % 5 == 3]
+
+
+KEYS = st.sampled_from(["a", "b", "a b", "ä", "\ue000", "😀", "it's", ""])
+MEMBERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "s": st.sampled_from(["", "x", "y"]),
+        "i": st.integers(0, 3),
+        "t": st.sampled_from([f"2026-01-02T03:04:05.{ms}Z" for ms in ("123000", "123456", "124000")]),
+    },
+).map(lambda members: {**members, **({"t@odata.type": "Edm.DateTime"} if "t" in members else {})})
+CHANGES = st.builds(Change, st.sampled_from(["insert", "upsert"]), KEYS, MEMBERS) | st.builds(
+    Change, st.sampled_from(["replace", "merge", "delete"]), KEYS, MEMBERS, st.sampled_from(["*", "old", "new"])
+)
+TESTS = (
+    st.builds(Comparison, st.just("i"), st.sampled_from(["eq", "lt", "le", "gt", "ge"]), st.just("Int32"), st.integers(0, 3))
+    | st.builds(Comparison, st.just("s"), st.sampled_from(["eq", "lt", "ge"]), st.just("String"), st.sampled_from(["x", "y"]))
+    | st.builds(Comparison, st.just("t"), st.sampled_from(["lt", "ge"]), st.just("DateTime"), st.just("2026-01-02T03:04:05.123456Z"))
+    | st.builds(Comparison, st.just("RowKey"), st.sampled_from(["eq", "lt", "ge"]), st.just("String"), KEYS.filter(bool))
+)  # fmt: skip
+REQUESTS = (
+    st.builds(Commit, st.just("Users"), KEYS, st.lists(CHANGES, min_size=1, max_size=4).map(tuple))
+    | st.builds(Get, st.just("Users"), KEYS, KEYS)
+    | st.builds(Find, st.just("Users"), st.none() | TESTS | st.builds(Every, st.tuples(TESTS, TESTS)) | st.builds(Some, st.tuples(TESTS, TESTS)))
+)  # fmt: skip
+
+
+@given(st.lists(REQUESTS, min_size=5, max_size=25))
+def test_the_service_of_dicts_answers_as_the_emulator_does(azurite: Any, requests: list[Request]) -> None:
+    wire = Wire(account_of(azurite.connection()))
+    sides: list[tuple[Any, list[str]]] = [(wire, []), (Memory(Options(milliseconds=True)), [])]
+    for service, _ in sides:
+        service.send(CreateTable("Users"))
+    for request in requests:
+        one, other = (_outcome(service, etags, request) for service, etags in sides)
+        assert one == other, request
+    wire.close()
+
+
+def _outcome(service: Any, etags: list[str], request: Request) -> Any:
+    """Return what came of a request, with ETags as numbers of the order in which they were seen."""
+    if isinstance(request, Commit):
+        old = etags[0] if etags else "*"
+        matches = {"*": "*", "old": old, "new": etags[-1] if etags else "*", None: None}
+        changes = [Change(one.kind, one.row, one.members, matches[one.if_match]) for one in request.changes]
+        request = Commit(request.table, request.partition, tuple(changes))
+    try:
+        answer = service.send(request)
+    except Refused as refused:
+        return refused.status, refused.code
+    if isinstance(request, Commit):
+        etags += filter(None, answer)
+        return [etag is None for etag in answer]
+    found = answer.entities if isinstance(answer, Page) else [answer]
+    return [
+        None if one is None else (one[ETAG] in etags, json.dumps({n: (edm_of(one, n), one[n]) for n in properties(one)}, sort_keys=True))
+        for one in found
+    ]  # fmt: skip
