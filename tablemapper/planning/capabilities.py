@@ -23,6 +23,8 @@ class Capabilities:
     """Whether one transaction can be of several tables and partitions."""
     all_or_none_load: bool = True
     """Whether a stream of entities can be loaded whole or not at all."""
+    join_costs: bool = False
+    """Whether to read the entity of a row of an index costs much more than to read another row."""
     quick_reads: bool = True
     """Whether an entity is read in less time than another thread is woken in."""
 

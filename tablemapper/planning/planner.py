@@ -58,7 +58,8 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
         return attrs.evolve(_able(form, possible, capabilities)[0], reasons=tuple(refused))
     bounded = _able(form, bounded, capabilities)
     partition = next((one for one in bounded if one.whole_partition), None)
-    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition))
+    join_costs = capabilities is not None and capabilities.join_costs
+    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition, join_costs))
     others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
     return attrs.evolve(best, reasons=(*others, *refused))
 
@@ -86,12 +87,14 @@ def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None)
     )
 
 
-def _rank(one: Plan, place: int, partition: Plan | None) -> tuple[Any, ...]:
-    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then an index by
+def _rank(one: Plan, place: int, partition: Plan | None, join_costs: bool) -> tuple[Any, ...]:  # noqa: FBT001
+    # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then, where that
+    # costs much, what needs no join; then an index by
     # other fields, or of some entities only, before a whole partition of entities; then what is read from one table;
     # then the key; then indexes as they were declared.
     other = partition is not None and (one.bound != partition.bound or one.some)
-    return one.bound_fields, not one.sorted, other, one.covering or one.index is None, one.index is None, -place
+    alone = one.covering or one.index is None
+    return one.bound_fields, not one.sorted, join_costs and alone, other, alone, one.index is None, -place
 
 
 def _worse(one: Plan, best: Plan) -> str:

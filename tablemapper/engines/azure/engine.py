@@ -32,6 +32,7 @@ from .service import (
     Change,
     Commit,
     Comparison,
+    Entity,
     Every,
     Filter,
     Find,
@@ -53,7 +54,13 @@ _NONE: Mapping[str, str] = {}
 encode = key_codec(str).encode
 
 CAPABILITIES = Capabilities(
-    engine="Azure Tables", backward=False, sorts="", across_partitions=False, all_or_none_load=False, quick_reads=False
+    engine="Azure Tables",
+    backward=False,
+    sorts="",
+    across_partitions=False,
+    all_or_none_load=False,
+    join_costs=True,
+    quick_reads=False,
 )
 
 
@@ -146,14 +153,19 @@ class AzureEngine:
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
         found = self.run(read(Get(model.table, partition, row), self.timeout))
-        return None if found is None else self._classes.codec(model).row(found)
+        return None if found is None else self._row(model, found)
+
+    def _row(self, model: Model, entity: Entity) -> Row | None:
+        """Return the row of an entity, unless it is one of another class of the table."""
+        claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
+        return self._classes.codec(model).row(entity) if claimed else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         found = self.run(side_by_side(gets))
-        codecs = [self._classes.codec(model) for model, _, _ in wanted]
-        return [None if one is None else codec.row(one) for one, codec in zip(found, codecs, strict=True)]
+        pairs = zip(wanted, found, strict=True)
+        return [None if one is None else self._row(model, one) for (model, _, _), one in pairs]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""

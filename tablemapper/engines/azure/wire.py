@@ -58,8 +58,9 @@ class Wire:
         self._account = account
         self._clock = clock
         self._boundary = boundary
-        self._pool = pool or urllib3.PoolManager(
-            maxsize=_CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
+        kind = urllib3.HTTPSConnectionPool if account.scheme == "https" else urllib3.HTTPConnectionPool
+        self._pool = pool or kind(
+            account.host, account.port, maxsize=_CONNECTIONS, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
         )
 
     def __repr__(self) -> str:
@@ -67,7 +68,7 @@ class Wire:
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.clear()
+        self._pool.close()
 
     def send(self, request: Request) -> Any:
         """Return the answer to a request, which is sent once.
@@ -142,10 +143,9 @@ class Wire:
         date = formatdate(self._clock(), usegmt=True)
         query = "&".join(filter(None, [query, account.signature.query]))
         head = {**_HEADERS, "x-ms-date": date, **headers, **account.signature.headers(path, date)}
-        host = account.url.removesuffix(account.path)
-        url = f"{host}{path}?{query}" if query else host + path
+        url = f"{path}?{query}" if query else path
         try:
-            answer = self._pool.request(method, url, body=body, headers=head, redirect=False, retries=False)
+            answer = self._pool.urlopen(method, url, body=body, headers=head, redirect=False, retries=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
             raise Lost(f"{account}: {type(error).__name__}") from None
         if answer.status in OPEN:

@@ -163,7 +163,8 @@ class _Known:
                 self.others[row] = entity
                 continue
             self.etags[row] = None if entity is None else entity[ETAG]
-            held = None if entity is None else self.classes.codec(model).row(entity)
+            claimed = entity is not None and self.classes.claims(model, self.partition, row)
+            held = self.classes.codec(model).row(entity) if claimed and entity is not None else None
             if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
                 held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
             self.rows[model, row] = held

@@ -541,6 +541,42 @@ def test_an_index_over_entities_that_are_there_is_refused() -> None:
         AzurePlace(memory=memory).open(compile_schema(MODELS))
 
 
+class Special(tm.Entity, table="Mixed"):
+    team: tm.Field[str]
+    size: tm.Field[int] = tm.field(default=0)
+    key = tm.Key[str](partition="{team}", row="Special")
+
+
+class Member(tm.Entity, table="Mixed"):
+    team: tm.Field[str]
+    name: tm.Field[str]
+    size: tm.Field[int | None] = tm.field(default=None)
+    key = tm.Key[str, str](partition="{team}", row="{name}")
+    large = tm.Index[str, str](partition="{team}", row="{name}", where=lambda member: member.size > 10)
+
+
+def test_classes_of_one_table_are_told_apart() -> None:
+    store = tm.Store(AzurePlace().open(compile_schema([Special, Member])))
+    store.insert(Special("red", 1))
+    store.insert_many([Member("red", "ann"), Member("red", "zoe", 20), Member("blue", "bob")])
+    assert store.get(Member.key("red", "Special")) is None
+    assert store.get_many([Special.key("red"), Member.key("red", "Special")]) == [Special("red", 1), None]
+    with pytest.raises(tm.EntityNotFound):
+        store.merge(Member.key("red", "Special"), size=2)
+    assert [one.name for one in store.query(Member).where(Member.team == "red")] == ["ann", "zoe"]
+    assert [type(one) for one in store.partition(Member.team == "red")] == [Special, Member, Member]
+    assert [one.key for one in store.partitions(Special)] == ["red"]
+    assert [one.key for one in store.partitions(Member)] == ["blue", "red"]
+    assert [type(one) for one in store.query(Special, Member).where(Member.team == "red")] == [Special, Member, Member]
+    assert store.check().ok
+
+
+def test_of_two_paths_that_bound_as_much_the_one_without_a_join_is_followed() -> None:
+    for place, path in ((AzurePlace(), "Member.key"), (":memory:", "Member.large")):
+        store = tm.open(place, models=[Special, Member])  # type: ignore[arg-type]
+        assert store.query(Member).where(Member.team == "red", Member.size > 10).explain().path == path
+
+
 # ------------------------------------------------------------------------------------------ queries by chance
 
 
