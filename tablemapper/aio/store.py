@@ -63,7 +63,7 @@ def open_async(
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
-    timeout: float = 5.0,
+    timeout: float | None = None,
     progress: ProgressOption = False,
     build: bool = True,
     observe: Callable[[Event], object] | None = None,
@@ -79,7 +79,7 @@ def open_async(
         migrations: as for `tablemapper.open`.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
-        timeout: seconds to wait for another process that writes and for a free connection, from the call on.
+        timeout: as for `tablemapper.open`; the wait for a free connection counts, from the call on.
         progress: True for a bar, or a function, which is called in another thread.
         build: as for `tablemapper.open`.
         observe: as for `tablemapper.open`; called in the thread that made the call.
@@ -125,13 +125,13 @@ class Opening:
         *,
         limits: Literal["azure"] | None,
         threads: int,
-        timeout: float,
+        timeout: float | None,
     ) -> None:
         self._start = start
         self._watch = watch
         self._limits: Literal["azure"] | None = limits
         self._threads = threads
-        self._timeout = timeout
+        self._timeout = 5.0 if timeout is None else timeout
         self._store: AsyncStore | None = None
 
     if not TYPE_CHECKING:

@@ -34,7 +34,7 @@ class Place(Protocol):
         schema: Schema,
         *,
         durability: Literal["full", "relaxed"],
-        timeout: float,
+        timeout: float | None,
         waited: Callable[[], float],
         ways_back: Sequence[WayBack],
     ) -> Engine:
@@ -51,10 +51,10 @@ class _File:
 
     path: str | os.PathLike[str]
 
-    def open(self, schema: Schema, **options: Any) -> Engine:
+    def open(self, schema: Schema, *, timeout: float | None, **options: Any) -> Engine:
         from .sqlite.engine import SqliteEngine
 
-        return SqliteEngine.open(self.path, schema, **options)
+        return SqliteEngine.open(self.path, schema, timeout=5.0 if timeout is None else timeout, **options)
 
 
 @attrs.frozen
@@ -64,7 +64,7 @@ class _Account:
     text: str = attrs.field(repr=False)
     credential: Any = attrs.field(repr=False)
 
-    def open(self, schema: Schema, *, durability: str, timeout: float, **options: Any) -> Engine:
+    def open(self, schema: Schema, *, durability: str, timeout: float | None, **options: Any) -> Engine:
         from .azure.accounts import account_of, named_account
 
         if durability != "full":
@@ -83,7 +83,8 @@ class _Account:
         from .azure.engine import AzureEngine
         from .azure.names import CATALOGUE
 
-        return AzureEngine.open(Wire(account), str(account), schema, catalogue=catalogue or CATALOGUE, timeout=timeout)
+        seconds = 30.0 if timeout is None else timeout
+        return AzureEngine.open(Wire(account), str(account), schema, catalogue=catalogue or CATALOGUE, timeout=seconds)
 
 
 def place_of(where: Where, credential: Any = None) -> Place:
@@ -109,7 +110,7 @@ def open_engine(
     *,
     credential: Any = None,
     durability: Literal["full", "relaxed"] = "full",
-    timeout: float = 5.0,
+    timeout: float | None = None,
     waited: Callable[[], float] = float,
     ways_back: Sequence[WayBack] = (),
 ) -> Engine:

@@ -35,7 +35,7 @@ def open(
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
     limits: Literal["azure"] | None = None,
-    timeout: float = 5.0,
+    timeout: float | None = None,
     progress: ProgressOption = False,
     build: bool = True,
     observe: Callable[[Event], object] | None = None,
@@ -55,7 +55,8 @@ def open(
         durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
             lost in one, all that remains is consistent.
         limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
-        timeout: seconds to wait for another process that writes.
+        timeout: seconds to wait for another process that writes a file, 5 by default; for an account that does not answer,
+            30 by default.
         progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
         build: build what is new before this returns, in short transactions beside other writers. False: return at once;
             until `Store.build` was called, here or elsewhere, queries do without what is new.
