@@ -6,6 +6,7 @@ before it writes, or reads an index, if it has not for some seconds.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -81,6 +82,7 @@ class AzureEngine:
         self._classes = classes
         self._looked = driver.run(_now())
         self._closed = False
+        self._process = os.getpid()
 
     @classmethod
     def open(
@@ -129,6 +131,8 @@ class AzureEngine:
         """Return what a work returns."""
         if self._closed:
             raise StoreClosed("the store is closed; open it again")
+        if os.getpid() != self._process:
+            raise StoreClosed("the store belongs to the parent of this forked process; open it here")
         return _run(self._driver, self._name, work)
 
     # ------------------------------------------------------------------------------------------ following

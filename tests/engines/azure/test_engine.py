@@ -148,6 +148,31 @@ def test_a_new_engine_of_a_store_that_is_known_reads_its_catalogue_alone(service
     assert len(service.sent) == 1
 
 
+def test_all_verbs_write_partition_by_partition(store: tm.Store) -> None:
+    parts = [Part(kind, number, f"n{number % 2}", 1.0) for kind in "ab" for number in range(5)]
+    store.upsert_many(parts)
+    assert store.query(Part).where(Part.name == "n1").allow_scan().update(Part.weight.set(2.0)) == 4
+    assert store.query(Part).where(Part.kind == "b", Part.number > 2).delete() == 2
+    store.update(Part.key("a", 0), lambda part: part.replace(name="new"))
+    store.move(store[Part.key("a", 1)], Part.key("a", 9))
+    store.delete_many([Part.key("a", 2), Part.key("b", 0)])
+    store.insert_columns(Part, {"kind": ["c", "c"], "number": [1, 2], "name": ["x", None]})
+    with pytest.raises(tm.InvalidTransaction, match="not possible on Azure Tables"):
+        store.move(store[Part.key("a", 9)], Part.key("b", 9))
+    assert [(part.kind, part.number, part.name, part.weight) for part in held(store)] == [
+        ("a", 0, "new", 1.0), ("a", 3, "n1", 2.0), ("a", 4, "n0", 1.0), ("a", 9, "n1", 2.0), ("b", 1, "n1", 2.0),
+        ("b", 2, "n0", 1.0), ("c", 1, "x", None), ("c", 2, None, None),
+    ]  # fmt: skip
+    assert store.query(Part).where(Part.kind == "a").sum(Part.weight) == 6.0
+    assert store.check().ok
+
+
+def test_a_forked_process_opens_its_own_store(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    with pytest.raises(tm.StoreClosed, match="belongs to the parent"):
+        store.get(Plain.key("a"))
+
+
 # ------------------------------------------------------------------------------------------ lost answers
 
 
