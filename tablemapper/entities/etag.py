@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, timedelta
 from urllib.parse import unquote
 
 from ..builtin import Builtin
+from ..values.scalars import TIMESTAMP
 
 __all__ = ["ETAG_FORM", "NO_ETAG", "Stamp", "etag_text", "etag_timestamp"]
 
-ETAG_FORM = 'W/"1767225600000000"'
-"""An example, for messages."""
-NO_ETAG = -1
-"""What stands for a text that is no ETag; no row has it."""
+ETAG_FORM = 'W/"1767225600000000"'  # an example, for messages
+NO_ETAG = -1  # what stands for a text that is no ETag; no row has it
 _OF_A_SERVICE = re.compile(r"W/\"datetime'(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d*))?Z'\"")
-_EPOCH, _MICROSECOND = Builtin.datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 class Stamp(int):
@@ -26,18 +23,15 @@ class Stamp(int):
     def __new__(cls, etag: str) -> Stamp:
         found = _OF_A_SERVICE.fullmatch(unquote(etag))
         time = "1970-01-01T00:00:00.000000" if found is None else f"{found[1]}.{found[2] or '':0<6.6}"
-        self = super().__new__(cls, (Builtin.datetime.fromisoformat(f"{time}+00:00") - _EPOCH) // _MICROSECOND)
+        self = super().__new__(cls, TIMESTAMP.store(Builtin.datetime.fromisoformat(f"{time}+00:00")))
         self.etag = etag
         return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stamp) and self.etag == other.etag
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self.etag)
+    __ne__ = object.__ne__
+    __hash__ = int.__hash__
 
     def __reduce__(self) -> tuple[type[Stamp], tuple[str]]:
         return Stamp, (self.etag,)
