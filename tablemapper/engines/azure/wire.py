@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
@@ -44,6 +46,7 @@ _HEADERS = {
 }
 _OF_CHANGES = {"Content-Type": "application/json", "Prefer": "return-no-content"}
 _METHODS = {"insert": "POST", "replace": "PUT", "upsert": "PUT", "merge": "PATCH", "delete": "DELETE"}
+_SIGNED = re.compile(r"\bsig=[^&\s]*")
 _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
 """Characters of JSON that the emulator takes for the end of a line."""
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
@@ -58,6 +61,8 @@ class Wire:
         self._account = account
         self._clock = clock
         self._boundary = boundary
+        if account.signature.query:
+            logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
         kind = urllib3.HTTPSConnectionPool if account.scheme == "https" else urllib3.HTTPConnectionPool
         self._pool = pool or kind(
             account.host, account.port, maxsize=_CONNECTIONS, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
@@ -165,6 +170,13 @@ class Wire:
             return max(parsedate_to_datetime(text).timestamp() - self._clock(), 0.0)
         except ValueError:
             return None
+
+
+def _without_signature(record: logging.LogRecord) -> bool:
+    """Take signatures out of what urllib3 logs of each request at level DEBUG."""
+    if isinstance(record.args, tuple):
+        record.args = tuple([_SIGNED.sub("sig=…", one) if isinstance(one, str) else one for one in record.args])
+    return True
 
 
 def _quoted(text: str) -> str:

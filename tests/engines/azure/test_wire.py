@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable
 from email.utils import formatdate
@@ -34,6 +35,7 @@ from tablemapper.engines.azure.service import (
 )
 from tablemapper.engines.azure.wire import Wire, filter_text
 
+from .azurite import Azurite
 from .memory import Memory, Options
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -293,6 +295,16 @@ def test_a_key_that_is_wrong_is_refused_on_the_first_request(connection: str) ->
         wrong.send(GET)
     assert (caught.value.status, caught.value.code) == (403, "AuthorizationFailure")
     wrong.close()
+
+
+def test_no_log_shows_a_signature(azurite: Azurite, caplog: pytest.LogCaptureFixture) -> None:
+    endpoint = f"http://127.0.0.1:{azurite.port}/a0"
+    signed = Wire(account_of(f"TableEndpoint={endpoint};SharedAccessSignature=sv=2019-02-02&sig=c2VjcmV0%3D"))
+    with caplog.at_level(logging.DEBUG), pytest.raises(Refused):
+        signed.send(GET)
+    signed.close()
+    assert "sig=…" in caplog.text
+    assert "c2VjcmV0" not in caplog.text
 
 
 def test_pages_go_on_where_the_last_one_ended(wire: Wire) -> None:
