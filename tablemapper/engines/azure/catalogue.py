@@ -22,12 +22,13 @@ from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
 from ...evolution.changes import Anything
 from ...evolution.evolution import Evolution, evolve
 from ...evolution.following import Followed, follow
-from ...evolution.versions import retirement
+from ...evolution.history import History
+from ...evolution.versions import Version, Versions, retirement
 from ...expressions.tree import Attr
 from ...keys.forms import NotAKey
 from ...keys.template import Slot, Template
 from ...schema.check import Owed
-from ...schema.forms import ModelForm, VersionForm
+from ...schema.forms import ModelForm
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
 from ...schema.model import Model, Schema, reserved_keys
 from .drive import ATTEMPTS, Work, delay, read
@@ -57,7 +58,7 @@ class Catalogue:
 
     head: Look
     forms: dict[str, ModelForm]
-    versions: dict[str, list[VersionForm]]
+    versions: Versions
 
 
 # ---------------------------------------------------------------------------------------------- read and published
@@ -103,11 +104,11 @@ def _read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
     try:
         packed = b"".join([msgspec.convert(piece, bytes) for piece in _pieces(rows["body"])])
         forms, versions = msgspec.json.decode(
-            zlib.decompress(packed), type=tuple[dict[str, ModelForm], dict[str, list[VersionForm]]]
+            zlib.decompress(packed), type=tuple[dict[str, ModelForm], dict[str, list[Version]]]
         )
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
-    return Catalogue(head, forms, versions)
+    return Catalogue(head, forms, Versions(versions))
 
 
 def _pieces(body: Entity) -> Iterator[str]:
@@ -118,7 +119,7 @@ def _pieces(body: Entity) -> Iterator[str]:
 
 
 def _publication(table: str, old: Catalogue | None, evolution: Evolution, id: str) -> Commit:
-    packed = zlib.compress(msgspec.json.encode([evolution.models_after, evolution.versions_after]))
+    packed = zlib.compress(msgspec.json.encode([evolution.models_after, evolution.versions_after.by_class]))
     body: dict[str, Any] = {}
     for number, at in enumerate(range(0, len(packed), _PIECE)):
         body |= {
@@ -143,7 +144,9 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
     for attempt in range(ATTEMPTS):
         old = yield from _read_catalogue(table, timeout)
         forms = {} if old is None else old.forms
-        evolution = evolve(forms, {} if old is None else old.versions, schema, Anything(), now=time.time_ns() // 1000)
+        evolution = evolve(
+            forms, Versions({}) if old is None else old.versions, schema, Anything(), now=time.time_ns() // 1000
+        )
         if faults := [*evolution.faults, *_not_yet(evolution, forms)]:
             raise SchemaMismatch("the models are not those that the store was written with", faults)
         if old is not None and not evolution.changed and not evolution.extends:
@@ -286,7 +289,7 @@ class Classes:
             schema, catalogue.forms, catalogue.versions, {model: model.name for model in schema.models}, {}
         )
         for model in schema.models:
-            if (reason := retirement(model, catalogue.versions, ())) is not None:
+            if (reason := retirement(model, catalogue.versions, History())) is not None:
                 raise SchemaMismatch(model.name, [reason])
         self._owed: dict[Model, Maintenance] = {}
         for model in schema.models:
