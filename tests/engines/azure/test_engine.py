@@ -678,6 +678,7 @@ def test_the_sample_on_the_emulator(connection: str) -> None:
         assert "secret" not in f"{store!r} {store._engine!r}"
 
 
+@pytest.mark.one_python
 def test_the_sdk_reads_every_type(connection: str) -> None:
     from azure.data.tables import EdmType, TableServiceClient
 

@@ -269,6 +269,7 @@ def test_an_entity_comes_back_as_it_was_written(wire: Wire) -> None:
     assert caught.value.code == "TableNotFound"
 
 
+@pytest.mark.one_python
 def test_the_sdk_of_microsoft_reads_what_is_written_and_the_other_way_round(wire: Wire, connection: str) -> None:
     from azure.data.tables import EdmType, EntityProperty, TableServiceClient
 
