@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.migrations import run
 
-from .shapes import OLD, OLD_TOTALS, STOCK, parts, stocks
+from .shapes import BARE, OLD, OLD_TOTALS, STOCK, insert, parts, stocks
 
 
 @pytest.fixture
@@ -20,6 +20,14 @@ def path(tmp_path: Path) -> Path:
         store.insert_many(parts(30, random.Random(1)))
         store.insert_many(stocks())
     return tmp_path / "s.db"
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """Return a store of 30 parts, without indexes and aggregates."""
+    path = tmp_path / "bare.db"
+    insert(path, *[BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30)])
+    return path
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from operator import methodcaller as step
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,44 @@ def script(new: list[Any], function: Callable[[tm.Migration], None], name: str =
            old: Iterable[Any] = (OLD, OLD_TOTALS)) -> MigrationFunction:  # fmt: skip
     function.__name__ = name
     return tm.migration(after=after, old=list(old), new=new)(function)
+
+
+def made(
+    new: Any, old: Any, *steps: Callable[[tm.Migration], None], name: str = "first", after: str | None = None
+) -> Any:
+    """Return a script of some steps, each a `step`; ``new`` and ``old``: a class, or several in a list."""
+
+    def record(m: tm.Migration) -> None:
+        for one in steps:
+            one(m)
+
+    shapes = [given if isinstance(given, list) else [given] for given in (new, old)]
+    return script(shapes[0], record, name, after, shapes[1])
+
+
+BARE = part()
+PRICED = part(changed(FIELDS, price=Decimal))
+KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
+TO_DECIMAL = made(PRICED, BARE, step("convert", BARE.price, PRICED.price, Decimal, back=lambda price: str(price)))
+"""Its way back is a function that only the script knows."""
+TO_NUMBER = made(KEYED, PRICED, step("rekey", PRICED, KEYED), name="second", after="first")
+
+
+def opened(path: Path, *classes: Any, **options: Any) -> tm.Store:
+    return tm.open(path, models=classes, durability="relaxed", **options)
+
+
+def held(path: Path, *classes: Any) -> dict[int, Any]:
+    """Return the entities of the first of some classes by number, from a store without problems that has these."""
+    with opened(path, *classes) as store:
+        assert store.check().ok
+        return {one.number: one for one in store.query(classes[0]).allow_scan()}
+
+
+def insert(path: Path, *entities: Any, also: Iterable[Any] = ()) -> None:
+    """Insert entities with their classes, and with others that are only declared."""
+    with opened(path, *dict.fromkeys([*map(type, entities), *also])) as store:
+        store.insert_many(entities)
 
 
 def cases() -> dict[str, Case]:

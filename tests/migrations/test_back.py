@@ -1,54 +1,60 @@
-"""Migrations that are undone, contracted, stopped at a script, joined, and run by two."""
+"""Forth and back: what undoing a migration leaves, as often as one likes, beside programs of both versions."""
 
 from __future__ import annotations
 
 import enum
 import random
 from decimal import Decimal
+from operator import methodcaller as step
 from pathlib import Path
 from typing import Any, Literal
 
+import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
+from tablemapper.engines.sqlite.online import takeover
 
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, contents, entity, migrate, part, parts, script, texts, totals
+from .shapes import (
+    BARE,
+    FIELDS,
+    KEYED,
+    OLD,
+    OLD_TOTALS,
+    PRICED,
+    TO_DECIMAL,
+    TO_NUMBER,
+    cases,
+    changed,
+    contents,
+    entity,
+    held,
+    insert,
+    made,
+    migrate,
+    opened,
+    part,
+    parts,
+    totals,
+)  # fmt: skip
 
-PRICED = part(changed(FIELDS, price=Decimal))
-KEYED = part(changed(FIELDS, price=Decimal), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
-BARE = part()
+NUMBER = tm.Key[int](partition="{number}")
 State = enum.Enum("State", {"NEW": "new", "SOLD": "sold", "LOST": "lost"})
 
 
-def back(price: Decimal) -> str:
-    """Return a price as text; only this script can tell."""
-    return str(price)
-
-
-TO_DECIMAL = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, Decimal, back=back), "first", None, [BARE])
-TO_NUMBER = script([KEYED], lambda m: m.rekey(PRICED, KEYED), "second", "first", [PRICED])
-WITHOUT = part(changed(FIELDS, price=Decimal, tags=None), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
-BARER = script([WITHOUT], lambda m: m.drop(KEYED.tags), "third", "second", [KEYED])
-
-
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    with tm.open(tmp_path / "s.db", models=[BARE], durability="relaxed") as store:
-        store.insert_many(BARE("a", number, price=str(number), maker=None, tags=["x"]) for number in range(30))
-    return tmp_path / "s.db"
+def path(bare: Path) -> Path:
+    return bare
 
 
 def write_without_script(path: Path) -> None:
     """End the old version: a program that writes without the script cannot keep it in step."""
-    with tm.open(path, models=[PRICED], durability="relaxed") as store:
+    with opened(path, PRICED) as store:
         store.upsert(store[PRICED.key("a", 1)])
 
 
 def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
-    with tm.open(path, models=[BARE]) as store:
-        before = contents(store, [BARE])
+    before = held(path, BARE)
     assert migrate(path, TO_DECIMAL, TO_NUMBER).applied == ("first", "second")
     with tm.open(path, models=[KEYED]) as store:
         assert store[KEYED.key(7, "a")].price == 7
@@ -56,30 +62,22 @@ def test_a_migration_can_be_undone_and_done_again(path: Path) -> None:
         assert report.applied == ("second",)
         assert str(report).splitlines()[-1].startswith("undid second: ")
         assert store[KEYED.key(7, "a")].price == 7  # a key holds every field of the other one: both versions go on
-    with tm.open(path, models=[PRICED]) as store:
-        assert store[PRICED.key("a", 7)].price == 7
-        assert store.check().ok
+    assert held(path, PRICED)[7].price == 7
     assert migrate(path, TO_DECIMAL, TO_NUMBER, to="").applied == ("first",)
-    with tm.open(path, models=[BARE]) as store:
-        assert contents(store, [BARE]) == before
-        assert store.check().ok
+    assert held(path, BARE) == before
     assert tm.status(path).history == ()
     assert migrate(path, TO_DECIMAL, TO_NUMBER).applied == ("first", "second")
-    with tm.open(path, models=[KEYED]) as store:
-        assert store[KEYED.key(7, "a")].price == 7
-        assert store.check().ok
+    assert held(path, KEYED)[7].price == 7
 
 
 def test_a_script_that_was_edited_after_it_was_undone_goes_on_where_its_last_run_ended(path: Path) -> None:
-    edited = script([PRICED], lambda m: m.convert(BARE.price, PRICED.price, lambda price: Decimal(price) + 1), "first", None, [BARE])  # fmt: skip
+    edited = made(PRICED, BARE, step("convert", BARE.price, PRICED.price, lambda price: Decimal(price) + 1))
     migrate(path, TO_DECIMAL)
     migrate(path, TO_DECIMAL, to="")
     assert [migrate(path, edited, limit=12).entities for _ in range(2)] == [12, 12]
     report = migrate(path, edited)
     assert (report.done, report.entities) == (True, 6)
-    with tm.open(path, models=[PRICED]) as store:
-        assert store[PRICED.key("a", 7)].price == 8
-        assert store.check().ok
+    assert held(path, PRICED)[7].price == 8
 
 
 def test_a_program_that_was_refused_goes_on_once_the_migration_is_undone(path: Path) -> None:
@@ -110,7 +108,7 @@ def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
     write_without_script(path)
     report = migrate(path, TO_DECIMAL, to="", limit=10)
     assert (report.done, report.applied) == (False, ())
-    with tm.open(path, models=[PRICED], durability="relaxed") as store:
+    with opened(path, PRICED) as store:
         store.merge(PRICED.key("a", 1), price=Decimal(100))
         with pytest.raises(tm.InvalidMigration, match="the undoing of first has not finished; run it to its end first"):
             migrate(path, TO_DECIMAL, TO_NUMBER)
@@ -120,19 +118,16 @@ def test_an_undoing_that_is_interrupted_goes_on(path: Path) -> None:
         assert migrate(path, TO_DECIMAL).ok
         migrate(path, TO_DECIMAL, to="", limit=10)
     assert migrate(path, TO_DECIMAL, to="").applied == ("first",)
-    with tm.open(path, models=[BARE]) as store:
-        assert store[BARE.key("a", 1)].price == "100"
-        assert store.check().ok
+    assert held(path, BARE)[1].price == "100"
 
 
 def test_what_cannot_be_undone_is_refused_before_anything_is_done(path: Path) -> None:
     counted = part(changed(FIELDS, price=Decimal, tags=int), key=tm.Key[int, str](partition="{number}", row="{shelf}"))
-    count = script([counted], lambda m: m.convert(KEYED.tags, counted.tags, len), "third", "second", [KEYED])
+    count = made(counted, KEYED, step("convert", KEYED.tags, counted.tags, len), name="third", after="second")
     migrate(path, TO_DECIMAL, TO_NUMBER, count)
     with pytest.raises(tm.InvalidMigration, match="third: it cannot be undone: convert Part.tags"):
         migrate(path, TO_DECIMAL, TO_NUMBER, count, to="")
-    with tm.open(path, models=[counted]) as store:
-        assert store.check().ok
+    assert held(path, counted)
 
 
 @pytest.mark.parametrize(
@@ -148,207 +143,27 @@ def test_what_cannot_be_undone_is_refused_before_anything_is_done(path: Path) ->
 def test_a_mapping_that_makes_two_values_one_cannot_be_undone(
     tmp_path: Path, old_kind: Any, new_kind: Any, mapping: dict[Any, Any], *, reversible: bool
 ) -> None:
+    path, values = tmp_path / "s.db", list(State) if old_kind is State else ["new", "sold", "lost"]
     old, new = part(changed(FIELDS, state=old_kind)), part(changed(FIELDS, state=new_kind))
-    path = tmp_path / "s.db"
-    values = list(State) if old_kind is State else ["new", "sold", "lost"]
-    with tm.open(path, models=[old], durability="relaxed") as store:
-        store.insert_many(old("a", n, price="", maker=None, tags=[], state=values[n]) for n in range(3))
-        before = contents(store, [old])
-    one = script([new], lambda m: m.convert(old.state, new.state, mapping), "first", None, [old])
+    insert(path, *[old("a", n, price="", maker=None, tags=[], state=values[n]) for n in range(3)])
+    before = held(path, old)
+    one = made(new, old, step("convert", old.state, new.state, mapping))
     assert [step.reversible for step in migrate(path, one, dry_run=True).plan] == [reversible]
     migrate(path, one)
-    if not reversible:
+    if reversible:
+        migrate(path, one, to="")
+        assert held(path, old) == before
+    else:
         with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone: convert Part.state"):
             migrate(path, one, to="")
-        return
-    migrate(path, one, to="")
-    with tm.open(path, models=[old]) as store:
-        assert contents(store, [old]) == before
-
-
-def test_contract_drops_what_is_left_and_there_is_no_way_back(path: Path) -> None:
-    migrate(path, TO_DECIMAL)
-    write_without_script(path)
-    assert any("_before_first" in name for name in tables(path))
-    report = migrate(path, TO_DECIMAL, contract=True)
-    assert report.done
-    assert report.contracted == ("first",)
-    assert str(report) == "nothing to migrate\ncontracted first"
-    assert migrate(path, TO_DECIMAL, contract=True).contracted == ()
-    assert not any("_before_first" in name for name in tables(path))
-    assert tm.status(path).history[0].state == "contracted"
-    with pytest.raises(tm.InvalidMigration, match="first: it was contracted: the old tables are gone"):
-        migrate(path, TO_DECIMAL, to="")
-    with tm.open(path, models=[PRICED]) as store:
-        assert store.check().ok
-        assert store[PRICED.key("a", 7)].price == 7
-
-
-def tables(path: Path) -> list[str]:
-    engine = SqliteMigrations.open(path)
-    try:
-        return [name for (name,) in engine._file.read("SELECT name FROM sqlite_schema")]
-    finally:
-        engine.close()
-
-
-def test_a_run_ends_behind_the_script_that_it_is_told(path: Path) -> None:
-    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, to="second").applied == ("first", "second")
-    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER, dry_run=True).ok
-    assert migrate(path, TO_DECIMAL, TO_NUMBER, BARER).applied == ("third",)
-    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, BARER)) == "nothing to migrate"
-
-
-def test_a_plan_says_what_is_done_to_whom(path: Path) -> None:
-    assert str(migrate(path, TO_DECIMAL, TO_NUMBER, dry_run=True)).splitlines() == [
-        "first    convert Part.price, str to Decimal   30 entities   reversible   old version: reads",
-        "second   rekey Part                           30 entities   reversible   old version: reads and writes",
-    ]
-
-
-def test_a_plan_counts_what_an_earlier_script_makes(path: Path) -> None:
-    bare = entity("Bare", "Bares", {"number": int}, tm.Key[int](partition="{number}"))
-    larger = entity("Bare", "Bares", {"number": int, "size": int}, tm.Key[int](partition="{number}"))
-    one = script([bare], lambda m: m.rewrite(BARE, lambda e: bare(e.number), into=[bare]), "first", None, [BARE])
-    two = script([larger], lambda m: m.fill(larger.size, lambda _: 1), "second", "first", [bare])
-    plan = migrate(path, one, two, dry_run=True).plan
-    assert [(step.old_version, step.entities) for step in plan] == [("stops", 30), ("reads", 30)]
-    assert "30 entities" in str(plan[1].cells)
-
-
-def test_two_runners_share_the_work(path: Path) -> None:
-    engines = [SqliteMigrations.open(path, durability="relaxed") for _ in range(2)]
-    (loaded,) = run.scripts_of([TO_DECIMAL])
-    for engine in engines:
-        engine.look()
-        transition = run.transition_of(loaded, engine.forms())
-        assert transition is not None
-        engine.start(transition)
-    read = [0, 0]
-    draw = random.Random(1)
-    for _ in range(100):
-        at = draw.randrange(2)
-        copied = engines[at].step(4)
-        read[at] += copied.entities
-        if copied.switched:
-            assert engines[1 - at].step(4).switched
-            break
-    assert sum(read) == 30
-    assert all(read)
-    for engine in engines:
-        engine.close()
-    with tm.open(path, models=[PRICED]) as store:
-        assert len(contents(store, [PRICED])) == 30
-        assert store.check().ok
-
-
-STOCK = entity(
-    "Stock",
-    "Stocks",
-    {"shelf": str, "number": int, "pieces": int},
-    tm.Key[str, int](partition="{shelf}", row="{number}"),
-)
-BOTH = part(changed(FIELDS, tags=None, pieces=int))
-
-
-def joined(one: Any, stock: Any) -> Any:
-    if one is None:
-        return (
-            None if stock.pieces == 0 else BOTH(stock.shelf, stock.number, price="0", maker=None, pieces=stock.pieces)
-        )
-    return BOTH(one.shelf, one.number, price=one.price, maker=one.maker, pieces=0 if stock is None else stock.pieces)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_two_classes_are_joined_by_their_keys_beside_writers(path: Path, seed: int) -> None:
-    draw = random.Random(seed)
-    with tm.open(path, models=[BARE, STOCK], durability="relaxed") as store:
-        store.insert_many(STOCK("a", number, pieces=number % 3) for number in range(10, 50))
-        engine = SqliteMigrations.open(path, durability="relaxed")
-        one = script([BOTH], lambda m: m.join(BARE, STOCK, joined, into=[BOTH]), "first", None, [BARE, STOCK])
-        (loaded,) = run.scripts_of([one])
-        transition = run.transition_of(loaded, engine.forms())
-        assert transition is not None
-        engine.start(transition)
-        left = 30
-        while True:
-            a = {key(one): one for one in store.query(BARE).allow_scan()}
-            b = {key(one): one for one in store.query(STOCK).allow_scan()}
-            if engine.step(5).switched:
-                break
-            left -= 1
-            number = draw.randrange(60)
-            if left > 0 and draw.random() < 0.5:
-                store.upsert(STOCK("a", number, pieces=draw.randrange(3)))
-            elif left > 0 and store.exists(BARE.key("a", number)):
-                store.delete(BARE.key("a", number))
-        engine.close()
-    made = [joined(a.get(at), b.get(at)) for at in a.keys() | b.keys()]
-    with tm.open(path, models=[BOTH]) as store:
-        assert contents(store, [BOTH]) == texts(one for one in made if one is not None)
-        assert store.check().ok
-
-
-def key(one: Any) -> tuple[str, str]:
-    return one.key.partition, one.key.row
-
-
-def test_entities_of_one_class_move_into_another_that_is_there(path: Path) -> None:
-    new = part()
-    with tm.open(path, models=[BARE, STOCK]) as store:
-        store.insert(STOCK("b", 1, pieces=5))
-    function = lambda e: new(e.shelf, e.number, price="1", maker="moved", tags=[])  # noqa: E731
-
-    alone = script([new], lambda m: m.rewrite(STOCK, function, into=[new]), "first", None, [STOCK])
-    with pytest.raises(tm.InvalidMigration, match="Part shares a table with what is migrated: name it in old="):
-        migrate(path, alone)
-    both = script([new], lambda m: m.rewrite(STOCK, function, into=[new]), "first", None, [BARE, STOCK])
-    assert migrate(path, both).entities == 31
-    with tm.open(path, models=[new]) as store:
-        assert store[new.key("b", 1)].maker == "moved"
-        assert len(contents(store, [new])) == 31
-        assert store.check().ok
-
-
-def test_classes_that_share_a_table_are_copied_together(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-
-    def pair(pages: Any) -> tuple[Any, Any]:
-        book = entity("Book", "Things", {"id": int, "pages": pages}, tm.Key[int](partition="{id}", row="book"))
-        note = entity("Note", "Things", {"id": int, "text": str}, tm.Key[int](partition="{id}", row="note"))
-        return book, note
-
-    (book, note), (new_book, new_note) = pair(str), pair(int)
-    with tm.open(path, models=[book, note]) as store:
-        store.insert_many([book(n, pages=str(n * 10)) for n in range(9)] + [note(n, text="x" * 600) for n in range(9)])
-    lone = script([new_book], lambda m: m.convert(book.pages, new_book.pages, int), "first", None, [book])
-    with pytest.raises(tm.InvalidMigration, match="Note shares a table with what is migrated: name it in old="):
-        migrate(path, lone)
-    both = script(
-        [new_book, new_note], lambda m: m.convert(book.pages, new_book.pages, int), "first", None, [book, note]
-    )
-    with tm.open(path, models=[note]) as store:
-        assert migrate(path, both).entities == 18
-        assert store[note.key(3)].text == "x" * 600  # Note is what it was, so a program that has it open goes on
-        store.insert(note(100, text="new"))
-        with pytest.raises(tm.SchemaMismatch):
-            tm.open(path, models=[book])
-    with tm.open(path, models=[new_book, new_note]) as store:
-        assert store[new_book.key(3)].pages == 30
-        assert store.check().ok
 
 
 def test_aggregates_follow_their_class_back_and_forth(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
-        store.insert_many(parts(40, random.Random(3)))
+    insert(path, *parts(40, random.Random(3)), also=[OLD_TOTALS])
     new = part(changed(FIELDS, maker=None, firm=str | None, price=Decimal), by_firm=tm.Index[str](partition="{firm}"))
-
-    def steps(m: Any) -> None:
-        m.rename(OLD.maker, new.firm)
-        m.convert(OLD.price, new.price, Decimal, back=str)
-
-    one = script([new, totals(new, "firm")], steps)
+    steps = step("rename", OLD.maker, new.firm), step("convert", OLD.price, new.price, Decimal, back=str)
+    one = made([new, totals(new, "firm")], [OLD, OLD_TOTALS], *steps)
     for _ in range(2):
         assert migrate(path, one).ok
         assert migrate(path, one, to="").ok
@@ -357,126 +172,176 @@ def test_aggregates_follow_their_class_back_and_forth(tmp_path: Path) -> None:
             assert sum(group.parts for group in store.query(OLD_TOTALS).allow_scan()) == 40
 
 
-def unique(which: str) -> Any:
-    if which == "copied":
-        return part(changed(FIELDS, price=Decimal), by_maker=tm.Index[str](partition="{maker}", unique=True))
-    return part(by_maker=tm.Index[str](partition="{maker}", unique=True))
+@attrs.define
+class Case:
+    wide: int
+    names: list[str] = attrs.field(factory=list)
 
 
-@pytest.mark.parametrize("which", ["copied", "only built"])
-def test_values_that_are_held_twice_are_resolved(path: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tm.open(path, models=[BARE], durability="relaxed") as store:
-        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
-    new = unique(which)
+def test_a_nested_value_changes_for_the_old_version_too(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    before, new = (entity("Part", "Parts", {"number": int, "price": k, "box": Case | None}, NUMBER) for k in (str, int))
+    to_int = made(new, before, step("convert", before.price, new.price, int, back=lambda price: f"{price:03}"))
+    with opened(path, before) as old:
+        old.insert_many(before(number, "007", Case(number, ["a"])) for number in range(3))
+        assert migrate(path, to_int).plan[0].old_version == "reads"
+        with opened(path, new, migrations=[to_int]) as store:
+            store.merge(new.key(0), box=Case(2**40, ["b"]))
+            store.merge(new.key(1), box=None)
+            store.upsert(new(2, 8, Case(5)))
+            assert store.check().ok
+        assert [old[before.key(number)].box for number in range(3)] == [Case(2**40, ["b"]), None, Case(5)]
+        assert old[before.key(2)].price == "008"
 
-    def apart(holders: list[Any]) -> list[Any]:
-        assert [one.number for one in holders] == sorted(one.number for one in holders)
-        for one in holders[1:2]:
-            one.maker = f"{one.maker} {one.number}"
-        return holders[:2]
 
-    def steps(m: tm.Migration, resolve: Any = apart) -> None:
-        if which == "copied":
-            m.convert(BARE.price, new.price, Decimal, back=str)
-        m.resolve(new.by_maker, resolve)
+# ---------------------------------------------------------------------------------------------- both versions go on
 
-    one = script([new], steps, "first", None, [BARE])
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "resolve", lambda *_: ())  # as if it were killed
-        migrate(path, one)
-    with pytest.raises(tm.UniqueViolation):
+
+def maker(name: str = "maker", **more: Any) -> Any:
+    return entity("Part", "Parts", {"number": int, name: str, **more}, NUMBER)
+
+
+def test_a_class_that_has_one_form_in_both_versions_stays_where_it_is_with_an_index_that_was_dropped(
+    tmp_path: Path,
+) -> None:
+    path, stock = tmp_path / "s.db", {"number": int, "state": str}
+    indexed = entity("Stock", "Stocks", stock, NUMBER, by_state=tm.Index[str](partition="{state}"))
+    plain, other = (entity("Stock", "Stocks", stock, NUMBER) for _ in range(2))
+    old, new = maker(), maker("firm")
+    swap = step("convert", plain.state, other.state, {"new": "sold", "sold": "new"})
+    scripts = [
+        made(plain, indexed, step("drop", indexed.by_state)),
+        made([other, new], [plain, old], swap, step("rename", old.maker, new.firm), name="second", after="first"),
+    ]
+    insert(path, old(1, "m"), indexed(1, "new"))
+    for _ in range(2):
+        assert migrate(path, *scripts).plan[-1].old_version == "writes"
+        assert (held(path, new, other)[1].firm, held(path, other, new)[1].state) == ("m", "sold")
+        migrate(path, *scripts, to="first")
+        assert (held(path, old, plain)[1].maker, held(path, plain, old)[1].state) == ("m", "new")
+
+
+def test_a_plan_says_of_an_undoing_that_the_new_version_stops_where_the_old_one_could_only_read(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "s.db", maker(), maker(rank=int)
+    first = made(new, old, step("fill", new.rank, lambda e: e.number))
+    insert(path, old(1, "m"))
+    assert [step.old_version for step in migrate(path, first).plan] == ["reads"]
+    for dry_run in (True, False):
+        report = migrate(path, first, to="", dry_run=dry_run)
+        assert [step.old_version for step in report.plan] == ["stops"]
+    with pytest.raises(tm.SchemaMismatch, match="the undoing of first replaced this form"):
         tm.open(path, models=[new])
-    assert migrate(path, one).ok
-    with tm.open(path, models=[new]) as store:
-        entities = list(store.query(new).allow_scan())
-        assert len(entities) == len({e.maker for e in entities}) == 24
-        assert store.check().ok
-        assert [e.number for e in store.query(new.by_maker("m3 15"))] == [15]
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_values_are_resolved_before_the_next_script_begins(
-    path: Path, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+def test_what_was_half_built_before_a_switch_is_built_anew_after_it_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with tm.open(path, models=[BARE], durability="relaxed") as store:
-        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
-    new = unique("only built")
-    last = part(changed(FIELDS, price=Decimal), by_maker=tm.Index[str](partition="{maker}", unique=True))
-    first = script([new], lambda m: m.resolve(new.by_maker, lambda holders: holders[:1]), "first", None, [BARE])
-    second = script([last], lambda m: m.convert(new.price, last.price, Decimal), "second", "first", [new])
-    assert migrate(path, first, second, dry_run=True).ok
-    if killed:
-        with monkeypatch.context() as patch:
-            patch.setattr(run, "resolve", lambda *_: ())
-            migrate(path, first)
-    assert migrate(path, first, second).applied == (("second",) if killed else ("first", "second"))
-    with tm.open(path, models=[last]) as store:
-        assert sorted(e.maker for e in store.query(last).allow_scan()) == sorted(f"m{n}" for n in range(12))
+    path, convert = tmp_path / "s.db", cases()["convert"].script
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    insert(path, *[BARE("a", n, price=str(n), maker="m1", tags=["x"]) for n in range(50)])
+    with tm.open(path, models=[OLD, OLD_TOTALS], build=False) as store:
+        store.build(limit=20)
+    assert migrate(path, convert).ok
+    migrate(path, convert, to="")
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        assert store.check().problems == ()
+        assert len(list(store.query(OLD.by_maker("m1")))) == 50
+
+
+# ---------------------------------------------------------------------------------------------- a way back that stops
+
+WIDE_KEY = tm.Key[str, int, int](partition="{shelf}", row=("{number}", "{price}"))
+WIDE = part(changed(FIELDS, price=int), WIDE_KEY)
+NAMED = part(changed(FIELDS, price=int, maker=None, firm=str | None), WIDE_KEY, "Named", "Names")
+TO_WIDE = made(WIDE, BARE, step("rekey", BARE, WIDE), step("convert", BARE.price, WIDE.price, int, back=str))
+TO_NAMED = made(
+    NAMED, WIDE, step("rename_class", WIDE, NAMED), step("rename", WIDE.maker, NAMED.firm), name="second", after="first"
+)
+
+
+def wide(number: int, price: int) -> Any:
+    return WIDE("a", number, price=price, maker="m", tags=[])
+
+
+def contents_of(path: Path, cls: Any) -> list[str]:
+    with opened(path, cls) as store:
         assert store.check().ok
+        return contents(store, [cls])
 
 
-def test_values_that_stay_the_same_are_faults(path: Path) -> None:
-    new = unique("only built")
-    with tm.open(path, models=[BARE], durability="relaxed") as store:
-        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
-    one = script([new], lambda m: m.resolve(new.by_maker, lambda holders: holders), "first", None, [BARE])
-    with pytest.raises(tm.MigrationStopped, match="Part .*: it still has .*'m0'") as stopped:
-        migrate(path, one)
-    assert len(stopped.value.faults) == 12
+def test_a_key_with_more_fields_ends_the_old_version_as_it_could_not_hold_what_the_new_one_writes(path: Path) -> None:
+    (first, _) = migrate(path, TO_WIDE).plan
+    assert first.old_version == "stops"
+    with opened(path, WIDE, migrations=[TO_WIDE]) as store:
+        store.insert(wide(1, 7))
+        assert store.query(WIDE).where(WIDE.shelf == "a", WIDE.number == 1).count() == 2
 
 
-@pytest.mark.parametrize("instead", ["nothing", "another script", "one before it"])
-def test_a_migration_that_has_not_switched_is_given_up_for_what_is_wanted_instead(path: Path, instead: str) -> None:
-    assert not migrate(path, TO_DECIMAL, limit=10).done
-    engine = SqliteMigrations.open(path)
-    begun = run.transition_of(run.scripts_of([TO_DECIMAL])[0], engine.forms())
-    assert begun is not None
-    engine.start(begun)
-    slim = part(changed(FIELDS, tags=None))
-    other = script([slim], lambda m: m.drop(BARE.tags), "other", None, [BARE])
-    scripts, to, new = {
-        "nothing": ([TO_DECIMAL], "", BARE),
-        "another script": ([other], "other", slim),
-        "one before it": ([other, script([], lambda _: None, "first", "other", [])], "other", slim),
-    }[instead]
-    assert migrate(path, *scripts, to=to).ok
-    with pytest.raises(tm.InvalidMigration, match="first: another run gave it up while this one copied"):
-        engine.step(10)
-    engine.close()
-    assert [one.id for one in tm.status(path).history] == ([] if instead == "nothing" else ["other"])
-    with tm.open(path, models=[new]) as store:
-        assert len(list(store.query(new).allow_scan())) == 30
-        assert store.check().ok
+@pytest.fixture
+def collided(path: Path) -> Path:
+    """A store of the new version with two pairs of entities that were one entity each."""
+    migrate(path, TO_WIDE)
+    insert(path, wide(1, 7), wide(2, 7))
+    return path
 
 
-@pytest.mark.parametrize("resolved", [False, True])
-def test_a_dry_run_finds_values_that_are_held_twice(path: Path, *, resolved: bool) -> None:
-    with tm.open(path, models=[BARE], durability="relaxed") as store:
-        store.query(BARE).allow_scan().update(lambda e: e.replace(maker=f"m{e.number % 12}"))
-    new = unique("only built")
-
-    def apart(holders: list[Any]) -> list[Any]:
-        return holders if holders[0].number == 3 else holders[:1]
-
-    def steps(m: tm.Migration) -> None:
-        if resolved:
-            m.resolve(new.by_maker, apart)
-
-    before = path.read_bytes()
-    report = migrate(path, script([new], steps, "first", None, [BARE]), dry_run=True)
-    assert path.read_bytes() == before
-    assert not report.ok
-    if resolved:
-        assert [(fault.where, fault.key) for fault in report.faults] == [("Part", ("a", "b27"))]
-    else:
-        assert len(report.faults) == 18
-    assert "of Part.by_maker, as ('a', '" in report.faults[0].detail
+def test_entities_that_become_one_by_an_undoing_are_all_named_and_the_store_stays_as_it_was(collided: Path) -> None:
+    before = contents_of(collided, WIDE)
+    rehearsed = migrate(collided, TO_WIDE, to="", dry_run=True)
+    with pytest.raises(tm.MigrationStopped, match="nothing was switched") as stopped:
+        migrate(collided, TO_WIDE, to="")
+    faults = stopped.value.report.faults
+    assert sorted(rehearsed.faults, key=str) == sorted(faults, key=str)
+    assert [(fault.where, *fault.key) for fault in faults] == [("Part", "a", "a1 !a7"), ("Part", "a", "a2 !a7")]
+    assert "it becomes Part ('a', 'a1'), and so does ('a', 'a1 !a1')" in str(stopped.value)
+    assert contents_of(collided, WIDE) == before
+    assert migrate(collided, TO_WIDE, to="first").done  # it gives the undoing up
+    assert contents_of(collided, WIDE) == before
 
 
-def test_a_dry_run_that_has_no_room_for_a_copy_says_how_much_is_needed(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(tm.StoreFull, match=r"needed, and 1,000 are free; .* TMPDIR") as full:
-        migrate(path, TO_DECIMAL, dry_run=True)
-    assert f"{path.stat().st_size:,} bytes are needed" in str(full.value)
+def test_an_undoing_goes_on_once_the_entities_differ_again(collided: Path) -> None:
+    with pytest.raises(tm.MigrationStopped):
+        migrate(collided, TO_WIDE, to="")
+    with opened(collided, WIDE) as store:
+        store.delete(WIDE.key("a", 1, 1))
+        store.delete(WIDE.key("a", 2, 7))
+    assert migrate(collided, TO_WIDE, to="").done
+    found = held(collided, BARE)
+    assert ([found[number].price for number in range(4)], len(found)) == (["0", "7", "2", "3"], 30)
+
+
+@pytest.fixture
+def halfway(collided: Path) -> Path:
+    """A store that was to go back over two scripts, and stopped in the second."""
+    migrate(collided, TO_WIDE, TO_NAMED)
+    with opened(collided, NAMED) as store:
+        store.merge(NAMED.key("a", 5, 5), firm="late")
+    told = r"the undoing of first: 2 entities .* switched \(second stays undone\)"
+    with pytest.raises(tm.MigrationStopped, match=told) as stopped:
+        migrate(collided, TO_WIDE, TO_NAMED, to="")
+    assert stopped.value.report.applied == ("second",)
+    return collided
+
+
+def test_a_run_back_over_two_scripts_that_stops_in_the_second_stays_at_the_version_between_them(halfway: Path) -> None:
+    assert [entry.id for entry in tm.status(halfway).history] == ["first"]
+    with opened(halfway, WIDE) as store:
+        assert store[WIDE.key("a", 5, 5)].maker == "late"
+        store.merge(WIDE.key("a", 6, 6), maker="later")
+    assert len(contents_of(halfway, WIDE)) == 32
+    assert held(halfway, NAMED)[6].firm == "later"  # it goes on beside it
+
+
+def test_one_goes_forth_again_from_where_a_way_back_over_two_scripts_stopped(halfway: Path) -> None:
+    with pytest.raises(tm.InvalidMigration, match="the undoing of first has not finished"):
+        migrate(halfway, TO_WIDE, TO_NAMED)
+    assert migrate(halfway, TO_WIDE, TO_NAMED, to="second").applied == ("second",)
+    assert (held(halfway, NAMED)[5].firm, len(contents_of(halfway, NAMED))) == ("late", 32)
+
+
+def test_one_goes_back_to_the_end_from_where_a_way_back_over_two_scripts_stopped(halfway: Path) -> None:
+    with opened(halfway, WIDE) as store:
+        store.delete(WIDE.key("a", 1, 7))
+        store.delete(WIDE.key("a", 2, 7))
+    assert migrate(halfway, TO_WIDE, TO_NAMED, to="").applied == ("first",)
+    assert (held(halfway, BARE)[5].maker, len(held(halfway, BARE))) == ("late", 30)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from decimal import Decimal
+from operator import methodcaller as step
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
-from .shapes import entity, migrate, script
+from .shapes import entity, held, insert, made, migrate, opened
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
 FIELDS = {
@@ -44,40 +44,34 @@ def old(number: int) -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    with tm.open(tmp_path / "s.db", models=[OLD], durability="relaxed") as store:
-        store.insert_many(map(old, range(12)))
+    insert(tmp_path / "s.db", *map(old, range(12)))
     return tmp_path / "s.db"
-
-
-def contents(path: Path, cls: Any) -> dict[int, Any]:
-    with tm.open(path, models=[cls], durability="relaxed") as store:
-        assert store.check().ok
-        return {one.number: one for one in store.query(cls).allow_scan()}
 
 
 def values(one: Any) -> tuple[Any, ...]:
     return tuple(getattr(one, name) for name in FIELDS)
 
 
-def drops(new: Any, *names: str, name: str = "first", after: str | None = None, of: Any = OLD) -> Any:
-    def steps(m: tm.Migration) -> None:
-        for one in names:
-            m.drop(getattr(of, one))
+def as_they_were(path: Path, *without: int) -> bool:
+    """Return whether the entities of the old version, some aside, are those that the store began with."""
+    found = {number: values(one) for number, one in held(path, OLD).items() if number not in without}
+    return found == {number: values(old(number)) for number in range(12) if number not in without}
 
-    return script([new], steps, name, after, [of])
+
+def drops(new: Any, *names: str, of: Any = OLD) -> Any:
+    return made(new, of, *[step("drop", getattr(of, name)) for name in names])
 
 
 @pytest.mark.parametrize("names", [("note",), ("grade",), ("size",), ("flag", "text"), GONE], ids="-".join)
 def test_what_was_dropped_comes_back_as_it_was_as_often_as_one_likes(path: Path, names: tuple[str, ...]) -> None:
     new = box(*names)
     first = drops(new, *names)
-    before = {number: values(one) for number, one in contents(path, OLD).items()}
     assert all(step.reversible for step in migrate(path, first, dry_run=True).plan)
     for _ in range(3):
         assert migrate(path, first).applied == ("first",)
-        assert len(contents(path, new)) == 12
+        assert len(held(path, new)) == 12
         assert migrate(path, first, to="").applied == ("first",)
-        assert {number: values(one) for number, one in contents(path, OLD).items()} == before
+        assert as_they_were(path)
 
 
 def test_an_index_and_an_aggregate_come_back_with_the_field_that_they_are_of(path: Path) -> None:
@@ -92,22 +86,15 @@ def test_an_index_and_an_aggregate_come_back_with_the_field_that_they_are_of(pat
         return [cls, type(tm.Aggregate)("Sizes", (tm.Aggregate,), body, of=cls, table="Sizes")]
 
     (before, sizes), (new, _) = classes(), classes("size")
-
-    def steps(m: tm.Migration) -> None:
-        m.drop(sizes)
-        m.drop(before.size)
-
     path = path.with_name("other.db")
-    with tm.open(path, models=[before, sizes], durability="relaxed") as store:
-        store.insert_many(
-            before("a", n, size=n, flag=False, text="", note=None, price="", maker=None) for n in range(5)
-        )
-    first = script([new], steps, "first", None, [before, sizes])
+    given = {"flag": False, "text": "", "note": None, "price": "", "maker": None}
+    insert(path, *[before("a", n, size=n, **given) for n in range(5)], also=[sizes])
+    first = made(new, [before, sizes], step("drop", sizes), step("drop", before.size))
     migrate(path, first)
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.delete(new.key("a", 4))
     migrate(path, first, to="")
-    with tm.open(path, models=[before, sizes], durability="relaxed") as store:
+    with opened(path, before, sizes) as store:
         assert store[sizes.key("a")].sizes == 6
         assert [one.number for one in store.query(before.by_size(3))] == [3]
         assert store.check().ok
@@ -115,34 +102,28 @@ def test_an_index_and_an_aggregate_come_back_with_the_field_that_they_are_of(pat
 
 def test_a_drop_beside_a_function_that_only_the_script_knows_is_undone(path: Path) -> None:
     new = box("note", "price", price=int)
-
-    def steps(m: tm.Migration) -> None:
-        m.drop(OLD.note)
-        m.convert(OLD.price, new.price, int, back=lambda price: f"{price}")
-
-    first = script([new], steps, "first", None, [OLD])
+    first = made(
+        new, OLD, step("drop", OLD.note), step("convert", OLD.price, new.price, int, back=lambda price: f"{price}")
+    )
     migrate(path, first)
-    with tm.open(path, models=[new], migrations=[first], durability="relaxed") as store:
+    with tm.open(path, models=[new], migrations=[first]) as store:
         store.merge(new.key("a", 2), price=70)
     migrate(path, first, to="")
-    found = contents(path, OLD)
+    found = held(path, OLD)
     assert (found[2].price, found[2].note, found[5].note, found[4].note) == ("70", "n", "n", "")
 
 
 def test_a_way_back_that_raises_is_told_with_the_entity_before_anything_is_written(path: Path) -> None:
     new = box("size", "price", price=int)
-
-    def steps(m: tm.Migration) -> None:
-        m.drop(OLD.size)
-        m.convert(OLD.price, new.price, int, back=lambda price: {3: "3"}[price])
-
-    first = script([new], steps, "first", None, [OLD])
+    first = made(
+        new, OLD, step("drop", OLD.size), step("convert", OLD.price, new.price, int, back=lambda price: {3: "3"}[price])
+    )
     migrate(path, first)
     with pytest.raises(
         tm.MigrationStopped, match=r"11 entities cannot go back.*\n  - Box \('a', 'a0'\): price: KeyError: 0"
     ):
         migrate(path, first, to="")
-    assert len(contents(path, new)) == 12
+    assert len(held(path, new)) == 12
 
 
 @pytest.mark.parametrize("names", [("note", "grade"), ("note", "grade", "size")], ids="-".join)
@@ -150,35 +131,35 @@ def test_what_the_new_version_wrote_meanwhile_stays(path: Path, names: tuple[str
     new = box(*names)
     first = drops(new, *names)
     migrate(path, first)
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.merge(new.key("a", 2), price="changed")
-        held = store[new.key("a", 5)]
-        held.maker = "changed"
-        store.replace(held)
+        kept = store[new.key("a", 5)]
+        kept.maker = "changed"
+        store.replace(kept)
         store.delete(new.key("a", 8))
         if "size" not in names:
             store.insert(new("a", 50, size=0, flag=False, text="", price="new", maker=None))
     migrate(path, first, to="")
-    found = contents(path, OLD)
+    found = held(path, OLD)
     for number in (2, 5):
         assert [getattr(found[number], one) for one in GONE] == [getattr(old(number), one) for one in GONE]
     assert (found[2].price, found[5].maker) == ("changed", "changed")
     assert 8 not in found
     if "size" not in names:
         assert (found[50].note, found[50].grade, found[50].price) == (None, None, "new")
-    with tm.open(path, models=[OLD], durability="relaxed") as store:
+    with opened(path, OLD) as store:
         store.merge(OLD.key("a", 2), note="later", size=70)
     migrate(path, first)
-    assert contents(path, new)[2].price == "changed"
+    assert held(path, new)[2].price == "changed"
     migrate(path, first, to="")
-    assert (contents(path, OLD)[2].note, contents(path, OLD)[2].size) == ("later", 70)
+    assert (held(path, OLD)[2].note, held(path, OLD)[2].size) == ("later", 70)
 
 
 def test_an_entity_without_a_value_for_a_required_field_is_named_before_anything_is_written(path: Path) -> None:
     new = box("size", "text")
     first = drops(new, "size", "text")
     migrate(path, first)
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.insert_many(new("b", number, flag=False, note=None, price="", maker=None) for number in range(30))
     before = path.read_bytes()
     with pytest.raises(tm.MigrationStopped) as stopped:
@@ -193,10 +174,10 @@ def test_an_entity_without_a_value_for_a_required_field_is_named_before_anything
     for faults in (stopped.value.faults, report.faults):
         assert [fault.key[0] for fault in faults] == ["b"] * 30
     assert path.read_bytes() == before
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.query(new).where(new.shelf == "b").delete()
     assert migrate(path, first, to="").ok
-    assert {n: values(one) for n, one in contents(path, OLD).items()} == {n: values(old(n)) for n in range(12)}
+    assert as_they_were(path)
 
 
 def test_an_entity_that_comes_while_the_drop_is_undone_stops_the_switch(path: Path) -> None:
@@ -204,14 +185,14 @@ def test_an_entity_that_comes_while_the_drop_is_undone_stops_the_switch(path: Pa
     first = drops(new, "size")
     migrate(path, first)
     assert not migrate(path, first, to="", limit=4).done
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.insert(new("b", 1, flag=False, text="", note=None, price="", maker=None))
         store.merge(new.key("a", 1), price="changed")
         with pytest.raises(tm.MigrationStopped, match=r"Box \('b', 'a1'\): it came after the migration"):
             migrate(path, first, to="")
         store.delete(new.key("b", 1))
     assert migrate(path, first, to="").ok
-    found = contents(path, OLD)
+    found = held(path, OLD)
     assert (found[1].size, found[1].price) == (-1, "changed")
 
 
@@ -219,40 +200,29 @@ MANY = box("size", "note", "maker", "price", firm=str | None, price=Decimal, ran
            key=tm.Key[int, str](partition="{number}", row="{shelf}"))  # fmt: skip
 
 
-def several(m: tm.Migration) -> None:
-    m.drop(OLD.size)
-    m.drop(OLD.note)
-    m.rename(OLD.maker, MANY.firm)
-    m.convert(OLD.price, MANY.price, lambda text: Decimal(text), back=lambda price: f"{price}")
-    m.fill(MANY.rank, lambda one: one.number * 2)
-    m.rekey(OLD, MANY)
-
-
 def test_a_drop_beside_other_steps_is_undone_with_them(path: Path) -> None:
-    first = script([MANY], several, "first", None, [OLD])
+    first = made(
+        MANY, OLD, step("drop", OLD.size), step("drop", OLD.note), step("rename", OLD.maker, MANY.firm),
+        step("convert", OLD.price, MANY.price, lambda text: Decimal(text), back=lambda price: f"{price}"),
+        step("fill", MANY.rank, lambda one: one.number * 2), step("rekey", OLD, MANY),
+    )  # fmt: skip
     for price in ("70", "71"):
         migrate(path, first)
-        with tm.open(path, models=[MANY], durability="relaxed") as store:
+        with opened(path, MANY) as store:
             store.merge(MANY.key(7, "a"), price=Decimal(price))
-        assert contents(path, MANY)[4].rank == 8
+        assert held(path, MANY)[4].rank == 8
         assert migrate(path, first, to="").ok
-        found = contents(path, OLD)
-        assert found.pop(7).price == price
-        assert {n: values(one) for n, one in found.items()} == {n: values(old(n)) for n in range(12) if n != 7}
+        assert held(path, OLD)[7].price == price
+        assert as_they_were(path, 7)
 
 
 def test_a_class_that_was_renamed_with_a_drop_gets_the_field_back(path: Path) -> None:
     new = box("size", name="Crate")
-
-    def steps(m: tm.Migration) -> None:
-        m.rename_class(OLD, new)
-        m.drop(OLD.size)
-
-    first = script([new], steps, "first", None, [OLD])
+    first = made(new, OLD, step("rename_class", OLD, new), step("drop", OLD.size))
     migrate(path, first)
-    assert len(contents(path, new)) == 12
+    assert len(held(path, new)) == 12
     migrate(path, first, to="")
-    assert {n: values(one) for n, one in contents(path, OLD).items()} == {n: values(old(n)) for n in range(12)}
+    assert as_they_were(path)
 
 
 @pytest.mark.parametrize("name", ["note", "size"])
@@ -262,29 +232,31 @@ def test_a_drop_is_undone_behind_a_later_migration_that_ended_its_old_version(pa
     last = box(name, "maker", "price", firm=str | None, price=Decimal)
     scripts = [
         drops(new, name),
-        script([renamed], lambda m: m.rename(new.maker, renamed.firm), "second", "first", [new]),
-        script([last], lambda m: m.convert(renamed.price, last.price, Decimal, back=str), "third", "second", [renamed]),
+        made(renamed, new, step("rename", new.maker, renamed.firm), name="second", after="first"),
+        made(
+            last, renamed, step("convert", renamed.price, last.price, Decimal, back=str), name="third", after="second"
+        ),
     ]
     for _ in range(2):
         migrate(path, *scripts)
-        with tm.open(path, models=[last], durability="relaxed") as store:
+        with opened(path, last) as store:
             store.merge(last.key("a", 2), price=Decimal(3))
             if name == "note":
                 store.upsert(last("a", 50, size=0, flag=False, text="", price=Decimal(5), firm=None))
         assert migrate(path, *scripts, to="").applied == ("third", "second", "first")
-        found = contents(path, OLD)
-        assert found.pop(2).price == "3"
+        found = held(path, OLD)
+        assert found[2].price == "3"
         if name == "note":
-            assert (found[50].note, found.pop(50).price) == (None, "5")
-        assert {n: values(one) for n, one in found.items()} == {n: values(old(n)) for n in range(12) if n != 2}
+            assert (found[50].note, found[50].price) == (None, "5")
+        assert as_they_were(path, 2, *[50] * (name == "note"))
 
 
 def test_the_old_version_reads_and_writes_beside_the_new_one_until_that_is_contracted(path: Path) -> None:
     new = box("note", "grade")
     first = drops(new, "note", "grade")
-    with tm.open(path, models=[OLD], durability="relaxed") as before:
+    with opened(path, OLD) as before:
         migrate(path, first)
-        with tm.open(path, models=[new], durability="relaxed") as store:
+        with opened(path, new) as store:
             before.merge(OLD.key("a", 2), note="again", price="1")
             store.merge(new.key("a", 2), maker="firm")
             before.insert(old(20))
@@ -313,36 +285,28 @@ def test_nothing_of_a_drop_is_left_once_it_is_contracted(path: Path) -> None:
 
 def test_a_field_of_the_key_cannot_come_back(path: Path) -> None:
     new = box("number", key=tm.Key[str, str](partition="{shelf}", row="{price}"))
-
-    def steps(m: tm.Migration) -> None:
-        m.rekey(OLD, new)
-        m.drop(OLD.number)
-
-    first = script([new], steps, "first", None, [OLD])
+    first = made(new, OLD, step("rekey", OLD, new), step("drop", OLD.number))
     assert not any(step.reversible for step in migrate(path, first).plan if "drop" in step.text)
     with pytest.raises(tm.InvalidMigration, match="first: it cannot be undone: drop Box.number"):
         migrate(path, first, to="")
 
 
-EXTRA: Callable[..., Any] = lambda *without: box(*without, more=tm.Extra)  # noqa: E731
-
-
 @pytest.mark.parametrize("name", ["note", "size"])
 def test_a_class_with_undeclared_properties_gets_a_field_back(tmp_path: Path, name: str) -> None:
     path = tmp_path / "e.db"
-    before, new = EXTRA(), EXTRA(name)
+    before, new = box(more=tm.Extra), box(name, more=tm.Extra)
     given = {"flag": True, "text": "", "price": "", "maker": None}
-    with tm.open(path, models=[before], durability="relaxed") as store:
+    with opened(path, before) as store:
         store.insert_many(before("a", n, **given, size=n, note=str(n), more=tm.Extra(color="red")) for n in range(3))
     first = drops(new, name, of=before)
     migrate(path, first)
     value = "late" if name == "note" else 9
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         store.merge(new.key("a", 1), more=tm.Extra(color="blue"))
         rest = {one: other for one, other in {"size": 3, "note": "3"}.items() if one != name}
         store.insert(new("a", 3, **given, **rest, more=tm.Extra({name: value})))  # which it does not declare
     migrate(path, first, to="")
-    found = contents(path, before)
+    found = held(path, before)
     assert [(one.size, one.note, dict(one.more)) for one in found.values()] == [
         (0, "0", {"color": "red"}), (1, "1", {"color": "blue"}), (2, "2", {"color": "red"}),
         (3, "late", {}) if name == "note" else (9, "3", {}),
@@ -355,25 +319,25 @@ def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody
     before = entity("Box", "Boxes", {**kinds, "more": tm.Extra}, KEY)
     new = entity("Box", "Boxes", {**kinds, "rank": int, "label": str, "color": str | None, "more": tm.Extra}, KEY,
                  color=tm.field(default=None, kw_only=True))  # fmt: skip
-
-    def steps(m: tm.Migration) -> None:
-        m.fill(new.rank, lambda one: 0 if one.note is None else one.number)
-        m.fill(new.label, lambda one: str(one.more.get("label", f"{one.number} {one.rank}")))
-        m.fill(new.color, lambda one: one.more.get("color"))
-
     extras = [{}, {"rank": 70}, {"label": 5}, {"color": "red", "size": 1}, {}, {}]
-    with tm.open(path, models=[before], durability="relaxed") as store:
+    with opened(path, before) as store:
         store.insert_many(before("a", n, note=None, more=tm.Extra(one)) for n, one in enumerate(extras))
-    first = script([new], steps, "first", None, [before])
+    first = made(
+        new,
+        before,
+        step("fill", new.rank, lambda one: 0 if one.note is None else one.number),
+        step("fill", new.label, lambda one: str(one.more.get("label", f"{one.number} {one.rank}"))),
+        step("fill", new.color, lambda one: one.more.get("color")),
+    )
     migrate(path, first)
-    with tm.open(path, models=[new], durability="relaxed") as store:
+    with opened(path, new) as store:
         filled = [(one.rank, one.label, one.color) for one in store.query(new).allow_scan()]
         assert filled[1:4] == [(70, "1 70", None), (0, "5", None), (0, "3 0", "red")]
         store.merge(new.key("a", 4), rank=9)
         store.merge(new.key("a", 5), color="blue")
         store.insert(new("a", 6, note=None, rank=0, label="6 0", color=None, more=tm.Extra()))
     migrate(path, first, to="")
-    found = [dict(one.more) for _, one in sorted(contents(path, before).items())]
+    found = [dict(one.more) for _, one in sorted(held(path, before).items())]
     assert found[:4] == extras[:4]
     assert found[4] == {"rank": 9, "label": "4 0"}  # (of this rank the fill would make another label)
     assert found[5] == {"color": "blue"}
@@ -389,7 +353,7 @@ def test_a_drop_is_undone_beside_those_who_write(path: Path, seed: int) -> None:
     expected = {number: old(number) for number in range(12)}
     for _ in range(2):
         migrate(path, first)
-        with tm.open(path, models=[new], durability="relaxed") as store:
+        with opened(path, new) as store:
             store.compact()
             while not (report := migrate(path, first, to="", limit=draw.randrange(1, 4))).done:
                 assert report.faults == ()
@@ -398,10 +362,10 @@ def test_a_drop_is_undone_beside_those_who_write(path: Path, seed: int) -> None:
                     store.delete(new.key("a", number))
                     del expected[number]
                 else:
-                    held = store[new.key("a", number)]
-                    held.price = expected[number].price = str(draw.randrange(1000))
-                    store.replace(held)
-        found = contents(path, OLD)
+                    kept = store[new.key("a", number)]
+                    kept.price = expected[number].price = str(draw.randrange(1000))
+                    store.replace(kept)
+        found = held(path, OLD)
         assert {n: values(one) for n, one in found.items()} == {n: values(one) for n, one in expected.items()}
 
 
@@ -414,21 +378,13 @@ def test_classes_of_one_table_get_their_fields_back(tmp_path: Path) -> None:
 
     path, before, after = tmp_path / "s.db", pair(size=int), pair()
 
-    def steps(m: tm.Migration) -> None:
-        for cls in before:
-            m.drop(cls.size)
-
-    first = script(after, steps, "first", None, before)
-    with tm.open(path, models=before, durability="relaxed") as store:
-        store.insert_many(
-            cls(n, size=n * sign, text="x" * 900 * n)
-            for n in range(3)
-            for cls, sign in zip(before, (1, -1), strict=True)
-        )
+    signs = dict(zip(before, (1, -1), strict=True))
+    first = made(after, before, *[step("drop", cls.size) for cls in before])
+    insert(path, *[cls(n, size=n * sign, text="x" * 900 * n) for n in range(3) for cls, sign in signs.items()])
     migrate(path, first)
     migrate(path, first, to="")
-    with tm.open(path, models=before, durability="relaxed") as store:
-        for cls, sign in zip(before, (1, -1), strict=True):
+    with tm.open(path, models=before) as store:
+        for cls, sign in signs.items():
             assert [(one.size, len(one.text)) for one in store.query(cls).allow_scan()] == [
                 (n * sign, 900 * n) for n in range(3)
             ]
