@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum
@@ -14,6 +14,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.store import windows as bulk
+
+from ..engines.sqlite.table import in_child
 
 
 class Item(tm.Entity, table="Items"):
@@ -327,6 +329,26 @@ def test_a_stream_may_read_the_store_that_it_is_written_to(store: tm.Store) -> N
     store.insert_many(Item("p", str(n), n) for n in range(10))
     store.insert_many(Item("q", item.r, item.num) for item in store.query(Item).where(Item.p == "p"))
     assert store[Total.key("q")].total == 45
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda store: store.query(Item).where(Item.p == "p"),
+        lambda store: store.query(Item).allow_scan(),
+        lambda store: store.query(Item).where(Item.p == "p").select(Item.r),
+        lambda store: store.partition(Item.p == "p"),
+    ],
+    ids=["query", "scan", "columns", "partition"],
+)
+def test_a_loop_that_was_begun_before_a_fork_ends_in_the_child_and_goes_on_in_the_parent(
+    store: tm.Store, loop: Callable[[tm.Store], Any]
+) -> None:
+    store.insert_many(Item("p", f"{n:04}", n) for n in range(1_000))
+    begun = iter(loop(store))
+    next(begun)
+    assert in_child(lambda: len(list(begun))) == "StoreClosed"
+    assert len(list(begun)) == 999
 
 
 def test_progress_is_told_to_a_function(store: tm.Store) -> None:
