@@ -47,7 +47,7 @@ def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
     """Open a store whose clock stands still, so that the same writes always have the same times."""
     schema = compile_schema(models)
     options: Any = {"durability": "relaxed", "clock": lambda: _NOW}
-    return tm.Store(opening.place_of(path).open(schema, **options))
+    return tm.Store(opening.place_of(path).open(schema, **({"timeout": None} | options)))
 
 
 def if_there(store: tm.Store, required: Any, write: Callable[[tm.Transaction], object]) -> None:
