@@ -43,7 +43,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "writes", "current", "load", "check", "reads",
             ],
-            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "migrating"],
+            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating"],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
             "": ["engines.opening"],

@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tablemapper.engines.sqlite.catalogue import layout
+from tablemapper.engines.sqlite.catalogue.actions import Forget
 from tablemapper.engines.sqlite.online import copying, takeover
 from tablemapper.engines.sqlite.rows import maintained, twins
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema
@@ -78,7 +79,7 @@ def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> N
 
 
 def a_table_of_live_values_that_has_a_name_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layout, "has_values", lambda model: model.aggregate is not None)
+    patch.setattr(layout, "CreateValues", Forget)  # (there are no duplicates to be forgotten)
 
 
 def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> None:

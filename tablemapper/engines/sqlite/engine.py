@@ -21,9 +21,7 @@ from ..decide import missing, stale
 from ..migration import WayBack
 from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..status import Status
-from .catalogue.actions import Draft
 from .catalogue.dropping import disable
-from .catalogue.fences import fenced
 from .catalogue.switching import end_unkept
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
@@ -33,7 +31,7 @@ from .file.transactions import OtherGeneration
 from .file.writer import Writer
 from .online.clearing import clear_batch, end_job, tidy
 from .online.repair import Repair
-from .online.run import carry_out
+from .online.run import carry_out, publish
 from .online.status import read_status
 from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.ahead import Ahead
@@ -51,7 +49,6 @@ from .sql.catalogue import (
     Catalogue,
     Read,
     Twin,
-    publish_catalogue,
     read_catalogue,
     read_generation,
     trusted,
@@ -340,8 +337,7 @@ class SqliteEngine:
             nonlocal built
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
-                if (catalogue := build_disabled(writer, sqlite.stored, labels)) is not None:
-                    publish_catalogue(writer, catalogue)
+                if build_disabled(writer, sqlite.stored, labels):
                     built = Built("", 0, 0, 0)
                 elif labels is None:
                     built = clear_batch(writer, sqlite.stored, most)
@@ -365,7 +361,7 @@ class SqliteEngine:
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             after = carry_out(writer, sqlite.stored, partial(disable, catalogue=sqlite.stored, label=label))
-            publish_catalogue(writer, after)
+            publish(writer, sqlite.stored, after)
 
         self._write(write)
         self.catch_up()
@@ -553,11 +549,8 @@ def _apply(
 
 def _end_unkept(catalogue: Catalogue, twins: Sequence[Twin], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
-
-    def without_twins(draft: Draft) -> Catalogue:
-        return fenced(draft, catalogue, end_unkept(draft, catalogue, twins))
-
-    publish_catalogue(writer, carry_out(writer, catalogue, without_twins))
+    after = carry_out(writer, catalogue, partial(end_unkept, catalogue=catalogue, twins=twins))
+    publish(writer, catalogue, after)
 
 
 def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:

@@ -5,5 +5,6 @@
 - `dropping`: indexes, aggregates and classes dropped, disabled, or ready.
 - `switching`: new classes in place of old ones, which become their twin, or end.
 - `layout`: the tables while classes change.
-- `migrating`: migrations that are given up, copy nothing, or are contracted.
+- `opening`: what opened classes add, and the jobs that build it.
+- `migrating`: migrations that begin, are given up, copy nothing, or are contracted.
 """

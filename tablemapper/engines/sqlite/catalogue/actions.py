@@ -5,11 +5,13 @@ Each names tables as they are called just then: rows are copied or deleted befor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import attrs
 
+from ..sql.catalogue import CopyForm, JobForm
 from ..sql.tables import Column, EntityTable, fresh_name
 
 __all__ = [
@@ -19,7 +21,9 @@ __all__ = [
     "CopyRows",
     "Create",
     "CreateBig",
+    "CreateIndex",
     "CreateLike",
+    "CreateValues",
     "DeleteClass",
     "Draft",
     "Drop",
@@ -29,6 +33,9 @@ __all__ = [
     "Relabel",
     "Rename",
     "RenameColumn",
+    "SetColumn",
+    "StartCopy",
+    "StartJob",
 ]
 
 
@@ -61,6 +68,23 @@ class CreateBig:
     """Create the table for large values alone."""
 
     table: EntityTable
+
+
+@attrs.frozen
+class CreateIndex:
+    """Create the table of an index."""
+
+    name: str
+    columns: tuple[str, ...]
+    """Of the properties that it includes."""
+    unique: bool
+
+
+@attrs.frozen
+class CreateValues:
+    """Create the table of the live values of an aggregate's extremes."""
+
+    name: str
 
 
 @attrs.frozen
@@ -103,6 +127,17 @@ class DeleteClass:
 
 
 @attrs.frozen
+class SetColumn:
+    """Set a column in all rows of a class."""
+
+    table: EntityTable
+    name: str
+    """The class."""
+    column: str
+    value: Any
+
+
+@attrs.frozen
 class Forget:
     """Delete the noted duplicates of an index."""
 
@@ -115,6 +150,14 @@ class Relabel:
 
     old: str
     new: str
+
+
+@attrs.frozen
+class StartJob:
+    """Build something over the entities of a class, which are in a table."""
+
+    job: JobForm
+    table: EntityTable
 
 
 @attrs.frozen
@@ -134,6 +177,14 @@ class ChangeJob:
 
 
 @attrs.frozen
+class StartCopy:
+    """Copy the entities of classes, which are in tables."""
+
+    copy: CopyForm
+    tables: tuple[EntityTable, ...]
+
+
+@attrs.frozen
 class EndCopies:
     """Copy nothing more; ``notes``: and delete at once what was noted for it."""
 
@@ -141,8 +192,8 @@ class EndCopies:
 
 
 Action: TypeAlias = (
-    Rename | RenameColumn | Create | CreateBig | CreateLike | AddColumn | CopyRows | Drop | DeleteClass | Forget | Relabel
-    | EndJob | ChangeJob | EndCopies
+    Rename | RenameColumn | Create | CreateBig | CreateIndex | CreateValues | CreateLike | AddColumn | CopyRows | Drop
+    | DeleteClass | SetColumn | Forget | Relabel | StartJob | EndJob | ChangeJob | StartCopy | EndCopies
 )  # fmt: skip
 
 
@@ -151,20 +202,31 @@ class Draft:
 
     Attributes:
         now: the time of the transaction, in µs since 1970.
+        generation: the generation of the catalogue.
         violated: the labels of unique indexes with noted duplicates, of those that the transition makes ready.
         past: the names, in lower case, that once had a meaning: what it renames or drops is among them.
         actions: in their order.
     """
 
     def __init__(
-        self, now: int, names: Iterable[str], past: Iterable[str] = (), violated: frozenset[str] = frozenset()
+        self,
+        now: int,
+        names: Callable[[], Iterable[str]],
+        past: Iterable[str] = (),
+        violated: frozenset[str] = frozenset(),
+        generation: int = 0,
     ) -> None:
         self.now = now
+        self.generation = generation
         self.violated = violated
         self.past = set(past)
         self.actions: list[Action] = []
-        self._names = {name.lower() for name in names}
+        self._read_names = names
         self._given = set[str]()
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {name.lower() for name in self._read_names()}
 
     def has(self, name: str) -> bool:
         """Return whether a table exists."""
@@ -192,7 +254,7 @@ class Draft:
                     self._add(*table.ddl())
                 case CreateBig(table):
                     self._add(table.big_name)
-                case CreateLike(name):
+                case CreateLike(name) | CreateIndex(name) | CreateValues(name):
                     self._add(name)
                 case Drop(name):
                     self._remove(name)

@@ -11,11 +11,25 @@ from ....evolution.definitions import aggregate_in
 from ....evolution.evolution import Evolution
 from ....evolution.history import History
 from ....schema.forms import ModelForm, StateForm
-from ....schema.model import Schema
+from ....schema.maintenance import index_columns
+from ....schema.model import Model, Schema
 from ..sql.catalogue import Catalogue, values_label, values_table
+from ..sql.maintained_tables import index_column_names
 from ..sql.tables import Column, EntityTable, has_values
 from ..sql.zone_rules import ruled_here
-from .actions import AddColumn, ChangeJob, Create, CreateBig, Draft, Drop, Relabel, Rename, RenameColumn
+from .actions import (
+    AddColumn,
+    ChangeJob,
+    Create,
+    CreateBig,
+    CreateIndex,
+    CreateValues,
+    Draft,
+    Drop,
+    Relabel,
+    Rename,
+    RenameColumn,
+)
 
 __all__ = ["Layout"]
 
@@ -117,14 +131,21 @@ class Layout:
                 before[model.table] = self._renamed(before[model.table], model.table)
                 after = attrs.evolve(after, name=before[model.table].name)
             self.tables[model.table] = after
-            tables = {f"{model.name}.{name}": form.table for name, form in forms[model.name].indexes.items()}
-            if has_values(model):
-                tables[values_label(model.name)] = values_table(model.table, model.name)
-            for label, public in tables.items():
-                if label not in self._index_tables:
-                    self._index_tables[label] = self._draft.fresh(public)
+            self._add_indexes(model, forms[model.name])
         for name, table in self.tables.items():
             _extend(self._draft, before.get(name), table)
+
+    def _add_indexes(self, model: Model, form: ModelForm) -> None:
+        """Create the tables of new indexes of a class, and of the live values of a new aggregate."""
+        for name, index_form in form.indexes.items():
+            if (label := f"{model.name}.{name}") not in self._index_tables:
+                index, new = model.index(name), self._draft.fresh(index_form.table)
+                columns = index_column_names([field.property for field in index_columns(model, index)])
+                self._draft.do(CreateIndex(new, tuple(columns), index.unique))
+                self._index_tables[label] = new
+        if has_values(model) and (label := values_label(model.name)) not in self._index_tables:
+            self._index_tables[label] = new = self._draft.fresh(values_table(model.table, model.name))
+            self._draft.do(CreateValues(new))
 
     def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""

@@ -1,34 +1,82 @@
-"""A migration that copies nothing is done, one that copies is given up, and one that has switched is contracted."""
+"""A migration that copies is begun or given up, one that copies nothing is done, and one that has switched is contracted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 import attrs
+from msgspec.structs import replace
 
 from ....errors import InvalidMigration
 from ....schema.forms import AppliedForm
-from ...migration import Edit, name_of
-from ..sql.catalogue import Catalogue, Staged
+from ...migration import Edit, Transition, name_of
+from ..sql.catalogue import Catalogue, CopyForm, Staged
 from ..sql.maintained_tables import index_column_names
 from ..sql.names import Names, index_columns_of, with_names, without
-from .actions import Draft, Drop, EndCopies, RenameColumn
+from .actions import Draft, Drop, EndCopies, Forget, RenameColumn, StartCopy
 from .dropping import drop
-from .switching import ended, linked, with_drops, with_new_versions
+from .opening import staged
+from .switching import ended, linked, swapped, with_drops, with_new_versions
 
-__all__ = ["contracted", "discarded", "dropped_classes", "edited", "is_undone", "retired", "under_way"]
+__all__ = ["contracted", "copy_forms", "discarded", "dropped_classes", "edited", "is_undone", "retired", "started"]
 
 
-def under_way(id: str, staged: Staged) -> InvalidMigration:
+def copy_forms(transition: Transition) -> list[CopyForm]:
+    """Return the copies that a migration consists of, one for each conversion."""
+    return [
+        CopyForm(f"{transition.name} {number}", tuple([model.name for model in one.sources]))
+        for number, one in enumerate(transition.conversions)
+    ]
+
+
+def _under_way(id: str, staged: Staged) -> InvalidMigration:
     """Return the error of a migration that cannot begin, as another one has not finished."""
     return InvalidMigration(id, [f"{staged.migration} has not finished; run it to its end first"])
+
+
+def started(draft: Draft, catalogue: Catalogue, transition: Transition) -> Catalogue:
+    """Return a catalogue in which a migration that copies is under way; the same if it was.
+
+    Nothing is under way if a twin has the result already, kept in step since the migration switched, or was undone.
+
+    Raises:
+        InvalidMigration: another one is under way.
+    """
+    # (The last entry of all can be of a later migration that was undone.)
+    last = catalogue.history.last(transition.id)
+    is_same = last is not None and last.script == transition.script
+    if catalogue.staged is not None:
+        if catalogue.staged.migration != transition.name:
+            raise _under_way(transition.id, catalogue.staged)
+        if is_same:
+            return catalogue
+        catalogue = discarded(draft, catalogue)
+    twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
+    if twin is not None:
+        last = catalogue.history.last(transition.id)
+        if last is not None and last.script == transition.script:
+            return swapped(draft, catalogue, twin, transition)
+        catalogue = ended(draft, catalogue, twin, name_of(transition.id, back=not transition.back))
+    parts = staged(draft, transition.new)
+    contested = sorted(transition.contested)
+    building = {label: replace(parts.states[label], state="building", since=draft.now) for label in contested}
+    # (The old indexes of these names end. A run that was killed at its end may have left notes of the same name.)
+    draft.do(*map(Forget, contested), EndCopies(notes=True))
+    copies = copy_forms(transition)
+    draft.do(*(StartCopy(copy, tuple(map(catalogue.table_of, copy.sources))) for copy in copies))
+    history = catalogue.history
+    if not transition.back:
+        entry = AppliedForm(transition.id, transition.script, list(transition.steps), started=draft.now)
+        history = history.and_(entry)
+    under_way = Staged(transition.name, attrs.evolve(parts, states=parts.states | building))
+    return attrs.evolve(catalogue, staged=under_way, copies=tuple(copies), history=history)
 
 
 def discarded(draft: Draft, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the migration that is under way, and without the tables that it copied to."""
     assert catalogue.staged is not None
-    staged = catalogue.staged.catalogue
-    names = [*(name for table in staged.tables.values() for name in table.ddl()), *staged.index_tables.values()]
+    parts = catalogue.staged.catalogue
+    names = [*(name for table in parts.tables.values() for name in table.ddl()), *parts.index_tables.values()]
     draft.do(*(Drop(name) for name in dict.fromkeys(names) if draft.has(name)), EndCopies(notes=True))
     history = catalogue.history.without(catalogue.history.running)
     return attrs.evolve(catalogue, staged=None, copies=(), history=history)
@@ -41,7 +89,7 @@ def edited(draft: Draft, catalogue: Catalogue, edit: Edit) -> Catalogue:
         InvalidMigration: another one is under way.
     """
     if catalogue.staged is not None:
-        raise under_way(edit.id, catalogue.staged)
+        raise _under_way(edit.id, catalogue.staged)
     now = draft.now
     for name, names in edit.names.items():
         catalogue = _renamed(draft, catalogue, name, names)

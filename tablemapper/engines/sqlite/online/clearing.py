@@ -12,7 +12,7 @@ from ..catalogue.dropping import finished, tidied
 from ..file.writer import Writer
 from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue
 from ..sql.tables import quoted
-from .run import carry_out
+from .run import carry_out, publish
 
 __all__ = ["clear_batch", "delete_class_rows", "delete_rows", "end_job", "tidy"]
 
@@ -57,7 +57,7 @@ def end_job(writer: Writer, catalogue: Catalogue, built: Built) -> None:
     """Note in the catalogue what is complete, if a job ended."""
     if built.ended:
         after = carry_out(writer, catalogue, lambda draft: finished(draft, catalogue, built.ended), built.ended)
-        publish_catalogue(writer, after)
+        publish(writer, catalogue, after)
 
 
 def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None:

@@ -30,15 +30,16 @@ from ....schema.model import Model, reserved_keys
 from ....schema.rows import Row
 from ...migration import Conversion, Fault, Former, Transition
 from ...protocol import Batch, Operation
+from ..catalogue.migrating import copy_forms
 from ..driver.snapshots import Snapshot
 from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
 from ..rows.twins import NoWayBack, former_row
 from ..rows.writes import apply, insert
-from ..sql.catalogue import COPIES, CopyForm, changed
+from ..sql.catalogue import COPIES, changed
 from ..sql.schema import SqliteSchema
 
-__all__ = ["OF", "Copying", "copy_forms", "is_one_way"]
+__all__ = ["OF", "Copying", "is_one_way"]
 
 Key = tuple[str, str]
 _Get: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
@@ -60,14 +61,6 @@ _ORIGIN = f"SELECT pk, rk FROM {LEDGER} WHERE instr(made, ?) LIMIT 1"
 OF = "\n"  # between the id of a copy and a new entity, in an id of the ledger
 _EXPLAINED = 20  # faults for which the other entity with the key is looked up
 _REFUSED = (EntityExists, UniqueViolation, InvalidEntity, EntityTooLarge)
-
-
-def copy_forms(transition: Transition) -> list[CopyForm]:
-    """Return the copies that a migration consists of, one for each conversion."""
-    return [
-        CopyForm(f"{transition.name} {number}", tuple([model.name for model in one.sources]))
-        for number, one in enumerate(transition.conversions)
-    ]
 
 
 def is_one_way(writer: Writer) -> bool:

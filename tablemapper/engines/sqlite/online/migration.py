@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import attrs
-from msgspec.structs import replace
 
 from ....errors import InvalidMigration
 from ....evolution.history import History
@@ -20,25 +19,21 @@ from ....evolution.versions import Versions
 from ....schema.forms import AppliedForm, Forms, form_hash
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
-from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition, name_of
+from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition
 from ...protocol import Pace
 from ..catalogue.dropping import drop_former, unused
-from ..catalogue.fences import fenced
-from ..catalogue.migrating import contracted, discarded, dropped_classes, edited, is_undone, retired, under_way
-from ..catalogue.switching import ended, swapped, switched
+from ..catalogue.migrating import contracted, discarded, dropped_classes, edited, is_undone, retired, started
+from ..catalogue.switching import switched
 from ..driver.snapshots import Snapshot
 from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
-from ..rows.contested import FORGET_INDEX
 from ..rows.jobs import LEDGER
 from ..sql.catalogue import (
     COPIES,
     Catalogue,
-    Staged,
     labels_of,
-    publish_catalogue,
     read_catalogue,
     read_generation,
     trusted,
@@ -46,9 +41,9 @@ from ..sql.catalogue import (
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .clearing import delete_class_rows, delete_rows
-from .copying import OF, Copying, Key, copy_forms, is_one_way
-from .run import carry_out
-from .takeover import stage, take_over
+from .copying import OF, Copying, Key, is_one_way
+from .run import carry_out, publish
+from .takeover import take_over
 
 __all__ = ["SqliteMigrations"]
 
@@ -234,58 +229,18 @@ class SqliteMigrations:
         """
 
         def write(writer: Writer) -> bool:
-            catalogue, now = self._catalogue, writer.timestamp
-            if catalogue.staged is not None:
-                if catalogue.staged.migration != transition.name:
-                    raise under_way(transition.id, catalogue.staged)
-                # (The last entry of all can be of a later migration that was undone.)
-                last = catalogue.history.last(transition.id)
-                if last is not None and last.script == transition.script:
-                    self._started = last.started
-                    return True
-                catalogue = carry_out(writer, catalogue, partial(discarded, catalogue=catalogue))
-            twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
-            if twin is not None:
-                last = catalogue.history.last(transition.id)
-                if last is not None and last.script == transition.script:
-                    swap = partial(swapped, catalogue=catalogue, twin=twin, transition=transition)
-                    self._save(writer, carry_out(writer, catalogue, swap))
-                    return False
-                by = name_of(transition.id, back=not transition.back)
-                catalogue = carry_out(writer, catalogue, partial(ended, catalogue=catalogue, twin=twin, by=by))
-            staged = self._stage(writer, transition, catalogue)
-            history = catalogue.history
-            if not transition.back:
-                history = history.and_(
-                    AppliedForm(transition.id, transition.script, list(transition.steps), started=now)
-                )
-            catalogue = attrs.evolve(catalogue, staged=Staged(transition.name, staged), history=history)
-            last = history.last(transition.id)
-            assert last is not None
-            self._started = last.started
-            self._save(writer, catalogue)
-            return True
+            before = self._catalogue
+            after = carry_out(writer, before, partial(started, catalogue=before, transition=transition))
+            if after is not before:
+                self._save(writer, after)
+            if after.staged is not None:
+                last = after.history.last(transition.id)
+                assert last is not None
+                self._started = last.started
+            return after.staged is not None
 
         self._transition, self._copying = transition, Copying(transition)
         return self._change(write)
-
-    def _stage(self, writer: Writer, transition: Transition, catalogue: Catalogue) -> Catalogue:
-        """Create the tables of the new classes, and register what is copied; return the new classes' catalogue."""
-        staged = stage(writer, transition.new, catalogue.past, writer.read)
-        building = {
-            label: replace(staged.states[label], state="building", since=writer.timestamp)
-            for label in transition.contested
-        }
-        for label in transition.contested:  # (the old index of this name ends)
-            writer.execute(FORGET_INDEX, (label,))
-        writer.execute(f"DELETE FROM {LEDGER}")  # a run that was killed at its end may have left notes of the same name
-        for form, conversion in zip(copy_forms(transition), transition.conversions, strict=True):
-            counts = [writer.get(self._count_sql(model.name)) or (0,) for model in conversion.sources]
-            writer.execute(
-                f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)",
-                (form.id, ", ".join(form.sources), sum(count for (count,) in counts)),
-            )
-        return attrs.evolve(staged, states=staged.states | building)
 
     def lacking(self, transition: Transition) -> Sequence[Fault]:
         """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
@@ -387,8 +342,7 @@ class SqliteMigrations:
         self._save(writer, carry_out(writer, catalogue, switch, transition.contested))
 
     def _save(self, writer: Writer, catalogue: Catalogue) -> None:
-        fence = partial(fenced, before=self._catalogue, after=catalogue)
-        publish_catalogue(writer, carry_out(writer, catalogue, fence))
+        publish(writer, self._catalogue, catalogue)
 
     # ------------------------------------------------------------------------------------------ after the switch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import attrs
 import msgspec
@@ -14,7 +15,9 @@ from ..catalogue.actions import (
     CopyRows,
     Create,
     CreateBig,
+    CreateIndex,
     CreateLike,
+    CreateValues,
     DeleteClass,
     Draft,
     Drop,
@@ -24,14 +27,19 @@ from ..catalogue.actions import (
     Relabel,
     Rename,
     RenameColumn,
+    SetColumn,
+    StartCopy,
+    StartJob,
 )
+from ..catalogue.fences import fenced
 from ..file.writer import Writer
 from ..rows.contested import FORGET_INDEX, VIOLATIONS, violated
 from ..rows.jobs import BUILDS, END, LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue
-from ..sql.tables import quoted
+from ..sql.catalogue import COPIES, Catalogue, publish_catalogue, write_catalogue
+from ..sql.maintained_tables import index_ddl
+from ..sql.tables import EntityTable, quoted, values_ddl
 
-__all__ = ["carry_out"]
+__all__ = ["carry_out", "publish"]
 
 
 def carry_out(
@@ -45,14 +53,39 @@ def carry_out(
         transition: computes the catalogue after it.
         labels: of the indexes that the transition makes ready.
     """
-    names = [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
-    draft = Draft(
-        writer.timestamp, names, catalogue.past, frozenset(label for label in labels if violated(writer, label))
-    )
+
+    def names() -> Iterable[str]:
+        return [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
+
+    duplicates = frozenset(label for label in labels if violated(writer, label))
+    draft = Draft(writer.timestamp, names, catalogue.past, duplicates, writer.generation)
     after = transition(draft)
     for action in draft.actions:
         _run(writer, action)
     return after if draft.past == after.past else attrs.evolve(after, past=frozenset(draft.past))
+
+
+def publish(writer: Writer, before: Catalogue, after: Catalogue, *, extends: bool = True) -> Catalogue:
+    """Write another catalogue, after a fence for the versions that it has ended; return what was written.
+
+    Args:
+        writer: the transaction.
+        before: the catalogue until now.
+        after: the catalogue from now on.
+        extends: whether each process that has the file open has to follow.
+    """
+    after = carry_out(writer, after, partial(fenced, before=before, after=after))
+    write = publish_catalogue if extends else write_catalogue
+    write(writer, after)
+    return after
+
+
+def _count(writer: Writer, table: EntityTable, name: str) -> int:
+    """Return the number of entities of a class."""
+    ((count,),) = writer.read(
+        f"SELECT count(*) FROM {quoted(table.name)} t WHERE {table.type_filter(name, 't') or 'TRUE'}"
+    )
+    return int(count)
 
 
 def _run(writer: Writer, action: Action) -> None:
@@ -67,6 +100,10 @@ def _run(writer: Writer, action: Action) -> None:
                 do(sql)
         case CreateBig(entities):
             do(entities.create_big)
+        case CreateIndex(name, columns, unique):
+            do(index_ddl(name, columns, unique=unique))
+        case CreateValues(name):
+            do(values_ddl(name))
         case CreateLike(name, other):
             ((sql,),) = writer.read("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (other,))
             do(sql.replace(quoted(other), quoted(name), 1))
@@ -82,15 +119,26 @@ def _run(writer: Writer, action: Action) -> None:
                 big_ids = f'SELECT "_big" FROM {quoted(entities.name)} WHERE "_type" IS ?'
                 do(f"DELETE FROM {quoted(entities.big_name)} WHERE id IN ({big_ids})", number)
             do(f'DELETE FROM {quoted(entities.name)} WHERE "_type" IS ?', number)
+        case SetColumn(entities, name, column, value):
+            condition = entities.type_filter(name, "t") or "TRUE"
+            do(f"UPDATE {quoted(entities.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
         case Forget(label):
             do(FORGET_INDEX, (label,))
         case Relabel(old, new):
             do(f'UPDATE {VIOLATIONS} SET "index" = ? WHERE "index" = ?', (new, old))
         case EndJob(name):
             do(END, (name,))
+        case StartJob(job, entities):
+            form, total = msgspec.json.encode(sorted(job.targets)).decode(), _count(writer, entities, job.owner)
+            start = f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)"
+            do(start, (job.name, job.owner, form, total, writer.timestamp))
         case ChangeJob(name, owner, targets):
             form = msgspec.json.encode(sorted(targets)).decode()
             do(f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?", (owner, form, name))
+        case StartCopy(copy, tables):
+            total = sum(_count(writer, *source) for source in zip(tables, copy.sources, strict=True))
+            start = f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)"
+            do(start, (copy.id, ", ".join(copy.sources), total))
         case EndCopies(notes):
             for table in (COPIES, QUEUE, LEDGER) if notes else (COPIES,):
                 do(f"DELETE FROM {table}")

@@ -6,53 +6,42 @@ The catalogue only grows. An index that the opened classes do not declare stays,
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import attrs
-import msgspec
-from msgspec.structs import replace
 
-from ....entities.declaration import IndexModel
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.evolution import Evolution, evolve
-from ....evolution.versions import Versions, retirement, steps_of
+from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
-from ....schema.labels import Label
 from ....schema.model import Model, Schema
-from ..catalogue.actions import Draft
-from ..catalogue.dropping import disable, finished
-from ..catalogue.fences import fenced
-from ..catalogue.layout import Layout
+from ..catalogue.dropping import finished
+from ..catalogue.opening import opened, rebuilt, ruled_anew, unmatched_twins
 from ..catalogue.switching import ended
 from ..driver.timestamps import STATE
 from ..file.writer import Writer
 from ..rows.building import build_batch
-from ..rows.jobs import BUILDS, CREATE_JOBS, LEDGER, QUEUE, progress
+from ..rows.jobs import CREATE_JOBS, LEDGER, QUEUE, progress
 from ..sql.catalogue import (
     COPIES,
     CREATE_CATALOGUE,
     NAME,
     Catalogue,
-    JobForm,
     Read,
-    Twin,
     changed,
-    publish_catalogue,
     read_catalogue,
     read_generation,
     trusted,
-    write_catalogue,
 )
 from ..sql.names import guests
 from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted, values_ddl
-from ..sql.zone_rules import outdated, ruled_here
-from .run import carry_out
+from .run import carry_out, publish
 
-__all__ = ["build_disabled", "evolution_of", "stage", "take_over", "verify"]
+__all__ = ["build_disabled", "evolution_of", "take_over", "verify"]
 
 _BESIDE = {
     **CREATE_JOBS,
@@ -246,47 +235,9 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
 
 
 def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
-    """Return a catalogue without what was maintained by other rules of a time zone, which is disabled and built anew.
-
-    In a twin or a staged catalogue, it is built once that replaces the classes of the file.
-
-    Args:
-        writer: the transaction.
-        catalogue: the catalogue as it is.
-        newer_too: whether to disable also what was maintained by the rules of a newer release.
-    """
-    after = carry_out(writer, catalogue, partial(_ruled_anew, catalogue=catalogue, newer_too=newer_too))
-    if after is not catalogue:
-        publish_catalogue(writer, after)
-    return after
-
-
-def _ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
-    after = _without_other_rules(draft, catalogue, newer_too=newer_too)
-
-    def without_other_rules(part: Catalogue) -> Catalogue:
-        """Do the same in a twin or a staged catalogue; its tombstones belong to the file."""
-        nonlocal after
-        changed = _without_other_rules(draft, part, newer_too=newer_too)
-        after = (
-            attrs.evolve(after, tombstones=(*after.tombstones, *changed.tombstones)) if changed is not part else after
-        )
-        return attrs.evolve(changed, tombstones=())
-
-    twins = tuple([attrs.evolve(twin, catalogue=without_other_rules(twin.catalogue)) for twin in catalogue.twins])
-    staged = catalogue.staged
-    if staged is not None:
-        staged = attrs.evolve(staged, catalogue=without_other_rules(staged.catalogue))
-    return catalogue if after is catalogue else attrs.evolve(after, twins=twins, staged=staged)
-
-
-def _without_other_rules(draft: Draft, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
-    labels = outdated(catalogue, newer_too=newer_too)
-    for label in labels:
-        if catalogue.states[label].state != "disabled":  # (an index over an aggregate is disabled with it)
-            catalogue = disable(draft, catalogue, label, keep_ever=True)
-    states = {label: ruled_here(catalogue.models, label, catalogue.states[label]) for label in labels}
-    return attrs.evolve(catalogue, states=catalogue.states | states) if labels else catalogue
+    """Give up what was maintained by other rules of a time zone; return the catalogue, as `ruled_anew` does."""
+    after = carry_out(writer, catalogue, partial(ruled_anew, catalogue=catalogue, newer_too=newer_too))
+    return catalogue if after is catalogue else publish(writer, catalogue, after)
 
 
 def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
@@ -299,33 +250,12 @@ def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
     if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
         for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
             writer.execute(sql)
-    for twin in _unmatched_twins(catalogue, evolution):
+    for twin in unmatched_twins(catalogue, evolution):
         catalogue = carry_out(writer, catalogue, partial(ended, catalogue=catalogue, twin=twin, by=twin.migration))
         evolution = evolution_of(catalogue, schema, read, writer.timestamp)
-    old_tables: dict[str, EntityTable] = {}
-
-    def with_classes(draft: Draft) -> Catalogue:
-        layout = Layout(draft, catalogue)
-        layout.drop(evolution.dropped)
-        layout.widen(evolution.widened)
-        layout.rename(evolution.former)
-        old_tables.update(layout.tables)
-        layout.extend(schema, evolution.models_after)
-        return layout.catalogue(evolution)
-
-    after = carry_out(writer, catalogue, with_classes)
-    targets = _targets(evolution, catalogue.models.keys() - evolution.dropped)
-    after = _register(writer, after, targets, _Contents(after, read))
-    sqlite = SqliteSchema(schema, after)
-    for model, property in evolution.fields:
-        _fill(writer, old_tables[after.models[sqlite.names[model]].table], sqlite, model, property)
-    for model in evolution.typed:
-        _set_column(writer, sqlite.table_of(model), model, "EntityType", model.declaration.type_name)
-    _create(writer, sqlite, evolution)
-    after = _build_small(writer, sqlite, after)
-    after = carry_out(writer, after, partial(fenced, before=before, after=after))
-    write = publish_catalogue if evolution.extends else write_catalogue
-    write(writer, after)
+    after = carry_out(writer, catalogue, partial(opened, catalogue=catalogue, schema=schema, evolution=evolution))
+    after = _build_small(writer, SqliteSchema(schema, after), after)
+    after = publish(writer, before, after, extends=evolution.extends)
     _log_changes(evolution)
     return after
 
@@ -338,109 +268,13 @@ def _log_changes(evolution: Evolution) -> None:
             _log.info("%s; a migration can remove it: %s", change, change.code)
 
 
-def _unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
-    """Return the twins that cannot be kept in step any more: a class that they link can hold more, or was dropped."""
-    classes = {name for name, _ in evolution.widened} | evolution.dropped
-    twins = []
-    for twin in catalogue.twins:
-        linked = {(link.new, property) for link in twin.links for property in link.properties.values()}
-        by_script = {link.new for link in twin.links if link.steps}
-        new = {link.new for link in twin.links}
-        if linked & {*evolution.widened} or new & evolution.dropped or by_script & classes:
-            twins.append(twin)
-    return twins
-
-
-def stage(writer: Writer, schema: Schema, past: frozenset[str], read: Read) -> Catalogue:
-    """Create tables for all classes of a schema, beside those of the file; return the catalogue of these alone."""
-    evolution = evolve({}, Versions(), schema, _Contents(Catalogue(), read), now=writer.timestamp)
-
-    def with_classes(draft: Draft) -> Catalogue:
-        layout = Layout(draft, Catalogue(past=past))
-        layout.extend(schema, evolution.models_after)
-        return layout.catalogue(evolution)
-
-    staged = attrs.evolve(carry_out(writer, Catalogue(past=past), with_classes), past=frozenset())
-    _create(writer, SqliteSchema(schema, staged), evolution)
-    return staged
-
-
-def _fill(writer: Writer, old: EntityTable, sqlite: SqliteSchema, model: Model, property: str) -> None:
-    """Set a new property to its default in all rows, unless the default of its new column does that."""
-    table = sqlite.table_of(model)
-    if property not in dict(table.properties):
-        return  # the key holds it
-    default = model.defaults.get(property)
-    column = table.column(property)
-    is_new = column not in old.has
-    if is_new and next(each.default for each in table.columns if each.name == column) == default:
-        return
-    _set_column(writer, table, model, column, default)
-
-
-def _set_column(writer: Writer, table: EntityTable, model: Model, column: str, value: Any) -> None:
-    """Set a column in all rows of a class."""
-    condition = table.type_filter(model.name, "t") or "TRUE"
-    writer.execute(f"UPDATE {quoted(table.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
-
-
-def _create(writer: Writer, sqlite: SqliteSchema, evolution: Evolution) -> None:
-    """Create the tables of new indexes, and of the live values of new aggregates."""
-    new_indexes: set[IndexModel] = {model.index(name) for model, name in evolution.indexes}
-    new_indexes |= {index for model in evolution.models for index in model.indexes}
-    for model in sqlite.schema.models:
-        for index in model.indexes:
-            if index in new_indexes:
-                writer.execute(sqlite.indexes[index].create)
-    tables = _values_tables(sqlite)
-    for model in sqlite.values:
-        if model in evolution.models:
-            writer.execute(tables[sqlite.values_table(model)])
-
-
-def _targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
-    """Return the labels of the new indexes and aggregates over known classes, which may have rows, by class."""
-    targets: dict[str, set[str]] = {}
-    for model, name in evolution.indexes:
-        targets.setdefault(model.name, set()).add(f"{model.name}.{name}")
-    for model in evolution.models:
-        source = model.name if model.aggregate is None else model.aggregate.source.__name__
-        if model.aggregate is not None and source in known:
-            targets.setdefault(source, set()).update(
-                {model.name, *(f"{model.name}.{index.name}" for index in model.indexes)}
-            )
-    return {owner: labels for owner, labels in targets.items() if owner in known}
-
-
 @trusted()
-def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue | None:
-    """Return a catalogue with jobs for what is disabled, all of it or some labels; None if nothing is."""
-    disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
-    targets: dict[str, set[str]] = {}
-    for label in disabled:
-        name = Label.of(label).owner
-        if labels is None or {label, name} & set(labels):
-            source = catalogue.models[name].source if name in disabled else None
-            targets.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
-    return _register(writer, catalogue, targets, _Contents(catalogue, writer.read)) if targets else None
-
-
-def _register(writer: Writer, catalogue: Catalogue, targets: dict[str, set[str]], contents: _Contents) -> Catalogue:
-    """Return a catalogue with a job for each class that something is to be built over."""
-    generation = writer.generation + 1
-    jobs = [JobForm(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in targets.items()]
-    for job in jobs:
-        total = contents.count(job.owner)
-        writer.execute(
-            f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)",
-            (job.name, job.owner, msgspec.json.encode(sorted(job.targets)).decode(), total, writer.timestamp),
-        )
-    building = {
-        label: replace(catalogue.states[label], state="building", since=writer.timestamp)
-        for job in jobs
-        for label in job.targets
-    }
-    return attrs.evolve(catalogue, states=catalogue.states | building, jobs=(*catalogue.jobs, *jobs))
+def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str] | None) -> bool:
+    """Start jobs for what is disabled, all of it or some labels; return whether anything is."""
+    after = carry_out(writer, catalogue, partial(rebuilt, catalogue=catalogue, labels=labels))
+    if after is not catalogue:
+        publish(writer, catalogue, after)
+    return after is not catalogue
 
 
 def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> Catalogue:

@@ -11,7 +11,7 @@ from ....schema.model import Model
 from .names import Names
 from .tables import quoted, short
 
-__all__ = ["IndexTable", "Values", "index_column_names", "upsert"]
+__all__ = ["IndexTable", "Values", "index_column_names", "index_ddl", "upsert"]
 
 
 def upsert(insert: str, columns: Iterable[str]) -> str:
@@ -31,6 +31,13 @@ def index_column_names(properties: Iterable[str]) -> list[str]:
     return names
 
 
+def index_ddl(name: str, columns: Iterable[str], *, unique: bool) -> str:
+    """Return the statement that makes the table of an index, with the columns of what it includes."""
+    listed = ["PartitionKey", "RowKey", "_pk", "_rk", *columns]
+    key = ", ".join(map(quoted, listed[: 2 if unique else 4]))
+    return f"CREATE TABLE {quoted(name)}({', '.join(map(quoted, listed))}, PRIMARY KEY({key})) WITHOUT ROWID"
+
+
 class IndexTable:
     """The table of one index, and its statements; its rows are `schema.maintenance.IndexRow`."""
 
@@ -48,8 +55,7 @@ class IndexTable:
 
     @property
     def create(self) -> str:
-        key = ", ".join(map(quoted, self._key))
-        return f"CREATE TABLE {quoted(self.name)}({self._listed}, PRIMARY KEY({key})) WITHOUT ROWID"
+        return index_ddl(self.name, self.columns.values(), unique=self.index.unique)
 
     @cached_property
     def insert(self) -> str:

@@ -1,0 +1,157 @@
+"""A store is opened with classes: what they add, and the jobs that build it; what other rules of time zones end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Set
+
+import attrs
+from msgspec.structs import replace
+
+from ....evolution.changes import Anything
+from ....evolution.definitions import aggregate_in
+from ....evolution.evolution import Evolution, evolve
+from ....evolution.versions import Versions
+from ....schema.labels import Label
+from ....schema.model import Model, Schema
+from ..sql.catalogue import Catalogue, JobForm, Twin
+from ..sql.tables import EntityTable
+from ..sql.zone_rules import outdated, ruled_here
+from .actions import Draft, SetColumn, StartJob
+from .dropping import disable
+from .layout import Layout
+
+__all__ = ["opened", "rebuilt", "ruled_anew", "staged", "unmatched_twins"]
+
+
+def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolution) -> Catalogue:
+    """Return a catalogue that stores and maintains what a schema declares; what is new over known classes gets jobs.
+
+    Args:
+        draft: the transition.
+        catalogue: the catalogue as it is.
+        schema: the classes, without those that use the tables of a twin.
+        evolution: the difference between both.
+    """
+    layout = Layout(draft, catalogue)
+    layout.drop(evolution.dropped)
+    layout.widen(evolution.widened)
+    layout.rename(evolution.former)
+    old_tables = dict(layout.tables)
+    layout.extend(schema, evolution.models_after)
+    after = layout.catalogue(evolution)
+    for model, property in evolution.fields:
+        name = aggregate_in(after.models, model.name, model.form) or model.name
+        table = after.table_of(name)
+        _fill(draft, old_tables[after.models[name].table], table, model, property)
+    for model in evolution.typed:
+        table = after.table_of(aggregate_in(after.models, model.name, model.form) or model.name)
+        draft.do(SetColumn(table, model.name, "EntityType", model.declaration.type_name))
+    return _registered(draft, after, _targets(evolution, catalogue.models.keys() - evolution.dropped))
+
+
+def staged(draft: Draft, schema: Schema) -> Catalogue:
+    """Return the catalogue of all classes of a schema alone, which get tables of their own."""
+    evolution = evolve({}, Versions(), schema, Anything(), now=draft.now)
+    layout = Layout(draft, Catalogue())
+    layout.extend(schema, evolution.models_after)
+    return layout.catalogue(evolution)
+
+
+def unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
+    """Return the twins that cannot be kept in step any more: a class that they link can hold more, or was dropped."""
+    classes = {name for name, _ in evolution.widened} | evolution.dropped
+    twins = []
+    for twin in catalogue.twins:
+        linked = {(link.new, property) for link in twin.links for property in link.properties.values()}
+        by_script = {link.new for link in twin.links if link.steps}
+        new = {link.new for link in twin.links}
+        if linked & {*evolution.widened} or new & evolution.dropped or by_script & classes:
+            twins.append(twin)
+    return twins
+
+
+def _fill(draft: Draft, old: EntityTable, table: EntityTable, model: Model, property: str) -> None:
+    """Set a new property to its default in all rows, unless the default of its new column does that."""
+    if property not in dict(table.properties):
+        return  # the key holds it
+    default = model.defaults.get(property)
+    column = table.column(property)
+    is_new = column not in old.has
+    if is_new and next(each.default for each in table.columns if each.name == column) == default:
+        return
+    draft.do(SetColumn(table, model.name, column, default))
+
+
+def _targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
+    """Return the labels of the new indexes and aggregates over known classes, which may have rows, by class."""
+    targets: dict[str, set[str]] = {}
+    for model, name in evolution.indexes:
+        targets.setdefault(model.name, set()).add(f"{model.name}.{name}")
+    for model in evolution.models:
+        source = model.name if model.aggregate is None else model.aggregate.source.__name__
+        if model.aggregate is not None and source in known:
+            targets.setdefault(source, set()).update(
+                {model.name, *(f"{model.name}.{index.name}" for index in model.indexes)}
+            )
+    return {owner: labels for owner, labels in targets.items() if owner in known}
+
+
+def rebuilt(draft: Draft, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue:
+    """Return a catalogue with jobs for what is disabled, all of it or some labels; the same if nothing is."""
+    disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
+    targets: dict[str, set[str]] = {}
+    for label in disabled:
+        name = Label.of(label).owner
+        if labels is None or {label, name} & set(labels):
+            source = catalogue.models[name].source if name in disabled else None
+            targets.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
+    return _registered(draft, catalogue, targets) if targets else catalogue
+
+
+def _registered(draft: Draft, catalogue: Catalogue, targets: Mapping[str, Collection[str]]) -> Catalogue:
+    """Return a catalogue with a job for each class that something is to be built over."""
+    jobs = [JobForm(f"{owner} {draft.generation + 1}", owner, frozenset(labels)) for owner, labels in targets.items()]
+    draft.do(*(StartJob(job, catalogue.table_of(job.owner)) for job in jobs))
+    building = {
+        label: replace(catalogue.states[label], state="building", since=draft.now)
+        for job in jobs
+        for label in job.targets
+    }
+    return attrs.evolve(catalogue, states=catalogue.states | building, jobs=(*catalogue.jobs, *jobs))
+
+
+def ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
+    """Return a catalogue without what was maintained by other rules of a time zone, which is disabled and built anew.
+
+    In a twin or a staged catalogue, it is built once that replaces the classes of the file.
+
+    Args:
+        draft: the transition.
+        catalogue: the catalogue as it is.
+        newer_too: whether to disable also what was maintained by the rules of a newer release.
+    """
+    after = _without_other_rules(draft, catalogue, newer_too=newer_too)
+
+    def without_other_rules(part: Catalogue) -> Catalogue:
+        """Do the same in a twin or a staged catalogue; its tombstones belong to the file."""
+        nonlocal after
+        changed = _without_other_rules(draft, part, newer_too=newer_too)
+        if changed is part:
+            return part
+        after = attrs.evolve(after, tombstones=(*after.tombstones, *changed.tombstones))
+        return attrs.evolve(changed, tombstones=())
+
+    twins = tuple([attrs.evolve(twin, catalogue=without_other_rules(twin.catalogue)) for twin in catalogue.twins])
+    running = catalogue.staged
+    if running is not None:
+        running = attrs.evolve(running, catalogue=without_other_rules(running.catalogue))
+    return catalogue if after is catalogue else attrs.evolve(after, twins=twins, staged=running)
+
+
+def _without_other_rules(draft: Draft, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:
+    labels = outdated(catalogue, newer_too=newer_too)
+    for label in labels:
+        if catalogue.states[label].state != "disabled":  # (an index over an aggregate is disabled with it)
+            catalogue = disable(draft, catalogue, label, keep_ever=True)
+    states = {label: ruled_here(catalogue.models, label, catalogue.states[label]) for label in labels}
+    return attrs.evolve(catalogue, states=catalogue.states | states) if labels else catalogue
