@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
+from typing import Literal
 
 import attrs
 import msgspec
@@ -45,6 +46,16 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
     def in_use(self) -> bool:
         """Whether programs with this form may use the file's tables: it is not retired, and has none of its own."""
         return self.until is None and self.beside is None
+
+    @property
+    def state(self) -> Literal["current", "behind", "twin", "retired", "ended", "undone"]:
+        """What it is; ValueError if no version is so."""
+        live, own = self.until is None, self.beside is not None
+        if live and not (self.retired_by or self.undone or self.unkept) and (self.behind or not own):
+            return "twin" if own else "current" if self.behind is None else "behind"
+        if live or own or (self.undone and self.retired_by) or (self.unkept and not self.retired_by):
+            raise ValueError(f"no version is {self!r}")
+        return "undone" if self.undone else "ended" if self.retired_by is None else "retired"
 
     def retire(self, now: int, by: str, *, unkept: bool = False) -> Version:
         """Return it as a migration, or its undoing, retires it."""

@@ -225,20 +225,21 @@ class Draft:
         self._given = set[str]()
 
     @cached_property
-    def _names(self) -> set[str]:
+    def names(self) -> set[str]:
+        """The names of the tables that exist after the actions so far, in lower case."""
         return {name.lower() for name in self._read_names()}
 
     def has(self, name: str) -> bool:
         """Return whether a table exists."""
-        return name.lower() in self._names
+        return name.lower() in self.names
 
     def is_free(self, name: str) -> bool:
         """Return whether no table has or had a name."""
-        return name.lower() not in self._names | self.past | self._given
+        return name.lower() not in self.names | self.past | self._given
 
     def fresh(self, name: str) -> str:
         """Return a name that no table has or had, and that is given once."""
-        fresh = fresh_name(name, self._names | self.past | self._given)
+        fresh = fresh_name(name, self.names | self.past | self._given)
         self._given.add(fresh.lower())
         return fresh
 
@@ -265,11 +266,11 @@ class Draft:
     def _add(self, *names: str) -> None:
         for name in names:
             assert not self.has(name), f"{name} exists"
-            self._names.add(name.lower())
+            self.names.add(name.lower())
 
     def _remove(self, name: str) -> None:
         assert self.has(name), f"{name} does not exist"
-        self._names.remove(name.lower())
+        self.names.remove(name.lower())
         self.past.add(name.lower())
 
     def rename(self, before: EntityTable, after: EntityTable) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import attrs
 from msgspec.structs import replace
@@ -18,7 +18,17 @@ from .dropping import drop
 from .opening import staged
 from .switching import ended, linked, swapped, with_drops, with_new_versions
 
-__all__ = ["contracted", "copy_forms", "discarded", "dropped_classes", "edited", "is_undone", "retired", "started"]
+__all__ = [
+    "adopted",
+    "contracted",
+    "copy_forms",
+    "discarded",
+    "dropped_classes",
+    "edited",
+    "is_undone",
+    "retired",
+    "started",
+]
 
 
 def copy_forms(transition: Transition) -> list[CopyForm]:
@@ -70,6 +80,12 @@ def started(draft: Draft, catalogue: Catalogue, transition: Transition) -> Catal
         history = history.and_(entry)
     under_way = Staged(transition.name, attrs.evolve(parts, states=parts.states | building))
     return attrs.evolve(catalogue, staged=under_way, copies=tuple(copies), history=history)
+
+
+def adopted(draft: Draft, catalogue: Catalogue, applied: Iterable[tuple[str, str]]) -> Catalogue:
+    """Return a catalogue in which migrations, each with its digest, are done: the store is younger than they are."""
+    entries = [AppliedForm(id, script, started=draft.now, switched=draft.now) for id, script in applied]
+    return attrs.evolve(catalogue, history=catalogue.history.and_(*entries))
 
 
 def discarded(draft: Draft, catalogue: Catalogue) -> Catalogue:

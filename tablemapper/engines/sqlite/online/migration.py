@@ -16,13 +16,13 @@ import attrs
 from ....errors import InvalidMigration
 from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.forms import AppliedForm, Forms, form_hash
+from ....schema.forms import Forms, form_hash
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
 from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition
 from ...protocol import Pace
 from ..catalogue.dropping import drop_former, unused
-from ..catalogue.migrating import contracted, discarded, dropped_classes, edited, is_undone, retired, started
+from ..catalogue.migrating import adopted, contracted, discarded, dropped_classes, edited, is_undone, retired, started
 from ..catalogue.switching import switched
 from ..driver.snapshots import Snapshot
 from ..file.file import File
@@ -212,9 +212,8 @@ class SqliteMigrations:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
 
         def write(writer: Writer) -> None:
-            now = writer.timestamp
-            history = [AppliedForm(id, script, started=now, switched=now) for id, script in applied]
-            self._save(writer, attrs.evolve(self._catalogue, history=self._catalogue.history.and_(*history)))
+            catalogue = self._catalogue
+            self._save(writer, carry_out(writer, catalogue, partial(adopted, catalogue=catalogue, applied=applied)))
 
         self._change(write)
 

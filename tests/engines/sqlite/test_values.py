@@ -1,0 +1,354 @@
+"""What a catalogue becomes, on values: random chains, the same chains on files, and faults that these find."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+from msgspec.structs import replace
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.catalogue import dropping, fences, migrating, switching
+from tablemapper.engines.sqlite.catalogue.actions import Draft, EndJob, Forget
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+from tablemapper.engines.sqlite.online.run import carry_out, publish
+from tablemapper.engines.sqlite.sql.catalogue import Catalogue, JobForm
+from tablemapper.errors import TableMapperError
+from tablemapper.evolution.versions import Version, Versions
+
+from ...migrations.shapes import parts, stocks
+from .values import CASES, OPENED, STEPS, Values, chain, shape, started, taken
+
+
+@pytest.mark.parametrize("first", range(0, 120, 30))
+def test_every_transition_leads_to_a_possible_catalogue(first: int) -> None:
+    for seed in range(first, first + 30):
+        for values, _, _ in chain(seed):
+            assert values.time
+
+
+def _in_file(path: Path, catalogue: Catalogue, case: Any, step: str, draw: random.Random) -> str:
+    """Take a step of a chain with a file; return the name of its error, or ""."""
+    migrate = partial(tm.migrate, path, case.scripts, rest=0, durability="relaxed")
+    try:
+        if step in ("forth", "contract"):
+            migrate(contract=step == "contract")
+        elif step == "back":
+            migrate(to="")
+        elif step.startswith("open"):
+            classes = OPENED if step == "open old" else list(case.new)
+            tm.open(path, models=classes, durability="relaxed").close()
+        else:
+            indexes = [label for label in catalogue.states if "." in label]
+            labels = catalogue.states if step == "disable" else [*catalogue.models, *indexes]
+            label = draw.choice(sorted(labels) or ["Gone"])
+            engine = SqliteMigrations.open(path, durability="relaxed")
+
+            def write(writer: Any) -> None:
+                before = engine._catalogue
+                transition: Any = dropping.disable if step == "disable" else dropping.drop
+                publish(writer, before, carry_out(writer, before, partial(transition, catalogue=before, label=label)))
+
+            try:
+                engine._write(write)
+            finally:
+                engine.close()
+    except TableMapperError as error:
+        return type(error).__name__
+    return ""
+
+
+def _of_file(path: Path) -> Catalogue:
+    engine = SqliteMigrations.open(path, durability="relaxed")
+    engine.close()
+    return engine._catalogue
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_file_becomes_what_values_become(seed: int, tmp_path: Path) -> None:
+    path, draw = tmp_path / "store.db", random.Random(seed)
+    case, values = CASES[draw.choice(list(CASES))], started()
+    with tm.open(path, models=OPENED, durability="relaxed") as store:
+        store.insert_many(parts(12, random.Random(seed)))
+        store.insert_many(stocks())
+    for step in [draw.choice([one for one in STEPS if one != "open new"]) for _ in range(5)]:
+        number = draw.random()
+        in_file = _in_file(path, values.catalogue, case, step, random.Random(number))
+        assert in_file == taken(values, case, step, random.Random(number)), step
+        of_file, of_values = shape(_of_file(path)), shape(values.catalogue)
+        for shown in (of_file, of_values):  # (a file clears in batches what is dropped, and builds what it opens)
+            del shown["tombstones"], shown["jobs"]
+        assert of_file == of_values, step
+
+
+# -------------------------------------------------------------------------------------------- the states of versions
+
+
+def _version(**fields: Any) -> Version:
+    return Version("form", **{"since": 1, **fields})
+
+
+C, B = _version(), _version(behind="zeroth")
+R, E, U = _version(until=5, retired_by="zeroth"), _version(until=5), _version(until=5, undone=True)
+END = 9_000_000
+RETIRED = _version(until=END, retired_by="first")
+SWITCHES = {
+    "C": (C, False, RETIRED),
+    "B": (B, False, replace(RETIRED, behind="zeroth")),
+    "R": (R, False, R),
+    "E": (E, False, E),
+    "U": (U, False, RETIRED),
+    "C linked": (C, True, _version(behind="first", beside="first")),
+    "B linked": (B, True, _version(behind="zeroth", beside="first")),
+    "R linked": (R, True, R),
+    "E linked": (E, True, E),
+    "U linked": (U, True, RETIRED),
+}
+"""Versions of a class before a switch, whether the old classes are linked to the new ones, and after it."""
+
+
+class _Stopped(Exception):
+    """The next transition is a switch."""
+
+
+def _before_switch(name: str, *, to: str | None = None) -> Values:
+    """Return a store whose next transition is the switch of a case, or of its undoing."""
+    values = started()
+    if to is not None:
+        values.migrate(CASES[name])
+        for twin in values.catalogue.twins:
+            values.carry(switching.ended, twin, "a test")
+
+    def stop(most: int) -> Any:
+        raise _Stopped
+
+    values.step = stop  # type: ignore[method-assign]
+    with pytest.raises(_Stopped):
+        values.migrate(CASES[name], to=to)
+    return values
+
+
+def _switched(values: Values, *, linked: bool, versions: Mapping[str, Any], **changes: Any) -> tuple[Catalogue, Draft]:
+    """Return the catalogue after the next switch, with other versions before it, and the draft."""
+    before, given = values.catalogue, values.transition if linked else attrs.evolve(values.transition, links=())
+    before = attrs.evolve(before, versions=Versions({**before.versions.by_class, **versions}), **changes)
+    assert before.staged is not None
+    draft = Draft(END, lambda: values.names, before.past)
+    return switching.switched(draft, before, given, before.staged.catalogue, 30), draft
+
+
+def check_switch(before: Version, linked: bool, after: Version) -> None:
+    catalogue, _ = _switched(_before_switch("convert"), linked=linked, versions={"Part": [before]})
+    assert catalogue.versions.of("Part")[0] == after
+
+
+def check_switch_back() -> None:
+    """A version that is older than the migration may be opened again once that is undone; one that is younger not."""
+    values = _before_switch("convert", to="")
+    entry = values.catalogue.history.current("first")
+    assert entry is not None
+    younger = _version(since=entry.started + 1)
+    catalogue, _ = _switched(values, linked=False, versions={"Part": [_version(), younger]})
+    older_after, younger_after, *_ = catalogue.versions.of("Part")
+    assert older_after == _version(until=END, undone=True)
+    assert younger_after == replace(younger, until=END, retired_by="the undoing of first")
+
+
+def check_switch_ends() -> None:
+    """The jobs of classes that end, and what is noted for their indexes, end with them."""
+    values = _before_switch("convert")
+    job = JobForm("job", "Part", frozenset({"Part.by_maker"}))
+    catalogue, draft = _switched(values, linked=True, versions={}, jobs=(job,))
+    assert EndJob("job") in draft.actions
+    assert {Forget("Part.by_maker"), Forget("Part.by_tag")} <= {*draft.actions}
+    assert catalogue.jobs == ()
+
+
+def check_two_scripts() -> None:
+    """The twin of an older version ends when the classes are replaced again; its versions are retired by that."""
+    values = started()
+    values.migrate(CASES["two copies"])
+    assert [twin.migration for twin in values.catalogue.twins] == ["second"]
+    states = [(version.state, version.retired_by) for version in values.catalogue.versions.of("Part")]
+    assert states == [("retired", "second"), ("twin", None)]
+
+
+def check_drops() -> None:
+    """What a migration drops itself is noted until it is contracted."""
+    values = _before_switch("convert")
+    values.transition = attrs.evolve(values.transition, drops=("Stock.by_pieces",))
+    catalogue, _ = _switched(values, linked=True, versions={})
+    entry = catalogue.history.current("first")
+    assert entry is not None
+    assert entry.drops == ["Stock.by_pieces"]
+    assert not catalogue.states["Stock.by_pieces"].declared
+
+
+def check_end() -> None:
+    """The end of a twin retires its versions; others, which ended before, stay as they are."""
+    values = started()
+    values.migrate(CASES["convert"])
+    catalogue, (twin,) = values.catalogue, values.catalogue.twins
+    gone = _version(until=5, retired_by="zeroth")
+    opened = {**catalogue.versions.by_class, "Part": [gone, *catalogue.versions.of("Part")]}
+    draft = Draft(END, lambda: values.names, catalogue.past)
+    after = switching.ended(draft, attrs.evolve(catalogue, versions=Versions(opened)), twin, "first")
+    first, old, new = after.versions.of("Part")
+    assert first == gone
+    assert (old.state, old.until, old.retired_by) == ("retired", END, "first")
+    assert new.state == "current"
+
+
+def check_chains() -> None:
+    for seed in range(150):
+        for values, _, _ in chain(seed):
+            assert values.time
+
+
+@pytest.mark.parametrize("case", SWITCHES)
+def test_a_switch_leaves_each_version_in_its_state(case: str) -> None:
+    check_switch(*SWITCHES[case])
+
+
+@pytest.mark.parametrize(
+    "check",
+    [check_switch_back, check_switch_ends, check_two_scripts, check_drops, check_end],
+    ids=lambda one: one.__name__,
+)
+def test_a_transition_does_all_of_it(check: Callable[[], None]) -> None:
+    check()
+
+
+# -------------------------------------------------------------------------------------------- faults
+
+
+def _each(check: Callable[..., None]) -> None:
+    for case in SWITCHES.values():
+        check(*case)
+
+
+def _behind_the_last(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Version, "live_beside", lambda self, id: replace(self, beside=id, behind=id))
+
+
+def _jobs_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(switching, "EndJob", Forget)
+
+
+def _notes_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(switching, "Forget", EndJob)
+
+
+def _older_twins_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(switching, "ended", lambda draft, catalogue, *_, **__: catalogue)
+
+
+def _drops_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    real = switching._history
+
+    def noted(history: Any, transition: Any, *given: Any) -> Any:
+        return real(history, attrs.evolve(transition, drops=()), *given)
+
+    patch.setattr(switching, "_history", noted)
+
+
+def _older_ones_are_retired(patch: pytest.MonkeyPatch) -> None:
+    real = switching._replaced
+    patch.setattr(switching, "_replaced", lambda version, transition, now, started: real(version, transition, now, 0))
+
+
+def _retired_ones_keep_their_twin(patch: pytest.MonkeyPatch) -> None:
+    real = Version.retire
+    patch.setattr(
+        Version, "retire", lambda self, *given, **named: replace(real(self, *given, **named), beside=self.beside)
+    )
+
+
+def _retired_ones_are_retired_again(patch: pytest.MonkeyPatch) -> None:
+    def retire(self: Versions, now: int, by: str, which: Any, *, unkept: bool = False) -> Versions:
+        return self.each(lambda name, one: one.retire(now, by) if which(name, one) or one.retired_by else one)
+
+    patch.setattr(Versions, "retire", retire)
+
+
+def _set_aside(patch: pytest.MonkeyPatch, change: Callable[[Any, Any, Any], Any]) -> None:
+    real = switching._set_aside
+    patch.setattr(
+        switching,
+        "_set_aside",
+        lambda draft, catalogue, *given: change(draft, catalogue, real(draft, catalogue, *given)),
+    )
+
+
+def _tables_are_not_kept(patch: pytest.MonkeyPatch) -> None:
+    _set_aside(patch, lambda draft, before, after: (after[0], []))
+
+
+def _names_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def remove(self: Draft, name: str) -> None:
+        self.names.remove(name.lower())
+
+    patch.setattr(Draft, "_remove", remove)
+
+
+def _the_twin_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    real = switching.swapped
+
+    def swapped(draft: Draft, catalogue: Catalogue, twin: Any, transition: Any) -> Catalogue:
+        return attrs.evolve(real(draft, catalogue, twin, transition), twins=catalogue.twins)
+
+    patch.setattr(migrating, "swapped", swapped)
+
+
+def _drops_leave_no_tombstone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(dropping, "_renamed", lambda draft, names: [])
+
+
+def _what_is_dropped_is_built(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(dropping, "_without_jobs", lambda draft, catalogue, labels: catalogue)
+
+
+def _indexes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(fences, "_with_other_index_name", lambda draft, catalogue, label: catalogue)
+
+
+def _twins_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
+    real = fences._ended
+
+    def ended(before: Catalogue, after: Catalogue) -> Any:
+        return ((before, names) for _, names in real(before, after))
+
+    patch.setattr(fences, "_ended", ended)
+
+
+FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
+    _behind_the_last: partial(_each, check_switch),
+    _jobs_go_on: check_switch_ends,
+    _notes_stay: check_switch_ends,
+    _older_twins_stay: check_two_scripts,
+    _drops_are_not_noted: check_drops,
+    _older_ones_are_retired: check_switch_back,
+    _retired_ones_keep_their_twin: check_end,
+    _retired_ones_are_retired_again: check_end,
+    _tables_are_not_kept: check_chains,
+    _names_are_forgotten: check_chains,
+    _the_twin_is_not_replaced: check_chains,
+    _drops_leave_no_tombstone: check_chains,
+    _what_is_dropped_is_built: check_chains,
+    _indexes_are_not_fenced: check_chains,
+    _twins_are_not_fenced: check_chains,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))
+def test_a_fault_is_found_without_a_file(
+    fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)):
+        FAULTS[fault]()

@@ -1,0 +1,301 @@
+"""A store of values: a catalogue and the names of its tables, without a file, that the real runner migrates.
+
+After each transition, what holds of every catalogue and of every step is asserted.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from tablemapper.engines.migration import Batches, Copied, Edit, Fault, Transition
+from tablemapper.engines.sqlite.catalogue import dropping, fences, migrating, opening, switching
+from tablemapper.engines.sqlite.catalogue.actions import Action, Draft
+from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+from tablemapper.engines.sqlite.sql.catalogue import Catalogue
+from tablemapper.errors import TableMapperError
+from tablemapper.migrations.run import _Run
+from tablemapper.schema.model import Schema, compile_schema
+from tablemapper.scripts.migrations import scripts_of
+
+from ...migrations.shapes import OLD, OLD_TOTALS, STOCK, Case, cases, more_cases
+
+COUNT = 30  # entities of each class
+OPENED = (OLD, OLD_TOTALS, STOCK)
+CASES = {name: case for name, case in (*cases().items(), *more_cases().items()) if name != "resolve"}
+"""All but the one that is about rows."""
+
+
+def _read(sql: str, args: Any = ()) -> list[tuple[Any, ...]]:
+    """Answer what a comparison of classes asks of rows."""
+    return [(COUNT,)] if sql.startswith("SELECT count(*)") else [(0, 0)] if sql.startswith("SELECT sum") else []
+
+
+class Values:
+    """A store of values, for a run of migrations."""
+
+    faults: Mapping[Any, Fault] = {}
+    _is_older = SqliteMigrations._is_older
+    dropped = SqliteMigrations.dropped
+    has_twin = SqliteMigrations.has_twin
+    under_way = SqliteMigrations.under_way
+    building = SqliteMigrations.building
+    history = SqliteMigrations.history
+    forms = SqliteMigrations.forms
+
+    def __init__(self) -> None:
+        self._catalogue = Catalogue()
+        self.names = frozenset[str]()
+        self.actions: list[Action] = []
+        self.time = 0
+
+    @property
+    def catalogue(self) -> Catalogue:
+        return self._catalogue
+
+    def carry(self, transition: Callable[..., Catalogue], *given: Any, **named: Any) -> Catalogue:
+        """Take a transition, as a transaction of a file does."""
+        self.time += 1
+        before = self._catalogue
+        draft = Draft(1_000 * self.time, lambda: self.names, before.past, generation=self.time)
+        after = fences.fenced(draft, before, transition(draft, before, *given, **named))
+        after = attrs.evolve(after, past=frozenset(draft.past))
+        faults = [*faults_of_step(before, after), *faults_of(after, draft.names)]
+        assert not faults, (getattr(transition, "__name__", ""), faults)
+        after.check()
+        self._catalogue, self.names = after, frozenset(draft.names)
+        self.actions += draft.actions
+        return after
+
+    def open(self, *classes: Any) -> None:
+        """Open the store with some classes, and build what is new."""
+        self._open(compile_schema(classes))
+        self.build({cls.__name__ for cls in classes})
+
+    def _open(self, schema: Schema) -> bool:
+        known = self._catalogue
+
+        def open(draft: Draft, catalogue: Catalogue) -> Catalogue:
+            evolution = takeover.evolution_of(catalogue, schema, _read, draft.now)
+            classes = takeover._without_twins(catalogue, schema)
+            for twin in opening.unmatched_twins(catalogue, evolution) if evolution.changed else ():
+                catalogue = switching.ended(draft, catalogue, twin, twin.migration)
+                evolution = takeover.evolution_of(catalogue, schema, _read, draft.now)
+            return opening.opened(draft, catalogue, classes, evolution) if evolution.changed else catalogue
+
+        return self.carry(open).models != known.models
+
+    def build(self, names: Iterable[str]) -> None:
+        """Finish the jobs over some classes, what is disabled among them."""
+        self.carry(opening.rebuilt, None)
+        for job in self._catalogue.jobs:
+            if job.owner in names:
+                self.carry(dropping.finished, job.targets)
+
+    # ---------------------------------------------------------------------------------------- as a run needs it
+
+    def look(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def backup(self, path: str) -> None: ...
+
+    def clear(self, most: int) -> None: ...
+
+    def count(self, name: str) -> int:
+        return COUNT
+
+    def lacking(self, transition: Transition) -> Sequence[Fault]:
+        return ()
+
+    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
+        self.carry(migrating.adopted, applied)
+
+    def start(self, transition: Transition) -> bool:
+        self.transition = transition
+        return self.carry(migrating.started, transition).staged is not None
+
+    def step(self, most: int) -> Copied:
+        staged = self._catalogue.staged
+        assert staged is not None
+        self.carry(switching.switched, self.transition, staged.catalogue, COUNT)
+        return Copied(COUNT, COUNT, COUNT, switched=True)
+
+    def discard(self, name: str) -> None:
+        self.carry(migrating.discarded)
+
+    def edit(self, edit: Edit) -> None:
+        self.carry(migrating.edited, edit)
+
+    def take_over(self, schema: Schema) -> bool:
+        return self._open(schema)
+
+    def contract(self, id: str, batches: Batches) -> bool:
+        if migrating.is_undone(self._catalogue, id):
+            return False
+        entries = [entry for entry in self.carry(migrating.retired, id).history if entry.id == id or entry.undone]
+        self.carry(migrating.contracted, id, {name for entry in entries for name in entry.kept})
+        return True
+
+    def drop_former(self) -> None:
+        if dropping.unused(self._catalogue) and self._catalogue.staged is None:
+            self.carry(dropping.drop_former)
+
+    def migrate(self, case: Case, *, to: str | None = None, contract: bool = False) -> None:
+        """Run the scripts of a case, as `tablemapper.migrate` does."""
+        run = _Run(self, scripts_of(case.scripts), None, False, 0, 0, self._settled, sleep=lambda seconds: None)
+        assert run.to(to).done
+        for entry in self.history() if contract else ():
+            if entry.switched and entry.undone is None and (entry.kept or entry.drops or not entry.contracted):
+                self.contract(entry.id, lambda step: None)
+        if contract:
+            self.drop_former()
+        if run.last is not None and run.last.new:
+            self._settled(run.last)
+
+    def _settled(self, script: Any) -> tuple[Fault, ...]:
+        self.open(*script.new)
+        return ()
+
+
+# -------------------------------------------------------------------------------------------- what holds of all
+
+
+def _names_in(part: Catalogue) -> list[str]:
+    return [*(name for table in part.tables.values() for name in table.ddl()), *part.index_tables.values()]
+
+
+def _read_names(catalogue: Catalogue) -> set[str]:
+    return {name.lower() for part in (catalogue, *catalogue.beside) for name in _names_in(part)}
+
+
+def faults_of(catalogue: Catalogue, names: Iterable[str]) -> Iterator[str]:
+    """Yield what cannot be so of a catalogue and the names of the tables that exist, in lower case."""
+    live = [name for part in (catalogue, *catalogue.beside) for name in _names_in(part)]
+    kept = [name for entry in catalogue.history for name in entry.kept]
+    meanings = [*live, *kept, *(name for stone in catalogue.tombstones for name in stone.tables)]
+    lower = {name.lower() for name in meanings}
+    if len(meanings) != len(lower):
+        yield f"a table has two meanings: {sorted(meanings)}"
+    if lower != set(names):
+        yield f"tables that do not exist, or that nothing owns: {lower ^ set(names)}"
+    if lost := {name for part in catalogue.former.values() for name in _names_in(part)} - {*kept}:
+        yield f"former tables that are not kept: {lost}"
+    ids = {entry.id for entry in catalogue.history}
+    for name, opened in catalogue.versions.by_class.items():
+        if unknown := [each for each in opened if each.until is None and each.behind and each.behind not in ids]:
+            yield f"{name} is behind nothing that is known: {unknown}"
+    running, staged = catalogue.history.running, catalogue.staged
+    if running is not None and (staged is None or staged.migration != running.id):
+        yield f"{running.id} runs, and is not staged"
+    if (staged is None) == bool(catalogue.copies):
+        yield "nothing is staged that is copied, or the other way round"
+    labels = {name for name, form in catalogue.models.items() if form.aggregate}
+    labels |= {f"{name}.{index}" for name, form in catalogue.models.items() for index in form.indexes}
+    if catalogue.states.keys() != labels:
+        yield f"states of what is not there, or the other way round: {catalogue.states.keys() ^ labels}"
+    built = [label for job in catalogue.jobs for label in job.targets]
+    building = [label for label, state in catalogue.states.items() if state.state == "building"]
+    if sorted(built) != sorted(building):
+        yield f"{sorted(building)} are building, and the jobs build {sorted(built)}"
+    for twin in catalogue.twins:
+        part = twin.catalogue
+        if part.past or part.jobs or part.twins or any(one.state == "building" for one in part.states.values()):
+            yield f"the twin of {twin.migration} holds what belongs to the store"
+
+
+def faults_of_step(before: Catalogue, after: Catalogue) -> Iterator[str]:
+    """Yield what cannot be so of two catalogues in succession."""
+    if lost := _read_names(before) - _read_names(after) - after.past:
+        yield f"names without a meaning that may get another one: {lost}"
+    if before.past - after.past:
+        yield "names that had a meaning are forgotten"
+    if again := (_read_names(after) - _read_names(before)) & before.past:
+        yield f"names that got a second meaning: {again}"
+    for name in before.versions.by_class:
+        forms = {version.form for version in after.versions.live(name)}
+        for version in before.versions.live(name):
+            twin = next((twin for twin in before.twins if twin.migration == version.beside), None)
+            seen = before if twin is None else twin.catalogue
+            if version.form not in forms and name in seen.models:
+                tables = [seen.table_of(name).name]
+                tables += [seen.index_tables[f"{name}.{index}"] for index in seen.models[name].indexes]
+                if still := {table.lower() for table in tables} & _read_names(after):
+                    yield f"a version of {name} ended, and would read on in {still}"
+
+
+# -------------------------------------------------------------------------------------------- chains
+
+
+STEPS = ["forth", "forth", "forth", "back", "back", "back", "contract", "open old", "open new", "disable", "drop"]
+
+
+def started(name: str = "") -> Values:
+    values = Values()
+    values.open(*OPENED)
+    return values
+
+
+def taken(values: Values, case: Case, step: str, draw: random.Random) -> str:
+    """Take a step of a chain; return the name of its error, or ""."""
+    catalogue = values.catalogue
+    try:
+        if step in ("forth", "contract"):
+            values.migrate(case, contract=step == "contract")
+        elif step == "back":
+            values.migrate(case, to="")
+        elif step == "open old":
+            values.open(*OPENED)
+        elif step == "open new":
+            values.open(*case.new)
+        elif step == "disable":
+            values.carry(dropping.disable, draw.choice(sorted(catalogue.states) or ["Gone"]))
+        else:
+            indexes = [label for label in catalogue.states if "." in label]
+            values.carry(dropping.drop, draw.choice(sorted([*catalogue.models, *indexes]) or ["Gone"]))
+    except TableMapperError as error:
+        return type(error).__name__
+    return ""
+
+
+def chain(seed: int, length: int = 8) -> Iterator[tuple[Values, str, str]]:
+    """Yield the store after each step of a random chain, with the step and its error."""
+    draw = random.Random(seed)
+    case, values = CASES[draw.choice(list(CASES))], started()
+    yield values, "", ""
+    for _ in range(length):
+        step = draw.choice(STEPS)
+        yield values, step, taken(values, case, step, random.Random(draw.random()))
+
+
+def shape(catalogue: Catalogue) -> dict[str, Any]:
+    """Return what a catalogue says, without times."""
+
+    def part(one: Catalogue) -> Any:
+        states = {label: (state.state, state.declared) for label, state in sorted(one.states.items())}
+        tables = {name: (table.name, table.types, table.columns) for name, table in sorted(one.tables.items())}
+        return sorted(one.models), states, tables, sorted(one.index_tables.items())
+
+    return {
+        "file": part(catalogue),
+        "staged": catalogue.staged and part(catalogue.staged.catalogue),
+        "twins": [(twin.migration, twin.writes, part(twin.catalogue)) for twin in catalogue.twins],
+        "former": {id: sorted(one.tables) for id, one in catalogue.former.items()},
+        "versions": {
+            name: [
+                (each.form, each.state, each.retired_by, each.behind, each.beside, each.unkept, each.renames)
+                for each in opened
+            ]
+            for name, opened in sorted(catalogue.versions.by_class.items())
+        },
+        "history": [
+            (each.id, each.script, bool(each.switched), bool(each.contracted), bool(each.undone), each.drops, each.kept)
+            for each in catalogue.history
+        ],
+        "tombstones": [(one.label, one.by, one.instead, one.tables) for one in catalogue.tombstones],
+        "jobs": [(job.owner, sorted(job.targets)) for job in catalogue.jobs],
+    }
