@@ -195,14 +195,15 @@ class AzureEngine:
                 page = self.run(read(Find(find.table, find.where, find.select, 1, page.after), self.timeout))
             if not page.entities:
                 return
-            last = page.entities[0][PARTITION]
-            of_one = Comparison(PARTITION, "eq", "String", last)
-            rows = [page.entities[0]] if self.classes.claims(model, last, page.entities[0][ROW]) else ()
+            partition: str = page.entities[0][PARTITION]
+            last = partition
+            of_one = Comparison(PARTITION, "eq", "String", partition)
+            rows = [page.entities[0]] if self.classes.claims(model, partition, page.entities[0][ROW]) else ()
             if any(
-                self.classes.claims(model, last, one[ROW])
+                self.classes.claims(model, partition, one[ROW])
                 for one in rows or rows_of(self, model.table, of_one, visible())
             ):
-                yield last
+                yield partition
 
     # ------------------------------------------------------------------------------------------ writing
 
