@@ -206,6 +206,20 @@ def faults_of(catalogue: Catalogue, names: Iterable[str]) -> Iterator[str]:
         part = twin.catalogue
         if part.past or part.jobs or part.twins or any(one.state == "building" for one in part.states.values()):
             yield f"the twin of {twin.migration} holds what belongs to the store"
+    twins, current = (
+        [twin.migration for twin in catalogue.twins],
+        [one.id for one in catalogue.history if not one.undone],
+    )
+    for name, opened in catalogue.versions.by_class.items():
+        live = [(each.form, each.beside) for each in opened if each.state in ("current", "behind", "twin")]
+        if len(live) != len({*live}):
+            yield f"a form of {name} is live twice"
+        for beside in {each.beside for each in opened if each.beside is not None} - {*twins}:
+            yield f"a version of {name} is beside {beside}, which has no twin"
+    if len(twins) != len({*twins}) or len(current) != len({*current}):
+        yield "a migration has two twins, or is current twice"
+    if any(one.contracted and (one.undone or one.switched is None) for one in catalogue.history):
+        yield "a migration was contracted that is not done"
 
 
 def faults_of_step(before: Catalogue, after: Catalogue) -> Iterator[str]:
