@@ -51,7 +51,7 @@ class _File:
 
     path: str | os.PathLike[str]
 
-    def open(self, schema: Schema, *, timeout: float | None, **options: Any) -> Engine:
+    def open(self, schema: Schema, *, timeout: float | None = None, **options: Any) -> Engine:
         from .sqlite.engine import SqliteEngine
 
         return SqliteEngine.open(self.path, schema, timeout=5.0 if timeout is None else timeout, **options)
