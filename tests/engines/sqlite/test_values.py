@@ -90,7 +90,7 @@ def test_a_file_becomes_what_values_become(seed: int, tmp_path: Path) -> None:
 
 
 def _version(**fields: Any) -> Version:
-    return Version("form", **{"since": 1, **fields})
+    return Version(**{"form": "form", "since": 1, **fields})
 
 
 C, B = _version(), _version(behind="zeroth")
@@ -169,6 +169,21 @@ def check_switch_ends() -> None:
     assert catalogue.jobs == ()
 
 
+def check_switch_same() -> None:
+    """Of a form that the classes have before and after, one entry runs: the one that does, or the last of those undone."""
+    values = _before_switch("convert")
+    staged = values.catalogue.staged
+    assert staged is not None
+    form = staged.catalogue.versions.of("Part")[0].form
+    current, undone = _version(form=form), _version(form=form, until=5, undone=True)
+    later, ended = replace(undone, since=2), replace(undone, undone=False)
+    for opened in ([undone, later, current], [current, undone], [undone, later], [undone, ended], []):
+        catalogue, _ = _switched(values, linked=False, versions={"Part": opened})
+        after = [version.in_use for version in catalogue.versions.of("Part")]
+        assert after.count(True) == 1
+        assert after.index(True) == (opened.index(current) if current in opened else len(after) - 1)
+
+
 def check_two_scripts() -> None:
     """The twin of an older version ends when the classes are replaced again; its versions are retired by that."""
     values = started()
@@ -217,7 +232,7 @@ def test_a_switch_leaves_each_version_in_its_state(case: str) -> None:
 
 @pytest.mark.parametrize(
     "check",
-    [check_switch_back, check_switch_ends, check_two_scripts, check_drops, check_end],
+    [check_switch_back, check_switch_same, check_switch_ends, check_two_scripts, check_drops, check_end],
     ids=lambda one: one.__name__,
 )
 def test_a_transition_does_all_of_it(check: Callable[[], None]) -> None:

@@ -39,10 +39,11 @@ def switched(draft: Draft, catalogue: Catalogue, transition: Transition, staged:
     old = catalogue.part(ending)
     versions = dict(catalogue.versions.by_class)
     for name in ending & versions.keys():
-        staged_forms = {version.form for version in staged.versions.of(name)}
+        opened, stay = versions[name], {version.form for version in staged.versions.of(name)}
+        decides = {version.form: version for version in sorted(opened, key=lambda version: version.in_use)}
         versions[name] = [
-            _stayed(version) if version.form in staged_forms else _replaced(version, transition, now, entry.started)
-            for version in versions[name]
+            _stayed(version, decides) if version.form in stay else _replaced(version, transition, now, entry.started)
+            for version in opened
         ]
     for name, staged_versions in staged.versions.by_class.items():
         opened = versions.get(name, ())
@@ -203,9 +204,10 @@ def _forms_of(schema: Schema) -> set[tuple[str, str]]:
     return {(model.name, model.form_hash) for model in schema.models}
 
 
-def _stayed(version: Version) -> Version:
-    """Return a version that the classes after a migration have, too."""
-    return replace(version, until=None, undone=False) if version.undone else version
+def _stayed(version: Version, decides: Mapping[str, Version]) -> Version:
+    """Return a version that the classes after a migration have, too; ``decides``: by form, which version may run."""
+    may_run = version.undone and version is decides[version.form]
+    return replace(version, until=None, undone=False) if may_run else version
 
 
 def _replaced(version: Version, transition: Transition, now: int, started: int) -> Version:
