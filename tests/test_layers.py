@@ -41,7 +41,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
             ],
             "engines.sqlite.rows": [
-                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "writes", "current", "load", "check", "reads",
+                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads",
             ],
             "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating"],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],

@@ -125,6 +125,16 @@ class Maintenance:
         of_indexes = [index.places for index in self.indexes]
         return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
+    @cached_property
+    def of_indexes(self) -> Maintenance:
+        """The part of it that is indexes."""
+        return Maintenance(self.indexes, ())
+
+    @cached_property
+    def of_aggregates(self) -> Maintenance:
+        """The part of it that is aggregates."""
+        return Maintenance((), self.aggregates)
+
     def without(self, faulty: frozenset[int]) -> Maintenance:
         """Return what does not depend on some places of an entity's row."""
         return Maintenance(

@@ -12,7 +12,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import copying
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.rows import load, writes
+from tablemapper.engines.sqlite.rows import followers
 from tablemapper.migrations import run
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
@@ -139,8 +139,7 @@ def test_a_change_of_one_of_the_combined_makes_them_anew(path: Path, seed: int) 
 def test_without_the_queue_what_is_combined_is_not_that_of_the_old_entities(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (writes, load):
-        monkeypatch.setattr(module, "queue", lambda *_: None)
+    monkeypatch.setattr(followers.Queued, "added", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_change_of_one_of_the_combined_makes_them_anew(path, 1)
 

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.rows import clearing, maintained, reads, writes
+from tablemapper.engines.sqlite.rows import clearing, followers, maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
 from tablemapper.entities import body, timestamp
 from tablemapper.execution import prepared
@@ -334,12 +334,13 @@ def an_index_that_does_not_follow_a_maintained_field(patch: Patch) -> None:
             return True
 
     real = maintained.write_groups
-    for module in (maintained, writes):
+    for module in (maintained, followers):
         patch.setattr(module, "write_groups", lambda *rest: real(*rest[:3], Everything()))
 
 
 def a_maintained_field_that_a_new_entity_does_not_get(patch: Patch) -> None:
-    patch.setattr(writes, "_maintained", lambda statements, writer, row: row)
+    for module in (followers, writes):
+        patch.setattr(module, "with_maintained", lambda statements, writer, row: row)
 
 
 def values_of_other_types_sought_among_texts(patch: Patch) -> None:

@@ -11,8 +11,7 @@ from hypothesis import Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tablemapper.engines.sqlite.driver import timestamps
-from tablemapper.engines.sqlite.rows import maintained
-from tablemapper.engines.sqlite.rows import writes as operations
+from tablemapper.engines.sqlite.rows import followers, maintained, writes
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Operations
 
@@ -29,7 +28,7 @@ def etags_are_ignored(patch: Patch) -> None:
 
 
 def a_change_leaves_the_old_index_row(patch: Patch) -> None:
-    real = operations.write_indexes
+    real = followers.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for one in change.indexes.values():
@@ -37,7 +36,7 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
                 one.deletes.clear()
         real(lowered, writer, change)
 
-    patch.setattr(operations, "write_indexes", write)
+    patch.setattr(followers, "write_indexes", write)
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
@@ -74,14 +73,14 @@ def the_extremum_is_not_sought_again(patch: Patch) -> None:
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
-    real = operations.write_indexes
+    real = followers.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         writer.execute("COMMIT")
         writer.execute("BEGIN IMMEDIATE")
         real(lowered, writer, change)
 
-    patch.setattr(operations, "write_indexes", write)
+    patch.setattr(followers, "write_indexes", write)
 
 
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
@@ -92,8 +91,8 @@ def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)
 
-    real = operations.write_indexes
-    patch.setattr(operations, "write_indexes", write)
+    real = followers.write_indexes
+    patch.setattr(followers, "write_indexes", write)
 
 
 def time_starts_again_when_a_store_is_opened(patch: Patch) -> None:
@@ -108,7 +107,7 @@ def time_starts_again_when_a_store_is_opened(patch: Patch) -> None:
 
 
 def large_values_stay_when_their_entity_goes(patch: Patch) -> None:
-    patch.setattr(operations, "_drop_big", lambda statements, writer, group: None)
+    patch.setattr(writes, "_drop_big", lambda statements, writer, group: None)
 
 
 def a_group_stays_when_its_entities_go(patch: Patch) -> None:

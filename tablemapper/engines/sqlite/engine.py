@@ -65,6 +65,7 @@ _FOLLOWS = 10  # times that a write follows the catalogue; after that others cha
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
 _OUTDATED = (NoSuchName, SchemaMismatch)  # of reads by a catalogue that may not be that of the file any more
+_NO_PACE = Pace()
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
@@ -300,7 +301,7 @@ class SqliteEngine:
                     _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
                     return Pace(seconds, delay)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
-                return Pace()
+                return _NO_PACE
             except OtherGeneration:
                 if times == _FOLLOWS:
                     raise

@@ -3,7 +3,7 @@
 New entities are written to tables of their own. One invariant holds at each commit: for each old key up to the cursor
 that is not queued, the new tables hold exactly the entities that the old one is converted to. A batch converts the
 queued keys, then the keys after the cursor, and moves the cursor. A writer of an old entity up to the cursor queues its
-key in the same transaction, see `jobs.queue`; it need not know the script. The transaction that finds no key queued and
+key in the same transaction, see `followers.Queued`; it need not know the script. The transaction that finds no key queued and
 none after the cursor also switches: it renames the tables of the old classes, so that no program reads them unawares,
 and the catalogue names the new ones.
 

@@ -18,8 +18,8 @@ from ..file.writer import Writer
 from ..sql.catalogue import read_states, write_states
 from ..sql.schema import Job, SqliteSchema
 from .contested import holders, violated
-from .jobs import BUILDS, CURSOR, END, REACH, left, owed, progress
-from .maintained import write_changes
+from .jobs import BUILDS, CURSOR, END, REACH, left, progress
+from .maintained import collect, write_changes
 
 __all__ = ["build_batch", "build_slice", "settle", "states_after", "violations"]
 
@@ -93,9 +93,7 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
         emptied.append((*aggregate.row(row[0], row[1], writer.timestamp, state), slots.pack(state)))
     writer.executemany(statements.put, emptied)
     changes = ChangeSet()
-    for maintenance, passed in owed(sqlite, writer.get, model):
-        new = [row[:-1] for row in emptied]
-        changes.added(maintenance, new if passed is None else list(filter(passed, new)))
+    collect(sqlite, writer, model, changes, added=[row[:-1] for row in emptied])
     write_changes(sqlite, writer, changes)
 
 

@@ -7,19 +7,85 @@ half of it: the generation of the catalogue says that the rest is of that genera
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import attrs
 
 from ....schema.model import Model
+from ....schema.rows import Row
 from ...protocol import Unready
 from ..file.file import File
 from ..sql.catalogue import read_catalogue, read_generation
 from ..sql.schema import SqliteSchema
+from ..sql.statements import Statements
 from .jobs import progress
-from .writes import Get
 
 __all__ = ["Current", "State"]
+
+_FEW, _SOME = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
+
+
+class Get:
+    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one.
+
+    Attributes:
+        sql: reads the row.
+        lean: the one that reads nothing of what is moved aside: the row is whole if its last value is None.
+    """
+
+    __slots__ = ("_statements", "_whole", "lean", "sql")
+
+    def __init__(self, statements: Statements) -> None:
+        self._statements = statements
+        self.lean = self.sql = statements.get_lean
+        self._whole = statements.get if statements.has_big else None
+
+    def completed(
+        self, row: Row, sql: str, read: Callable[[str, Sequence[Any]], Row | None], key: Sequence[str]
+    ) -> Row | None:
+        """Return a row with what is moved aside of it, and remember whether there is any.
+
+        Args:
+            row: as it was read.
+            sql: what read it; another thread may have changed `sql` since.
+            read: gives the first row of a statement.
+            key: of the row.
+        """
+        if self._whole is None or (row[-1] is None) is (sql is self.lean):
+            return row
+        if row[-1] is None:
+            self.sql = self.lean
+            return row
+        self.sql = self._whole
+        return read(self._whole, key)
+
+    def few(
+        self, read: Callable[[str, Sequence[Any]], list[Row]], keys: Sequence[tuple[str, str]]
+    ) -> dict[tuple[str, str], Row] | None:
+        """Return what `rows` does, by one statement; None if these are too many keys, or rows with large values."""
+        places = _FEW if len(keys) <= _FEW else _SOME
+        if len(keys) > places:
+            return None
+        values = [part for key in keys for part in key] + [None] * (2 * (places - len(keys)))  # (no key is NULL)
+        rows = read(self._statements.get_several(places), values)
+        if self._whole is not None and any(row[-1] is not None for row in rows):
+            return None
+        return {row[:2]: row for row in rows}
+
+    def rows(
+        self,
+        read_each: Callable[[str, Sequence[Sequence[str]]], list[Row]],
+        read: Callable[[str, Sequence[Any]], Row | None],
+        keys: Sequence[tuple[str, str]],
+    ) -> dict[tuple[str, str], Row]:
+        """Return the rows that there are of several keys, by key; read by functions of a snapshot."""
+        rows = {row[:2]: row for row in read_each(self.lean, keys)}
+        if self._whole is not None:
+            for key in [key for key, row in rows.items() if row[-1] is not None]:
+                if (row := read(self._whole, key)) is not None:
+                    rows[key] = row
+        return rows
 
 
 class Gets(dict[Model, Get]):

@@ -22,14 +22,13 @@ from ....schema.groups import Delta
 from ....schema.maintenance import AggregateMaintenance, Groups, Maintenance
 from ....schema.model import Model
 from ....schema.rows import Row
-from ..file.writer import Writer
 from ..sql.catalogue import COPIES, changed
 from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
 __all__ = [
-    "BUILDS", "CREATE_JOBS", "CURSOR", "END", "ENQUEUE", "LEDGER", "QUEUE", "REACH", "Passed", "left", "owed", "passed_by",
-    "progress", "queue",
+    "BUILDS", "CREATE_JOBS", "CURSOR", "END", "ENQUEUE", "LEDGER", "QUEUE", "REACH", "Passed", "copied", "left", "owed",
+    "passed_by", "progress",
 ]  # fmt: skip
 
 BUILDS = "tablemapper_builds"
@@ -86,21 +85,10 @@ def progress(get: Get, name: str) -> tuple[int, int]:
     return done, total
 
 
-def queue(sqlite: SqliteSchema, writer: Writer, model: Model, keys: Iterable[Sequence[Any]]) -> None:
-    """Queue the entities that changed after a migration copied them.
-
-    Args:
-        sqlite: the schema.
-        writer: the transaction that changes them.
-        model: the class.
-        keys: the entities: keys, or rows that begin with them.
-    """
-    for copy in sqlite.copies.get(model, ()):
-        cursor = writer.get(_COPIED, (copy.id,))
-        if cursor is not None and cursor[0] is not None:
-            passed = passed_by(*cursor)
-            if behind := [(copy.id, *key[:2]) for key in keys if passed(key)]:
-                writer.executemany(ENQUEUE, behind)
+def copied(get: Get, copy: str) -> Passed | None:
+    """Return the function that tells whether a copy has passed a row; None if it has passed none."""
+    cursor = get(_COPIED, (copy,))
+    return None if cursor is None or cursor[0] is None else passed_by(*cursor)
 
 
 def passed_by(pk: Any, rk: Any) -> Passed:

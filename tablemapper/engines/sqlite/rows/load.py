@@ -12,18 +12,20 @@ from itertools import islice
 from typing import Self
 
 import apsw
+import attrs
 
 from ....progress import Meter
-from ....schema.maintenance import ChangeSet, IndexChanges, IndexMaintenance, Maintenance
+from ....schema.maintenance import ChangeSet, IndexMaintenance
 from ....schema.model import Model
 from ....schema.rows import Row
 from ...protocol import Batch
 from ..driver.driver_errors import DRIVER_ERRORS, translated
 from ..file.writer import Writer
 from ..sql.schema import SqliteSchema
-from .jobs import owed, queue
+from .followers import Maintained, following
+from .jobs import owed
 from .maintained import delete_rows, put_rows, write_groups
-from .writes import completed_rows, insert_rows, keep_in_step
+from .writes import apply_beside, completed_rows, insert_rows
 
 __all__ = ["SortedLoad"]
 
@@ -58,7 +60,7 @@ class SortedLoad:
         try:
             for batch in batches:
                 for rows, _ in [(batch.rows, 0)] if batch.parts is None else batch.parts():
-                    self._keep(batch.model, rows)
+                    self.keep(batch.model, rows)
                     self.count += len(rows)
         except DRIVER_ERRORS as error:
             raise translated(error, "the temporary file of a load") from error
@@ -69,56 +71,34 @@ class SortedLoad:
         Raises:
             EntityExists, UniqueViolation: the caller rolls back.
         """
-        self._sqlite = sqlite
         for model in sorted(self.models, key=sqlite.depth):  # what maintained fields are made of comes before them
+            followers = [
+                _HeldBack(sqlite, apply_beside, self) if isinstance(one, Maintained) else one
+                for one in following(sqlite, (model,), apply_beside)
+            ]
             for rows in self._sorted(model, 2):
                 stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
                 writer.proof = sqlite.statements[model].there, stored[0][:3]
-                for index in sqlite.maintenance[model].indexes:
-                    self._keep(index, index.rows(stored))
-                self._maintain(model, writer, stored)
-                queue(sqlite, writer, model, stored)
-                keep_in_step(sqlite, writer, model, stored)
+                changes = ChangeSet()
+                for follower in followers:
+                    follower.added(writer, model, stored, changes)
+                    follower.flush(writer, changes)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
             for rows in self._sorted(index, 4):
                 put_rows(sqlite, index, writer, rows)
 
-    def _maintain(self, model: Model, writer: Writer, rows: list[Row]) -> None:
-        """Write what entities add to aggregates, and to what is being built of them.
-
-        That is done by chunks, so that no more groups are in memory than entities.
-        """
-        changes = ChangeSet()
-        for kept, passed in owed(self._sqlite, writer.get, model):
-            if passed is None:
-                changes.added(Maintenance((), kept.aggregates), rows)  # (the rows of its indexes are sorted already)
-            else:
-                changes.added(kept, list(filter(passed, rows)))
-        write_groups(self._sqlite, writer, changes)
-        for index, change in changes.indexes.items():
-            self._hold_back(index, change, writer)
-
-    def _hold_back(self, index: IndexMaintenance, change: IndexChanges, writer: Writer) -> None:
-        """Keep the rows that groups come to have in an index until every group is what it will be.
-
-        A unique value can be another group's until then.
-        """
-        gone = [*change.deletes, *change.rewrites]
-        if index in self._numbers:
-            gone = [row for row in gone if not self._taken_back(index, row)]
-        if gone:
-            delete_rows(self._sqlite, index, writer, gone)
-        self._keep(index, [*change.puts, *change.rewrites])
-
-    def _taken_back(self, index: IndexMaintenance, row: Row) -> bool:
+    def taken_back(self, index: IndexMaintenance, row: Row) -> bool:
         """Drop a row of a group, or of an entity with maintained fields, that is held back, if there is one."""
+        if index not in self._numbers:
+            return False
         self._connection.execute(
             f"DELETE FROM t{self._numbers[index]} WHERE c2 = ? AND c3 = ? AND c0 = ? AND c1 = ?", (*row[2:4], *row[:2])
         )
         return bool(self._connection.changes())
 
-    def _keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
+    def keep(self, what: Model | IndexMaintenance, rows: list[Row]) -> None:
+        """Keep rows of a class, or of an index."""
         if not rows:
             return
         number = self._numbers.get(what)
@@ -135,3 +115,31 @@ class SortedLoad:
         cursor = self._connection.execute(f"SELECT * FROM t{self._numbers[what]} ORDER BY {order}")
         while rows := list(islice(cursor, _CHUNK)):
             yield rows
+
+
+@attrs.frozen(eq=False)
+class _HeldBack(Maintained):
+    """What is maintained from the entities of a load; the rows of indexes are held back until every group is written.
+
+    A unique value can be another group's until then. Groups are written by chunks of entities, so that no more of them
+    are in memory.
+    """
+
+    load: SortedLoad
+
+    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+        for kept, passed in owed(self.sqlite, writer.get, model):
+            if passed is None:
+                for index in kept.indexes:
+                    self.load.keep(index, index.rows(rows))
+                changes.added(kept.of_aggregates, rows)
+            else:
+                changes.added(kept, list(filter(passed, rows)))
+
+    def flush(self, writer: Writer, changes: ChangeSet) -> None:
+        write_groups(self.sqlite, writer, changes)
+        for index, change in changes.indexes.items():
+            gone = [row for row in (*change.deletes, *change.rewrites) if not self.load.taken_back(index, row)]
+            if gone:
+                delete_rows(self.sqlite, index, writer, gone)
+            self.load.keep(index, [*change.puts, *change.rewrites])

@@ -6,10 +6,10 @@ entities, or two groups, can swap a unique value in one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from operator import itemgetter
-from typing import Any, Literal
+from operator import attrgetter, itemgetter
+from typing import Any, Literal, TypeAlias
 
 import apsw
 
@@ -30,18 +30,55 @@ from ...decide import violation
 from ..file.writer import Writer, sorted_rows
 from ..sql.maintained_tables import Values
 from ..sql.schema import SqliteSchema
+from ..sql.statements import Statements
 from .contested import delete_contested, is_noted, put_contested
 from .jobs import owed
 
 __all__ = [
+    "Part",
     "changed_groups",
+    "collect",
     "delete_rows",
     "put_rows",
     "seek_value",
+    "with_maintained",
     "write_changes",
     "write_groups",
     "write_indexes",
 ]
+
+
+Part: TypeAlias = Callable[[Maintenance], Maintenance]
+"""A part of what is maintained: ``of_indexes`` or ``of_aggregates``."""
+
+
+def collect(
+    sqlite: SqliteSchema,
+    writer: Writer,
+    model: Model,
+    changes: ChangeSet,
+    removed: Sequence[Row] = (),
+    changed: Sequence[tuple[Row, Row]] = (),
+    added: Sequence[Row] = (),
+    part: Part | None = None,
+) -> None:
+    """Add to a set what entities of a class, or groups, change in what is maintained from them, or in a part of that."""
+    for maintenance, passed in owed(sqlite, writer.get, model):
+        kept = maintenance if part is None else part(maintenance)
+        if removed:
+            changes.removed(kept, removed if passed is None else list(filter(passed, removed)))
+        if changed:
+            changes.changed(kept, changed if passed is None else [pair for pair in changed if passed(pair[0])])
+        if added:
+            changes.added(kept, added if passed is None else list(filter(passed, added)))
+
+
+def with_maintained(statements: Statements, writer: Writer, row: Row) -> Row:
+    """Return a row with the maintained fields that its key has."""
+    values = list(row)
+    for at, value in zip(statements.maintained_places, writer.get(statements.maintained, row[:2]) or (), strict=True):
+        values[at] = value
+    return tuple(values)
 
 
 def write_changes(sqlite: SqliteSchema, writer: Writer, changes: ChangeSet) -> None:
@@ -80,9 +117,7 @@ def write_groups(
         get = sqlite.statements[owner].get
         after = {key: writer.get(get, key) for key in rows if (owner, key) not in apart}
         pairs = [(rows[key], row) for key, row in after.items() if row is not None]
-        for maintenance, passed in owed(sqlite, writer.get, owner):
-            some = pairs if passed is None else [pair for pair in pairs if passed(pair[0])]
-            changes.changed(Maintenance(maintenance.indexes, ()), some)
+        collect(sqlite, writer, owner, changes, changed=pairs, part=attrgetter("of_indexes"))
 
 
 def _put(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, change: IndexChanges) -> None:
@@ -160,13 +195,8 @@ def _write_groups(
         writer.run(statements.put, puts)
     if gone:
         writer.run(statements.delete, [row[:3] for row in gone])
-    if not dependents:
-        return
-    for maintenance, passed in owed(sqlite, writer.get, model):
-        if maintenance.indexes:
-            changes.removed(maintenance, gone if passed is None else list(filter(passed, gone)))
-            changes.changed(maintenance, changed if passed is None else [pair for pair in changed if passed(pair[0])])
-            changes.added(maintenance, new if passed is None else list(filter(passed, new)))
+    if dependents:
+        collect(sqlite, writer, model, changes, gone, changed, new, attrgetter("of_indexes"))
 
 
 def changed_groups(

@@ -39,10 +39,10 @@ from ..sql.catalogue import Catalogue, Twin, trusted
 from ..sql.names import seen_by
 from ..sql.schema import SqliteSchema
 
-__all__ = ["NoWayBack", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]
+__all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]
 
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
-Apply: TypeAlias = Callable[[SqliteSchema, Writer, list[Operation]], None]
+Apply: TypeAlias = Callable[[SqliteSchema, Writer, Sequence[Operation]], None]
 _NO_MOVES: Mapping[Place, Place] = MappingProxyType({})
 _REFUSED = (EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation)
 

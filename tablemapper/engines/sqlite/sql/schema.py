@@ -53,8 +53,8 @@ class SqliteSchema(StoredClasses):
         twins: the twins that writes of each class keep in step.
         unkept: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
+        followers: what follows from writes of some classes, once it was needed; see `rows.followers`.
         inserts: the functions that insert one entity of a class, once they were needed.
-        plain: whether writes concern no job, no copy, no twin, and no followed class.
     """
 
     @trusted()
@@ -91,9 +91,8 @@ class SqliteSchema(StoredClasses):
         self.twins = self._twins()
         self.unkept = self._unkept()
         self.sides: dict[tuple[Model, str], Any] = {}
+        self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}
-        checked = any(followed.checked for followed in self.followed.values())
-        self.plain = not (self.jobs or self.copies or self.twins or checked)
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
