@@ -14,8 +14,9 @@ from typing import Literal
 
 import attrs
 
-from ..engines.migration import Copied, Fault, MigrationEngine, Outdated, Transition, WayBack, name_of
+from ..engines.migration import Fault, MigrationEngine, Outdated, Transition, WayBack, name_of
 from ..engines.opening import open_engine, open_migrations
+from ..engines.protocol import Pace
 from ..errors import (
     InvalidMigration,
     MigrationStopped,
@@ -32,7 +33,7 @@ from ..scripts.plan import check_back, check_old, edit_of, matches, transition_o
 from ..scripts.script import Script
 from ..scripts.steps import Resolve
 from ..scripts.undoing import undoing
-from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches, steered
+from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.store import Store
@@ -371,24 +372,28 @@ class _Run:
 
     def _copy(self, transition: Transition) -> bool:
         """Copy entities in transactions, with pauses; return whether the last one switched."""
-        most, rounds = FIRST, 0
+        rounds, switched = 0, False
         total = sum(self._engine.count(model.name) for each in transition.conversions for model in each.sources)
         with start_meter(self._progress, transition.id, total=total) as meter:
-            while self._limit is None or self._entities < self._limit:
-                allowed = most if self._limit is None else min(most, self._limit - self._entities)
-                copied: Copied = self._engine.step(allowed)
+
+            def step(most: int) -> Pace | None:
+                nonlocal rounds, switched
+                left = most if self._limit is None else self._limit - self._entities
+                if switched or left <= 0:
+                    return None
+                copied = self._engine.step(min(most, left))
                 self._entities += copied.entities
                 meter.advance(copied.entities)
-                if copied.switched:
-                    return True
+                switched = copied.switched
                 if copied.stuck:
                     raise _stopped(transition.name, self._report(done=False))
                 rounds = rounds + 1 if copied.passed else 0
                 longer = min(rounds // _ROUNDS, _LONGEST - 1)
-                most = steered(most, copied.pace.seconds, self._hold * (1 + longer))
-                if pause := self._rest * copied.pace.delay * (1 - longer / (_LONGEST - 1)):
-                    self._sleep(pause)
-        return False
+                delay = 0.0 if switched else copied.pace.delay * (1 - longer / (_LONGEST - 1))
+                return Pace(copied.pace.seconds / (1 + longer), delay)
+
+            in_batches(step, hold=self._hold, rest=self._rest, sleep=self._sleep, first=FIRST)
+        return switched
 
 
 def _stopped(name: str, report: MigrationReport) -> MigrationStopped:

@@ -13,9 +13,9 @@ from contextlib import ExitStack, closing
 
 import attrs
 
-from ..engines.protocol import Built, Engine, Pace, Violation
+from ..engines.protocol import Ahead, Built, Engine, Pace, Violation
 from ..errors import InvalidQuery, UniqueViolation, shown
-from ..progress import ProgressOption, start_meter
+from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
 from ..schema.labels import Label
 
@@ -82,32 +82,9 @@ def build(
     """
     limit = check_pace("build", limit, hold, rest)
     start = monotonic()
-    entities, most, groups, ended = 0, FIRST, FIRST, list[str]()
-    batch: Built | None = None
-    meter, owner = start_meter(False, ""), ""
     with ExitStack() as meters, closing(engine.ahead(labels)) as ahead:
-        while limit is None or entities < limit:
-            scattered = limit is None and batch is not None and _is_scattered(batch, hold)
-            if (batch := ahead.step(groups, start=scattered)) is not None:
-                groups = steered(groups, batch.pace.seconds, hold) if batch.pace.seconds else groups
-            else:
-                asked = most if limit is None else min(most, limit - entities)
-                batch = engine.build(asked, labels)
-                if batch is None:
-                    break
-                most = steered(most, batch.pace.seconds, hold)
-            if not batch.clearing:
-                entities += batch.entities
-                ended += batch.ended
-            if batch.owner != owner:
-                meters.close()
-                owner = batch.owner
-                work = "clearing" if batch.clearing else "building over"
-                meter = meters.enter_context(start_meter(progress, f"{work} {owner}", total=batch.total or None))
-                meter.advance(batch.done - batch.entities)
-            meter.advance(batch.entities)
-            if (pause := rest * batch.pace.delay) and not batch.ended:
-                sleep(pause)
+        work = _Building(engine, labels, limit, hold, progress, ahead, meters)
+        in_batches(work.step, hold=hold, rest=rest, sleep=sleep)
     done = not any(
         state in ("building", "disabled")
         for label, state in engine.unready.items()
@@ -115,7 +92,57 @@ def build(
     )
     if labels is None and limit is not None:  # (else the loop ends when nothing is left to be cleared)
         done = done and not any(item.state == "dropping" for item in engine.status().items)
-    return BuildReport(done, tuple(ended), entities, monotonic() - start, engine.violations(100))
+    return BuildReport(done, tuple(work.ended), work.entities, monotonic() - start, engine.violations(100))
+
+
+@attrs.define(eq=False)
+class _Building:
+    """What a build does in each transaction, and what it has done."""
+
+    engine: Engine
+    labels: Collection[str] | None
+    limit: int | None
+    hold: float
+    progress: ProgressOption
+    ahead: Ahead
+    meters: ExitStack
+    """Closes the meter of the class whose entities are read."""
+    entities: int = 0
+    ended: list[str] = attrs.field(factory=list)
+    _groups: int = attrs.field(init=False, factory=lambda: FIRST)
+    _last: Built | None = None
+    _meter: Meter = attrs.field(init=False, factory=lambda: start_meter(False, ""))
+
+    def step(self, most: int) -> Pace | None:
+        """Build the next entities, at most so many, or groups ahead of them; None if nothing is left, or wanted."""
+        if self.limit is not None and self.entities >= self.limit:
+            return None
+        scattered = self.limit is None and self._last is not None and _is_scattered(self._last, self.hold)
+        batch = self.ahead.step(self._groups, start=scattered)
+        if batch is not None:
+            if batch.pace.seconds:
+                self._groups = steered(self._groups, batch.pace.seconds, self.hold)
+            pace = attrs.evolve(batch.pace, seconds=0.0)  # (says nothing of entities)
+        else:
+            left = most if self.limit is None else self.limit - self.entities
+            batch = self.engine.build(min(most, left), self.labels)
+            if batch is None:
+                return None
+            pace = batch.pace
+        self._tell(batch)
+        self._last = batch
+        return attrs.evolve(pace, delay=0.0) if batch.ended else pace
+
+    def _tell(self, batch: Built) -> None:
+        if not batch.clearing:
+            self.entities += batch.entities
+            self.ended += batch.ended
+        if self._last is None or batch.owner != self._last.owner:
+            self.meters.close()
+            work = f"{'clearing' if batch.clearing else 'building over'} {batch.owner}"
+            self._meter = self.meters.enter_context(start_meter(self.progress, work, total=batch.total or None))
+            self._meter.advance(batch.done - batch.entities)
+        self._meter.advance(batch.entities)
 
 
 def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | None:
@@ -139,19 +166,27 @@ def steered(most: int, taken: float, hold: float) -> int:
 
 
 def in_batches(
-    step: Callable[[int], Pace | None], *, hold: float, rest: float, sleep: Callable[[float], object] = time.sleep
+    step: Callable[[int], Pace | None],
+    *,
+    hold: float,
+    rest: float,
+    sleep: Callable[[float], object] = time.sleep,
+    first: int | None = None,
 ) -> None:
     """Do a job in transactions that take as long as wanted, with a pause after each that delays others.
 
     Args:
-        step: does a transaction of a given size at most, and returns its pace; None if nothing was left.
+        step: does a transaction of a given size at most, and returns its pace; None if nothing was left. After one that
+            took no time the size stays as it is.
         hold: seconds that a transaction is to take.
         rest: as for `build`.
         sleep: waits.
+        first: the size of the first transaction; None: `FIRST`.
     """
-    most = FIRST
+    most = FIRST if first is None else first
     while (pace := step(most)) is not None:
-        most = steered(most, pace.seconds, hold)
+        if pace.seconds:
+            most = steered(most, pace.seconds, hold)
         if pause := rest * pace.delay:
             sleep(pause)
 

@@ -9,6 +9,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.migrations import run
+from tablemapper.store import builds
 
 from .shapes import BARE, OLD, OLD_TOTALS, STOCK, insert, parts, stocks
 
@@ -34,4 +35,4 @@ def bare(tmp_path: Path) -> Path:
 def batches_of_seven(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each transaction of a migration convert seven entities, however fast it is."""
     monkeypatch.setattr(run, "FIRST", 7)
-    monkeypatch.setattr(run, "steered", lambda most, _taken, _hold: min(most, 7))
+    monkeypatch.setattr(builds, "steered", lambda most, _taken, _hold: min(most, 7))

@@ -23,6 +23,7 @@ from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
 CASES = cases()
+STEERED = builds.steered
 
 
 @pytest.fixture(params=CASES.values(), ids=list(CASES))
@@ -86,7 +87,7 @@ def test_writers_that_never_pause_cannot_hold_up_the_switch(path: Path, monkeypa
         return step(self, most)
 
     monkeypatch.setattr(SqliteMigrations, "step", beside_writers)
-    monkeypatch.setattr(run, "steered", builds.steered)
+    monkeypatch.setattr(builds, "steered", STEERED)
     went.append(0.0)
     engine, pauses = SqliteMigrations.open(path), list[float]()
     one = run._Run(
