@@ -95,7 +95,7 @@ class _Faults(TableMapperError):
 
     def __init__(self, subject: str, faults: Sequence[str] = (), /) -> None:
         self.subject = subject
-        self.faults = tuple(faults)
+        self.faults: tuple[str, ...] = tuple(faults)
         if len(self.faults) == 1:
             message = f"{subject}: {self.faults[0]}"
         elif self.faults:
@@ -258,7 +258,9 @@ class SchemaMismatch(_Faults, ValueError):
         new: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(subject, faults)
-        self.changes, self.old, self.new = tuple(changes), old or {}, new or {}
+        self.changes: tuple[Any, ...] = tuple(changes)
+        self.old: Mapping[str, Any] = old or {}
+        self.new: Mapping[str, Any] = new or {}
         self.script: str | None = None
 
     def propose(self, script: str, name: str, /) -> None:

@@ -6,16 +6,21 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tablemapper as tm
 from tablemapper.engines import opening
+from tablemapper.engines.azure.engine import CAPABILITIES
+from tablemapper.planning.capabilities import Capabilities
 
 from .engines.azure.place import AzurePlace
-from .engines.dicts import DictPlace
+from .engines.dicts import ALL, DictPlace
 from .touched import Touched, touching
 
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
@@ -26,8 +31,34 @@ settings.register_profile(
 settings.register_profile("long", settings.get_profile("short"), max_examples=100)
 
 
+_BARE = ("backward", "sorts", "across_partitions", "all_or_none_load")
+ENGINES: dict[str, tuple[Capabilities, Callable[[str], Any]]] = {
+    "azure": (CAPABILITIES, AzurePlace),
+    "bare": (attrs.evolve(ALL, **dict.fromkeys(_BARE, "")), lambda name: DictPlace(name, lacking=_BARE)),
+    "dicts": (ALL, DictPlace),
+}
+"""What can keep the stores of tests instead of SQLite, and what it can do."""
+OF_FILES = (
+    *("aio/test_workers.py", "cli", "engines", "files", "hostile", "migrations", "test_benchmarks.py", "test_docs.py"),
+    *(f"whole/test_{name}" for name in ("ahead", "chains", "damaged", "hostile", "interrupts", "kills", "memory")),
+    *(f"whole/test_{name}" for name in ("power", "rolling", "rows_touched", "search_finds", "states", "sweeps")),
+)
+"""Tests of files, of the command and of engines that they name themselves."""
+SLOW = (
+    "cli",
+    "engines/azure",
+    "hostile",
+    "migrations",
+    "test_benchmarks.py",
+    "test_docs.py",
+    "test_examples.py",
+    "whole",
+)
+"""What takes most of the time of a whole run, and tells least of a small change elsewhere."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--engine", choices=["azure", "dicts"], help="what keeps the stores of tests: SQLite, or this")
+    parser.addoption("--engine", choices=sorted(ENGINES), help="what keeps the stores of tests: SQLite, or this")
     parser.addoption(
         "--long", action="store_true", help="run properties with many examples, and tests marked long at full size"
     )
@@ -35,6 +66,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "short")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is quick. Skip on another engine what is of a file; what needs what it lacks must end in a refusal."""
+    here = Path(__file__).parent
+    places = {item: item.path.relative_to(here).as_posix() for item in items}
+    for item, place in places.items():
+        if not place.startswith(SLOW):
+            item.add_marker(pytest.mark.quick)
+    if (name := config.getoption("--engine")) is None:
+        return
+    capabilities, _ = ENGINES[name]
+    for item, place in places.items():
+        needed = {need for mark in item.iter_markers("needs") for need in mark.args}
+        if item.get_closest_marker("file") or place.startswith(OF_FILES):
+            item.add_marker(pytest.mark.skip(reason="it is of a file"))
+        elif lacking := sorted(need for need in needed if not getattr(capabilities, need)):
+            reason = f"{capabilities.engine} lacks {', '.join(lacking)}"
+            # Of a test of many cases, some may need nothing.
+            item.add_marker(pytest.mark.xfail(reason=reason, raises=_REFUSALS, strict=not hasattr(item, "callspec")))
+
+
+_REFUSALS = (tm.InvalidQuery, tm.InvalidTransaction, AssertionError, BaseExceptionGroup)
+"""The refusal itself; a test that expects another error, or several of them in a property."""
 
 
 def examples(short: int, *, long: int) -> settings:
@@ -80,7 +135,8 @@ def no_warnings_of_scans() -> Iterator[None]:
 def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
     """Open stores by another engine, if that is asked for."""
     with pytest.MonkeyPatch.context() as patch:
-        if (kind := {"azure": AzurePlace, "dicts": DictPlace}.get(request.config.getoption("--engine"))) is not None:
+        if (name := request.config.getoption("--engine")) is not None:
+            kind = ENGINES[name][1]
             place = lambda where: kind(os.fspath(where)) if isinstance(where, str | os.PathLike) else where  # noqa: E731
             patch.setattr(opening, "place_of", place)
         yield

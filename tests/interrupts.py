@@ -17,10 +17,13 @@ from typing import Any, Literal, TypeAlias
 
 import tablemapper
 
-__all__ = ["Where", "names_of_places", "places", "strike"]
+__all__ = ["NEVER", "Where", "names_of_places", "places", "strike"]
 
 Where: TypeAlias = Literal["delivery", "line", "instruction"]
 """Where Python lets an interrupt in; at each line; at each instruction."""
+
+NEVER = ", where Python lets none in"
+"""What is said of a place where no interrupt comes, as between the end of a ``with`` and the call of its ``__exit__``."""
 
 _PACKAGE = tablemapper.__file__.rsplit("/", 1)[0]
 _LOOKS = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX", "CALL_KW", "YIELD_VALUE"}
@@ -71,7 +74,8 @@ class _Counter:
         ):
             self.count += 1
             if self.count == self.at or not self.at:
-                self.names.append(f"{frame.f_code.co_qualname}, line {frame.f_lineno}, {frame.f_lasti}")
+                never = "" if frame.f_lasti in _places_of(frame.f_code) else NEVER
+                self.names.append(f"{frame.f_code.co_qualname}, line {frame.f_lineno}, {frame.f_lasti}{never}")
             if self.count == self.at:
                 raise KeyboardInterrupt
         return self.trace

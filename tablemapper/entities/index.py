@@ -62,8 +62,8 @@ class Index(Generic[*Ts]):
         table: str | None = None,
         **unknown: Never,
     ) -> None:
-        self.partition = dotted(partition)
-        self.row = dotted(row)
+        self.partition: Any = dotted(partition)
+        self.row: Any = dotted(row)
         self.include = include
         self.where = where
         self.unique = unique

@@ -41,8 +41,8 @@ class Key(Generic[*Ts]):
     """
 
     def __init__(self, *misplaced: Never, partition: TemplateText, row: TemplateText = "") -> None:
-        self.partition = dotted(partition)
-        self.row = dotted(row)
+        self.partition: Any = dotted(partition)
+        self.row: Any = dotted(row)
         self.misplaced: tuple[object, ...] = misplaced
 
     if TYPE_CHECKING:

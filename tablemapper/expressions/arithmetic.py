@@ -349,8 +349,38 @@ if TYPE_CHECKING:
     _Date: TypeAlias = Number[O, date | None]
 
 
+class Incomparable:
+    """What stands in no condition: comparing it raises the error that it says."""
+
+    __slots__ = ()
+
+    def _refusal(self) -> InvalidQuery:
+        raise NotImplementedError
+
+    def __lt__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __le__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __gt__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __ge__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __eq__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __ne__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+
 @attrs.frozen(eq=False, repr=False)
-class Computed(Number[O, T_co]):
+class Computed(Incomparable, Number[O, T_co]):
     """A value that is calculated from fields, as in ``Product.price * 2``.
 
     Ints are exact, and so are Decimals but for ``/``, which rounds to 28 digits, half to even; the rest is as in
@@ -408,11 +438,10 @@ class Computed(Number[O, T_co]):
     def __repr__(self) -> str:
         return f"({self.left!r} {self.op} {self.right!r})"
 
-    def _compare(self, _: object) -> NoReturn:
-        raise InvalidQuery(f"{shown(self)}: a query can compare fields, but not calculations; compare the field itself")
-
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
-    __hash__ = object.__hash__
+    def _refusal(self) -> InvalidQuery:
+        return InvalidQuery(
+            f"{shown(self)}: a query can compare fields, but not calculations; compare the field itself"
+        )
 
 
 def _label(operand: Any) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
 from ..errors import InvalidQuery
 from ..values.scalars import ValueType
-from .arithmetic import Expr
+from .arithmetic import Expr, Incomparable
 
 __all__ = ["Each", "Recorder"]
 
@@ -18,7 +18,7 @@ U_co = TypeVar("U_co", covariant=True)
 
 
 @attrs.frozen(eq=False, repr=False)
-class Each(Expr[U_co, O], Generic[O, U_co]):
+class Each(Incomparable, Expr[U_co, O], Generic[O, U_co]):
     """Each element of a list, once: an entity is in the group of each."""
 
     list: Any
@@ -46,13 +46,10 @@ class Each(Expr[U_co, O], Generic[O, U_co]):
         """Yield the list."""
         yield self.list
 
-    def _compare(self, _: object) -> NoReturn:
-        raise InvalidQuery(
+    def _refusal(self) -> InvalidQuery:
+        return InvalidQuery(
             f"{self!r} is for the groups of an aggregate; for a condition write {self.list!r}.contains(…)"
         )
-
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _compare
-    __hash__ = object.__hash__
 
 
 class Recorder:

@@ -190,6 +190,7 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
             assert getattr(other, name).__doc__
 
 
+@pytest.mark.file
 def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
     async def work(store: AsyncStore) -> None:
         one = Twin("a", 1)
@@ -223,6 +224,7 @@ def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
         assert copy[Twin.key("a", 1)].text == "merged!"
 
 
+@pytest.mark.needs("backward")
 def test_queries_are_built_as_ever_and_awaited_where_they_read(path: Path) -> None:
     fill(path, 1_000)
 
@@ -280,6 +282,7 @@ class Chapter(tm.Entity, table="Chapters"):
     key = tm.Key[str, int](partition="{book}", row=("chapter", "{number}"))
 
 
+@pytest.mark.needs("backward")
 def test_several_classes_are_asked_together() -> None:
     async def main() -> None:
         async with tm.open_async(":memory:", models=[Head, Chapter]) as store:
@@ -293,6 +296,7 @@ def test_several_classes_are_asked_together() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_transaction_takes_note_and_sends_at_the_end(path: Path) -> None:
     async def work(store: AsyncStore) -> None:
         async with store.transaction() as tx:
@@ -339,6 +343,7 @@ def test_a_transaction_belongs_to_one_task(path: Path) -> None:
     run(work, path)
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(path: Path) -> None:
     async def one() -> AsyncIterator[Twin]:
         yield Twin("c", 1)
@@ -448,6 +453,7 @@ def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Pa
     assert most == 3
 
 
+@pytest.mark.file
 def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -485,6 +491,7 @@ def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
     asyncio.run(work())
 
 
+@pytest.mark.file
 def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: Path) -> None:
     fill(path, 2_000)
 
@@ -709,6 +716,7 @@ def check_idle(store: AsyncStore) -> None:
     check_clean(store._sync)
 
 
+@pytest.mark.file
 def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Path, full_size: bool) -> None:
     """10,000 times with --long."""
     draw = random.Random(9)
@@ -736,6 +744,7 @@ def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Pa
     assert rounds * 0.2 < hits < rounds
 
 
+@pytest.mark.file
 def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> None:
     async def work(store: AsyncStore) -> None:
         draw = random.Random(3)
@@ -808,6 +817,7 @@ def test_a_long_call_ends_between_two_entities_once_it_is_cancelled(path: Path) 
     run(work, path)
 
 
+@pytest.mark.file
 def test_a_timeout_is_an_ordinary_cancellation(path: Path) -> None:
     gate = Gate()
 

@@ -230,6 +230,7 @@ def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store
     assert explained.to_dict()["reasons"][-2] == "Daily: its groups do not distinguish warmth"
 
 
+@pytest.mark.needs("backward")
 def test_a_least_value_is_the_first_of_an_index(store: tm.Store) -> None:
     end = store.query(Reading).where(Reading.place == "x").order_by(Reading.warmth.desc()).select(Reading.warmth)
     assert end.explain().path == "Reading.by_place"

@@ -54,6 +54,7 @@ def store() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.needs("sorts")
 def test_sums_beyond_64_bits_have_an_order(store: tm.Store) -> None:
     accounts = store.query(Account).where(Account.account >= "a")
     for step, names in ((Account.cents, IN_ORDER), (Account.cents.desc(), IN_ORDER[::-1])):
@@ -65,6 +66,7 @@ def test_sums_beyond_64_bits_have_an_order(store: tm.Store) -> None:
         assert [one.account for one in query.limit(2)] == names[:2]
 
 
+@pytest.mark.needs("sorts")
 def test_sums_beyond_64_bits_have_extremes_and_groups(store: tm.Store) -> None:
     accounts = store.query(Account).where(Account.account >= "a")
     assert (accounts.min(Account.cents), accounts.max(Account.cents)) == (-3 * MOST, 3 * MOST)
@@ -77,6 +79,7 @@ def test_sums_beyond_64_bits_have_extremes_and_groups(store: tm.Store) -> None:
     assert above.count() == 3
 
 
+@pytest.mark.needs("sorts")
 def test_sums_beyond_64_bits_have_an_order_among_the_ints_of_other_classes(store: tm.Store) -> None:
     query = store.query(Account, Limit).allow_scan()
     values = {**SUMS, "x": 6, "y": MOST, "z": -MOST - 1}

@@ -70,6 +70,7 @@ def documents(store: tm.Store) -> tm.Query[Document]:
     return store.query(Document).where(Document.site == "s")
 
 
+@pytest.mark.needs("backward")
 def test_a_hierarchy_is_read_as_it_was_written_in_the_order_of_its_levels(documents: tm.Query[Document]) -> None:
     assert [one.path for one in documents] == PATHS
     ordered = documents.order_by(Document.path.desc())
@@ -78,12 +79,14 @@ def test_a_hierarchy_is_read_as_it_was_written_in_the_order_of_its_levels(docume
     assert [path for (path,) in documents.select(Document.path)] == PATHS
 
 
+@pytest.mark.file
 def test_the_key_is_its_only_place(store: tm.Store) -> None:
     document = store[Document.key("s", ("a", "b"))]
     assert document.key[1:] == ("s", "a !b !")
     assert "path" not in store._engine.file.get("SELECT sql FROM sqlite_schema WHERE name = 'Documents'")[0]  # type: ignore[attr-defined]
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     "prefix", [(), ("a",), ("a", "b"), ("",), ("a", ""), (" ",), ("a b",), ("none",), ("a/b",)], ids=str
 )
@@ -123,6 +126,7 @@ def test_conditions_find_what_python_finds(store: tm.Store, documents: tm.Query[
         ]
 
 
+@pytest.mark.needs("sorts")
 def test_an_index_gives_other_orders_and_elements(store: tm.Store, documents: tm.Query[Document]) -> None:
     flat = store.query(Document).where(Document.size == 1, Document.site == "s")
     assert [one.path for one in flat.order_by(Document.path)] == [path for path in PATHS if len(path) == 1]
@@ -138,6 +142,7 @@ def test_an_index_gives_other_orders_and_elements(store: tm.Store, documents: tm
     assert [one.path for one in named.where(Document.path.is_in([("a", "b"), ("b",)]))] == [("a", "b")]
 
 
+@pytest.mark.needs("backward")
 def test_totals_and_groups_are_of_hierarchies_too(store: tm.Store, documents: tm.Query[Document]) -> None:
     totals = store[Sizes.key("s")]
     assert (totals.first, totals.last) == (PATHS[0], PATHS[-1])
@@ -197,6 +202,7 @@ def test_a_version_that_knows_less_maintains_what_the_catalogue_has(tmp_path: Pa
         assert store.check().ok
 
 
+@pytest.mark.file
 def test_a_script_of_a_migration_is_written_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def document(**fields: Any) -> Any:
         body = {

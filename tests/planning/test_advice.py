@@ -130,6 +130,7 @@ ASKED = [
 ]  # fmt: skip
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize("text", ASKED)
 def test_the_index_that_is_proposed_can_be_pasted_and_serves(text: str) -> None:
     _, query = ask(thing(), text)

@@ -62,6 +62,7 @@ def store() -> Iterator[tm.Store]:
 MOMENTS = st.integers(-1, 15).map(lambda n: START + n * 9 * DAY)
 
 
+@pytest.mark.needs("backward")
 @given(
     services=st.lists(st.sampled_from(SERVICES), min_size=1, max_size=3),
     since=st.none() | MOMENTS,
@@ -107,6 +108,7 @@ def newest(store: tm.Store) -> Any:
     return store.query(Line).where(Line.service == "web").order_by(Line.at.desc())
 
 
+@pytest.mark.file
 def test_the_newest_of_a_log_are_read_alone() -> None:
     with touching() as touched, tm.open(":memory:", models=[Line]) as store:
         store.insert_many(LINES)
@@ -116,6 +118,7 @@ def test_the_newest_of_a_log_are_read_alone() -> None:
         assert query.explain().sort == ()
 
 
+@pytest.mark.needs("backward")
 def test_an_explanation_says_both_ways(store: tm.Store) -> None:
     explained = newest(store).explain()
     assert str(explained).startswith("reads Line.key, partitions backwards, rows forwards\n")
@@ -127,6 +130,7 @@ def test_an_explanation_says_both_ways(store: tm.Store) -> None:
     assert str(oldest.explain()).startswith("reads Line.key, partitions forwards, rows backwards\n")
 
 
+@pytest.mark.needs("backward")
 def test_an_index_is_followed_both_ways_as_well(store: tm.Store) -> None:
     query = store.query(Line.by_level(1)).order_by(Line.at.desc())
     assert query.explain().sort == ()
@@ -135,6 +139,7 @@ def test_an_index_is_followed_both_ways_as_well(store: tm.Store) -> None:
     assert [line.at for page in islice(query.pages(3), 99) for line in page.items] == wanted
 
 
+@pytest.mark.needs("backward")
 def test_a_loop_over_partitions_reads_one_state(tmp_path: Any) -> None:
     with tm.open(tmp_path / "s.db", models=[Line]) as store:
         store.insert_many(LINES)
@@ -145,6 +150,7 @@ def test_a_loop_over_partitions_reads_one_state(tmp_path: Any) -> None:
         assert found + list(reading) == wanted
 
 
+@pytest.mark.needs("backward")
 def test_it_can_be_awaited(store: tm.Store, tmp_path: Any) -> None:
     async def read() -> list[Line]:
         async with await tm.open_async(tmp_path / "a.db", models=[Line]) as other:
@@ -158,6 +164,7 @@ def test_it_can_be_awaited(store: tm.Store, tmp_path: Any) -> None:
 # ---------------------------------------------------------------------------------------------- others between
 
 
+@pytest.mark.needs("backward")
 @given(
     device=st.sampled_from(DEVICES),
     since=st.none() | st.integers(-1, 15),
@@ -188,6 +195,7 @@ def test_what_lies_between_partitions_is_passed_over(
     assert query.columns()["at"] == [one.at for one in whole]
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("down", [False, True])
 def test_rows_of_others_are_not_read(down: bool) -> None:
     with touching() as touched, tm.open(":memory:", models=[Reading]) as store:
@@ -209,6 +217,7 @@ class Fault(tm.Entity, table="Readings"):
     key = tm.Key[str, datetime, str](partition="{device}-{at:%Y-%m-%d}", row=("fault", "{text}"))
 
 
+@pytest.mark.needs("backward")
 @pytest.mark.parametrize("backwards", [False, True])
 def test_several_classes_pass_over_the_same(backwards: bool) -> None:
     with tm.open(":memory:", models=[Reading, Fault]) as store:
@@ -225,6 +234,7 @@ def test_several_classes_pass_over_the_same(backwards: bool) -> None:
         assert sorted([tm.info(one)[:2] for part in query.split(3) for one in part]) == sorted(keys)
 
 
+@pytest.mark.needs("backward")
 def test_an_entity_with_several_rows_comes_once_where_rows_are_turned() -> None:
     class Post(tm.Entity, table="Posts"):
         number: tm.Field[int]
@@ -243,6 +253,7 @@ def test_an_entity_with_several_rows_comes_once_where_rows_are_turned() -> None:
         assert [post.number for page in islice(query.pages(2), 99) for post in page.items] == wanted
 
 
+@pytest.mark.needs("sorts")
 def test_a_sort_leaves_out_what_lies_between(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "sensor").order_by(Reading.n.desc())
     assert query.explain().sort == ("n descending",)

@@ -100,6 +100,7 @@ def in_oslo(store: tm.Store) -> tm.Query[Sale]:
     return store.query(Sale).where(Sale.shop == "Oslo")
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize(
     ("narrowed", "holds"),
     [
@@ -133,6 +134,7 @@ def test_nothing_bounds_a_query_by_too_many_days(plain: tm.Store) -> None:
         plain.query(Sale).where(Sale.at.date().is_in(MANY)).first()
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize(
     ("condition", "holds"),
     [
@@ -152,6 +154,7 @@ def test_a_date_is_cut_as_a_time_is(store: tm.Store, condition: Any, holds: Any)
     assert [one.day for one in found] == [at.date() for at in TIMES if holds(at.date())]
 
 
+@pytest.mark.needs("sorts")
 def test_orders_and_selections_take_weeks(store: tm.Store) -> None:
     some = store.query(Sale).where(Sale.shop == "Oslo").order_by(Sale.at.truncate("%Y-Q%q").desc(), Sale.at)
     expected = sorted(TIMES, key=lambda at: [-at.year, -((at.month + 2) // 3), at.timestamp()])

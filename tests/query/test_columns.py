@@ -111,6 +111,7 @@ def test_columns_of_a_selection_are_called_as_it_is_written(query: tm.Query[Thin
     assert columns == {"number": [1, 2], "home.city": ["c1", "c2"], "at.date()": [date(2026, 3, 1)] * 2}
 
 
+@pytest.mark.needs("sorts")
 def test_columns_keep_order_limit_and_what_is_filtered_after_reading(query: tm.Query[Thing]) -> None:
     rows = query.where(Thing.price > Decimal(2), ~Thing.words.contains("x")).order_by(Thing.price.desc()).limit(3)
     assert rows.columns()["number"] == [thing.number for thing in rows] == [30, 27, 24]
@@ -170,6 +171,7 @@ def test_arrow_keeps_types_and_values(query: tm.Query[Thing], things: list[Thing
     assert list(map(json.loads, columns["home"])) == [{"city": home.city} for home in wanted["home"]]
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize("way", ["index", "residual", "derived", "sorted", "scan", "budget", "limit"])
 def test_arrow_has_what_rows_have_whatever_path_they_take(query: tm.Query[Thing], way: str) -> None:
     pytest.importorskip("pyarrow")
@@ -383,6 +385,7 @@ def empty() -> Iterator[tm.Store]:
         yield store
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_columns_go_in_as_they_come_out(empty: tm.Store, things: list[Thing], atomic: bool) -> None:
     assert empty.insert_columns(Thing, lists(things), atomic=atomic) == 30
@@ -644,6 +647,7 @@ def columns_of(entities: list[Any]) -> dict[str, list[Any]]:
     return {name: [getattr(entity, name) for entity in entities] for name in names}
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_falsy_extreme_and_large_values_go_in_by_columns_as_they_do_in_entities(atomic: bool) -> None:
     with tm.open(":memory:", models=[Wide]) as rows, tm.open(":memory:", models=[Wide]) as columns:
@@ -692,6 +696,7 @@ def test_what_no_row_can_hold_is_refused_as_in_entities(changes: dict[str, Any],
         assert not store.query(Wide).allow_scan().exists()
 
 
+@pytest.mark.file
 def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_refused(empty: tm.Store) -> None:
     class Level(IntEnum):
         LOW = 1
@@ -734,6 +739,7 @@ def test_a_column_that_is_no_sequence_is_refused(empty: tm.Store) -> None:
         empty.insert_columns(Priced, {"group": ["p"], "number": 5, "price": [Decimal(1)]})
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_a_key_that_is_taken_is_told_as_insert_many_does(empty: tm.Store) -> None:
     columns = {"group": ["p", "p"], "number": [1, 1], "price": [Decimal(1), Decimal(2)]}
     with pytest.raises(tm.EntityExists):

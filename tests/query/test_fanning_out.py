@@ -52,6 +52,7 @@ ASKED: dict[str, tuple[Any, list[Any], str]] = {
 }
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize(("start", "conditions", "names"), ASKED.values(), ids=ASKED)
 def test_an_entity_comes_once(store: tm.Store, start: Any, conditions: list[Any], names: str) -> None:
     query = store.query(start).where(*conditions).allow_scan()

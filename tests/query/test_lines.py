@@ -161,6 +161,7 @@ def _picked(store: tm.Store, where: str, order: str, picked: list[Any], limit: i
     return rows if limit is None else rows.limit(limit)
 
 
+@pytest.mark.needs("backward", "sorts")
 @examples(60, long=600)
 @given(
     _entities(),
@@ -197,6 +198,7 @@ def _thing(number: int, **values: Any) -> Any:
     return Thing(number=number, at=moment, cut=moment, **given)
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("where", "order", "picked"),
     [
@@ -226,6 +228,7 @@ def test_these_plans_are_read_by_lines(where: str, order: str, picked: list[Any]
             assert rows.to_arrow() == table
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize(
     ("where", "order", "picked"),
     [
@@ -263,6 +266,7 @@ def test_functions_are_compiled_once_for_a_form(monkeypatch: pytest.MonkeyPatch)
         assert not compiled
 
 
+@pytest.mark.file
 def test_few_rows_and_a_budget_are_read_by_rows() -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at) for at in range(5))
@@ -274,6 +278,7 @@ def test_few_rows_and_a_budget_are_read_by_rows() -> None:
         assert came == ["text"]  # the second one knew that they are few
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("value", ["y" * 3_000, "\x01" * 350])
 def test_a_chunk_with_a_value_that_no_line_holds_is_read_as_rows_and_the_others_are_not(value: str) -> None:
     with tm.open(":memory:", models=[Thing]) as store:
@@ -286,6 +291,7 @@ def test_a_chunk_with_a_value_that_no_line_holds_is_read_as_rows_and_the_others_
         assert came == ["text"] * 4
 
 
+@pytest.mark.file
 def test_a_text_with_a_backslash_is_read_from_its_line() -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at, text='"' if at == 5 else str(at), real=math.inf) for at in range(20))
@@ -297,6 +303,7 @@ def test_a_text_with_a_backslash_is_read_from_its_line() -> None:
         assert came == ["text"] * 4
 
 
+@pytest.mark.file
 def test_the_text_null_is_no_missing_value() -> None:
     texts = ["null", None, "", "NULL", "0]\u20280", "a,b", " "]
     with tm.open(":memory:", models=[Thing]) as store:
@@ -326,6 +333,7 @@ def test_floats_come_back_to_the_last_bit(tmp_path: Any) -> None:
     assert _bits(table) == [[struct.pack("<d", real) for real in reals]]
 
 
+@pytest.mark.file
 def test_where_sqlite_writes_floats_with_a_loss_they_are_read_by_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json_keeps_reals()
     monkeypatch.setattr("tablemapper.engines.sqlite.sql.select.json_keeps_reals", lambda: False)
@@ -363,6 +371,7 @@ def test_a_stream_that_is_left_holds_no_state(tmp_path: Any) -> None:
         store.compact()
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("damage", ["'x'", "CAST(X'ff' AS TEXT)"])
 def test_what_is_damaged_is_told_as_for_rows(tmp_path: Any, damage: str) -> None:
     path = tmp_path / "damaged.db"
@@ -391,6 +400,7 @@ def _damaged(path: Any, assignment: str) -> None:
     connection.close()
 
 
+@pytest.mark.file
 def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
     path = tmp_path / "bytes.db"
     _damaged(path, """"whole" = X'ff'""")
@@ -398,6 +408,7 @@ def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
         store.query(Thing).allow_scan().select(Thing.number, Thing.whole).to_arrow()
 
 
+@pytest.mark.file
 def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
     path = tmp_path / "decimal.db"
     _damaged(path, """"price" = 'cheap'""")
@@ -406,6 +417,7 @@ def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
             store.query(Thing).allow_scan().select(Thing.number, Thing.price).to_arrow()
 
 
+@pytest.mark.file
 def test_lines_are_json() -> None:
     with tm.open(":memory:", models=[Thing]) as store:
         store.insert_many(_thing(at, text="é") for at in range(3))
@@ -430,6 +442,7 @@ class Numbered(tm.Entity, table="Numbered"):
     )
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("numbers", "by_arrow"),
     [([0, 9, 10, 2**31 - 1, 10**18, 2**63 - 1], True), ([0, 3, 10**7], True), ([5, -1, 7], False), ([-(2**63)], False)],

@@ -90,6 +90,7 @@ def test_each_partition_is_read_by_itself(store: tm.Store, cls: type[tm.Entity])
     assert list(store.partitions(cls)) == []
 
 
+@pytest.mark.needs("backward")
 def test_further_conditions_and_orders_hold_within_it(store: tm.Store) -> None:
     for one in store.partitions(Reading):
         own = list(store.query(Reading).where(one))

@@ -200,6 +200,7 @@ def ranked(entity: Any, steps: list[tuple[str, bool]]) -> Any:
     return [(v is not None, v) for v in values]
 
 
+@pytest.mark.needs("sorts")
 @given(
     entities=st.lists(ENTITIES, max_size=25),
     classes=st.sampled_from(
@@ -301,6 +302,7 @@ def test_a_limit_counts_what_is_left_after_reading(filled: tm.Store) -> None:
     assert query.exists()
 
 
+@pytest.mark.needs("backward", "sorts")
 def test_rows_of_an_index_come_in_row_order_either_way(filled: tm.Store) -> None:
     query = filled.query(Worker, Office).where(Worker.label.is_in(["a", "b"]))
     assert {one.path for one in query.explain().classes.values()} == {"Worker.by_label", "Office.by_label"}
@@ -316,6 +318,7 @@ def test_a_field_of_a_class_that_lends_it_is_asked_of_all(filled: tm.Store) -> N
     assert filled.query(Worker, Office).where(Worker.city == "x", Placed.label == "a").one() == Office("x", label="a")
 
 
+@pytest.mark.needs("sorts")
 def test_explain_says_how_each_class_is_read(filled: tm.Store) -> None:
     explained = filled.query(Worker, Office, Note).where(Worker.city == "x").explain()
     assert {name: str(one.ranges[0]) for name, one in explained.classes.items()} == {
@@ -328,6 +331,7 @@ def test_explain_says_how_each_class_is_read(filled: tm.Store) -> None:
     assert through.classes["Worker"].sort == ("key",)
 
 
+@pytest.mark.needs("sorts")
 def test_the_plan_of_one_class_alone_is_not_that_of_several(filled: tm.Store) -> None:
     alone = [key(e) for e in filled.query(Worker).where(Worker.label == "b")]  # by size, as the index has them
     both = [key(e) for e in filled.query(Worker, Office).where(Worker.label == "b")]
@@ -335,6 +339,7 @@ def test_the_plan_of_one_class_alone_is_not_that_of_several(filled: tm.Store) ->
     assert [key(e) for e in filled.query(Worker).where(Worker.label == "b")] == alone
 
 
+@pytest.mark.needs("sorts")
 def test_each_class_needs_a_bound(filled: tm.Store) -> None:
     with pytest.raises(tm.ScanRefused, match="Worker"):
         list(filled.query(Note, Worker).where(Note.size == 3))
@@ -411,6 +416,7 @@ def test_entities_can_be_changed_and_stored_again(filled: tm.Store) -> None:
     assert filled.query(Office, Worker).where(Placed.label == "new").count() == 11
 
 
+@pytest.mark.needs("sorts")
 def test_a_budget_is_one_for_all_classes(filled: tm.Store) -> None:
     query = filled.query(Worker, Office).where(Worker.city == "x")
     for enough in (query.budget(examined=11), query.budget(examined=11).order_by(Worker.city)):
@@ -438,6 +444,7 @@ def test_a_token_belongs_to_its_query(filled: tm.Store) -> None:
             other.page(3, token)
 
 
+@pytest.mark.needs("backward")
 def test_a_page_neither_skips_nor_repeats_what_stands_still(filled: tm.Store) -> None:
     query = filled.query(Note, Worker).where(Worker.city == "x").backwards()
     first = query.page(3)
@@ -476,6 +483,7 @@ class Number(tm.Entity, table="Clash"):
     key = tm.Key[str](partition="{p}", row="number")
 
 
+@pytest.mark.needs("sorts")
 def test_fields_of_one_name_and_two_types_are_not_confused() -> None:
     with tm.open(":memory:", models=[Text, Number]) as store:
         store.insert_many([Text("a", "7", 1), Number("a", 7, 2)])
@@ -488,6 +496,7 @@ def test_fields_of_one_name_and_two_types_are_not_confused() -> None:
         assert list(both.order_by(Number.rank)) == [Text("a", "7", 1), Number("a", 7, 2)]
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize(
     ("kind", "values"),
     [(bytes, (b"a", b"b", b"c")), (timedelta, tuple(map(timedelta, (1, 2, 10))))],

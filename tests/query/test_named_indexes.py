@@ -59,6 +59,7 @@ ASKED: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize(("index", "names"), ASKED.values(), ids=ASKED)
 def test_an_index_by_name_finds_the_same_texts_only(store: tm.Store, index: Any, names: str) -> None:
     query = store.query(index)
@@ -123,6 +124,7 @@ def test_an_index_by_name_finds_the_month_of_a_time_and_what_folds_alike(events:
     assert events.query(Event.by_month(march(9))).explain().filter == ()
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize("index", [Event.by_month(march(9)), Event.by_month_and_name(march(9)), Event.by_fold("ann")])
 def test_an_order_by_a_field_of_which_a_lossy_slot_is_fixed_counts(events: tm.Store, index: Any) -> None:
     query = events.query(index)
@@ -141,6 +143,7 @@ def test_a_lossy_slot_that_is_fixed_does_not_hide_the_order_behind_it(events: tm
     assert [event.p for event in query] == ["c", "a", "b"]
 
 
+@pytest.mark.needs("sorts")
 def test_a_condition_beside_the_name_holds_too(events: tm.Store) -> None:
     query = events.query(Event.by_month(march(9)))
     assert [event.p for event in query.where(Event.at == march(2))] == ["b"]

@@ -92,6 +92,7 @@ def test_parts_are_together_the_query(store: tm.Store, count: int) -> None:
         assert sum(part.count() for part in parts) == len(found), name
 
 
+@pytest.mark.needs("backward", "sorts")
 def test_a_part_is_read_in_every_way(store: tm.Store) -> None:
     for name, query in _queries(store).items():
         for part in query.split(3):
@@ -204,6 +205,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
     return 512  # (a chunk)
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("width", [0, 400, 3_000], ids=["short rows", "long rows", "rows moved aside"])
 def test_parts_of_many_rows_are_about_as_large_as_each_other_and_few_keys_are_read(
     tmp_path: Path, few_at_once: int, width: int
@@ -260,6 +262,7 @@ def _read(path: str, tokens: list[str], results: Any) -> None:
         results.put([(one.device, one.at) for token in tokens for one in query.part(token)])
 
 
+@pytest.mark.file
 def test_each_of_several_processes_reads_its_part(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     with tm.open(path, models=[Reading, Total]) as store:
@@ -347,6 +350,7 @@ def orders() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize("count", [1, 2, 5, 200])
 @pytest.mark.parametrize(
     "query",

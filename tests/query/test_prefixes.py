@@ -44,6 +44,7 @@ def store() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.file
 def test_a_user_is_one_row_of_the_partition_of_the_prefix(store: tm.Store, counting: Touched) -> None:
     assert Profile.key("ada")[1:] == ("ad", "ada !profile")
     assert Profile.key("a/b").partition == "a.~"
@@ -75,6 +76,7 @@ def test_a_condition_on_the_field_bounds_its_prefix(store: tm.Store, condition: 
     assert len(every) == query.count()
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("start", "users", "shelves"),
     [("b", 12, 12), ("bb", 4, 4), ("bbb", 1, 4), ("bbbb", 1, 4), ("bbx", 0, 4), ("b\ud800", 0, 0)],

@@ -233,6 +233,7 @@ SIDE_BY_SIDE = given(
 )
 
 
+@pytest.mark.needs("backward")
 @FEW
 @SIDE_BY_SIDE
 def test_partitions_side_by_side_come_in_one_order(
@@ -262,6 +263,7 @@ def test_the_opposite_order_gives_the_rows_reversed(store: tm.Store, units: list
     assert list(map(place, rows)) == forwards
 
 
+@pytest.mark.file
 @given(
     units=st.lists(UNITS, min_size=4, max_size=12),
     later=st.lists(UNITS, min_size=1, max_size=6),
@@ -375,11 +377,13 @@ def test_a_partial_index_serves_only_what_implies_it(filled: tm.Store) -> None:
     assert whole.explain().path in ("Unit.by_size", "Unit.large")
 
 
+@pytest.mark.file
 def test_a_query_through_a_covering_bound_touches_its_range_only(filled: tm.Store) -> None:
     explained = filled.query(Unit).where(Unit.city == "x", Unit.building == "f34", Unit.number < 5).explain()
     assert "PartitionKey=? AND RowKey>? AND RowKey<?" in explained.database[0]
 
 
+@pytest.mark.file
 def test_a_point_query_is_a_point(filled: tm.Store) -> None:
     query = filled.query(Unit).where(Unit.city == "x", Unit.building == "f34", Unit.number == 5)
     assert "PartitionKey=? AND RowKey=?" in query.explain().database[0]
@@ -449,6 +453,7 @@ class Log(tm.Entity, table="Logs"):
     key = tm.Key[str, datetime](partition=("{device}", "{at:%Y-%m-%d}"), row="{at}")
 
 
+@pytest.mark.needs("backward")
 def test_ranges_over_partitions_are_merged_behind_what_each_of_them_begins_with() -> None:
     with tm.open(":memory:", models=[Log]) as store:
         store.insert_many(Log(device, time) for device in ("a", "b") for time in TIMES)
@@ -601,6 +606,7 @@ def test_a_span_of_days_is_read_day_by_day(filled: tm.Store) -> None:
     assert query.count() == 20 * len(BUILDINGS)
 
 
+@pytest.mark.needs("backward")
 def test_explain_is_text_and_json(filled: tm.Store) -> None:
     explained = filled.query(Unit).where(Unit.city == "x").order_by(Unit.building.desc()).explain()
     assert str(explained).startswith("reads Unit.key, backwards")
@@ -632,6 +638,7 @@ def test_the_first_of_more_days_than_are_read_one_by_one_satisfies_all(days: int
         assert query.allow_scan().first() == query.allow_scan().one()
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize(
     "name", ["a\\b", "a\\", "\\u0041", "\0", "a\0b", "\n", "a'b", "a.b", "", " ", "[0]", "é", "\u2028", "😀", "$"]
 )

@@ -13,6 +13,8 @@ import tablemapper as tm
 
 from ..touched import Touched
 
+pytestmark = pytest.mark.file
+
 START = datetime(2026, 3, 1, tzinfo=UTC)
 ROWS = 3_000
 

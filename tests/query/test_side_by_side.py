@@ -53,6 +53,7 @@ ASKED: dict[str, Any] = {
 }
 
 
+@pytest.mark.needs("backward")
 @pytest.mark.parametrize(("condition", "step"), ASKED.values(), ids=ASKED)
 def test_the_first_one_is_the_first_of_all_partitions(store: tm.Store, condition: Any, step: Any) -> None:
     query = store.query(Reading).where(condition).order_by(step)
@@ -70,6 +71,7 @@ def test_the_first_one_is_the_first_of_all_partitions(store: tm.Store, condition
         assert query.exists()
 
 
+@pytest.mark.needs("backward")
 def test_the_least_and_the_greatest_are_those_of_all_partitions(store: tm.Store) -> None:
     both = store.query(Reading).where(Reading.device.is_in(["b", "a"]))
     assert (both.min(Reading.at), both.max(Reading.at)) == (START, START + timedelta(hours=99))
@@ -86,6 +88,7 @@ def test_what_a_limit_chooses_is_the_first_of_all_partitions(store: tm.Store) ->
     assert both.select(Reading.at).first() == (START + timedelta(hours=72),)
 
 
+@pytest.mark.needs("backward")
 def test_partitions_of_an_index_without_a_row_are_merged_by_the_entities_keys() -> None:
     class Box(tm.Entity, table="Boxes"):
         name: tm.Field[str]
@@ -145,6 +148,7 @@ def events() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.needs("backward", "sorts")
 @settings(max_examples=100, deadline=None)
 @given(
     ways=st.lists(st.tuples(SOME_SITES, MORE), min_size=1, max_size=2),
@@ -190,6 +194,7 @@ MERGED: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.needs("backward")
 @pytest.mark.parametrize(("condition", "steps", "path", "behind"), MERGED.values(), ids=MERGED)
 def test_ranges_that_begin_alike_are_not_sorted(condition: Any, steps: Any, path: str, behind: str) -> None:
     with tm.open(":memory:", models=[Event]) as store:

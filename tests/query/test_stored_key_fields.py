@@ -57,6 +57,7 @@ def store() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("index", ["by_kind", "by_number", "by_color"])
 def test_an_index_gives_a_stored_key_field(store: tm.Store, index: str, name: str) -> None:

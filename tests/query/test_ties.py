@@ -26,6 +26,7 @@ def store() -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.needs("backward")
 def test_ties_come_in_the_order_of_the_path_then_by_key(store: tm.Store) -> None:
     query = store.query(Match).where(Match.town == "Oslo").order_by(Match.goals)
     assert (query.explain().path, query.explain().sort) == ("Match.by_goals", ())
@@ -36,6 +37,7 @@ def test_ties_come_in_the_order_of_the_path_then_by_key(store: tm.Store) -> None
     assert list(backwards) == found[::-1]
 
 
+@pytest.mark.needs("sorts")
 def test_ties_of_what_sqlite_sorts_come_by_key(store: tm.Store) -> None:
     query = store.query(Match).where(Match.town == "Oslo").order_by(Match.guests)
     assert query.explain().sort == ("guests",)
@@ -44,6 +46,7 @@ def test_ties_of_what_sqlite_sorts_come_by_key(store: tm.Store) -> None:
     assert [m for page in query.pages(5) for m in page.items] == found
 
 
+@pytest.mark.needs("sorts")
 def test_further_fields_fix_the_order_of_ties(store: tm.Store) -> None:
     query = store.query(Match).where(Match.town == "Oslo").order_by(Match.goals, Match.number)
     found = list(query)

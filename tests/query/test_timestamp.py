@@ -71,6 +71,7 @@ def test_what_was_written_since_is_found(store: tm.Store) -> None:
     assert numbers(in_a.where(written > at[0])) == [3]
 
 
+@pytest.mark.needs("sorts")
 def test_the_newest_come_first_on_every_path(store: tm.Store) -> None:
     in_a = store.query(Part).where(Part.box == "a")
     assert numbers(in_a.order_by(written)) == [3, 1, 2, 0]
@@ -82,6 +83,7 @@ def test_the_newest_come_first_on_every_path(store: tm.Store) -> None:
     assert numbers(store.query(Part).order_by(written.desc()).allow_scan().limit(1)) == [0]
 
 
+@pytest.mark.needs("sorts")
 def test_a_timestamp_is_selected_and_totalled(store: tm.Store) -> None:
     at = times(store)
     in_a = store.query(Part).where(Part.box == "a")
@@ -132,6 +134,7 @@ def test_what_is_assigned_can_be_when_it_was_written(store: tm.Store) -> None:
     assert store.merge(Part.key("a", 1), Part.due.set(written), returning=True).due == before
 
 
+@pytest.mark.needs("sorts")
 def test_several_classes_are_asked_together(store: tm.Store) -> None:
     since = max(times(store).values())
     store.insert(Note("a", "new"))

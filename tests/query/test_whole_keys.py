@@ -110,6 +110,7 @@ SEVERAL: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 }
 
 
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize(("cls", "condition"), SEVERAL.values(), ids=SEVERAL)
 def test_an_order_counts_where_several_whole_keys_are_fixed(store: tm.Store, cls: Any, condition: Any) -> None:
     field = cls.size if cls is Item else cls.total
@@ -124,6 +125,7 @@ def test_an_order_counts_where_several_whole_keys_are_fixed(store: tm.Store, cls
     assert (query.min(field), query.max(field)) == (1, 3)
 
 
+@pytest.mark.needs("sorts")
 def test_an_order_chooses_what_a_limit_deletes(store: tm.Store) -> None:
     query = store.query(Item).where(Item.name.is_in(["a", "b", "c"])).order_by(Item.size)
     assert query.limit(1).delete() == 1
@@ -140,6 +142,7 @@ class Lesson(tm.Entity, table="Lessons"):
     key = tm.Key[str, int](partition="{room}", row="{hour}")
 
 
+@pytest.mark.needs("backward", "sorts")
 def test_an_order_counts_where_the_row_is_fixed_and_partitions_are_several() -> None:
     with tm.open(":memory:", models=[Lesson]) as store:
         store.insert_many([Lesson("a", 1, "z"), Lesson("b", 1, "x"), Lesson("c", 1, "y"), Lesson("a", 2, "w")])

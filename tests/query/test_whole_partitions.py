@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tablemapper as tm
 
 
@@ -42,6 +44,7 @@ def test_a_value_that_no_key_can_hold_finds_nothing() -> None:
             assert list(store.query(Event).where(Event.place == place)) == []
 
 
+@pytest.mark.needs("backward")
 def test_the_order_may_be_the_reverse_of_the_rows() -> None:
     with tm.open(":memory:", models=[Event]) as store:
         store.insert_many(Event("Oslo", number) for number in range(5))
@@ -49,6 +52,7 @@ def test_the_order_may_be_the_reverse_of_the_rows() -> None:
         assert [[event.number for event in latest] for _ in range(3)] == [[4, 3, 2, 1, 0]] * 3
 
 
+@pytest.mark.file
 def test_several_partitions_are_one_statement_and_come_in_order() -> None:
     with tm.open(":memory:", models=[Event]) as store:
         places = ["b", "a", "c/d", "é", "a b", ""]

@@ -111,6 +111,7 @@ PATHS = [
 ]
 
 
+@pytest.mark.needs("sorts")
 @given(
     st.lists(UNITS, max_size=14, unique_by=lambda u: (u.city, u.building, u.number)),
     st.lists(combined(LEAVES), max_size=2),
@@ -196,6 +197,7 @@ def test_an_index_that_is_assigned_is_not_followed(store: tm.Store) -> None:
     assert numbers(store) == [5] * 7
 
 
+@pytest.mark.needs("backward")
 def test_a_limit_takes_the_first_ones_of_the_order_as_they_were(store: tm.Store) -> None:
     small(store)
     store.insert_many(Task("g", number, n=number) for number in range(7))
@@ -449,6 +451,7 @@ def test_a_batch_with_a_fault_is_not_written_and_the_error_names_it(store: tm.St
     assert store.check().ok
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("along", ["key", "index", "limit"])
 def test_a_named_run_goes_on_where_it_stopped(store: tm.Store, along: str) -> None:
     small(store)
@@ -526,6 +529,7 @@ class Killed(BaseException):
     pass
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("along", ["key", "index", "limit"])
 @pytest.mark.parametrize("after", [False, True], ids=["before a commit", "after it"])
 def test_a_run_that_is_killed_at_any_commit_doubles_nothing_twice(tmp_path: Path, along: str, after: bool) -> None:
@@ -586,6 +590,7 @@ with tm.open(sys.argv[1], models=[Task]) as store:
 """
 
 
+@pytest.mark.file
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_process_that_is_killed_is_continued_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "k.db"
@@ -683,6 +688,7 @@ def test_every_fault_of_an_update_is_named_at_once(store: tm.Store) -> None:
     assert len(raised.value.faults) == 3
 
 
+@pytest.mark.file
 def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(tmp_path: Path) -> None:
     path = tmp_path / "n.db"
     with tm.open(path, models=[Task]) as store:

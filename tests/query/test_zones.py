@@ -112,6 +112,7 @@ def test_groups_are_steps_of_a_day(store: tm.Store) -> None:
     assert "PerQuarter" in str(of_steps.explain())
 
 
+@pytest.mark.needs("sorts")
 @pytest.mark.parametrize("op", ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"])
 @pytest.mark.parametrize(
     ("zone", "format", "values"),
@@ -177,6 +178,7 @@ def test_where_local_days_run_backwards_the_rows_around_are_filtered(store: tm.S
     assert datetime(2006, 10, 29, 2, 31, tzinfo=UTC) in found
 
 
+@pytest.mark.needs("sorts")
 def test_orders_and_selections_take_zones_and_steps(store: tm.Store) -> None:
     some = store.query(Ping).where(Ping.host == "a", Ping.at > TIMES[0], Ping.at < TIMES[-1])
     hour, day = Ping.at.truncate("%H:%M", "Europe/Oslo"), Ping.at.date("Pacific/Apia")

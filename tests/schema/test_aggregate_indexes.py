@@ -165,6 +165,7 @@ def test_a_group_that_stays_when_it_is_empty_stays_in_the_index() -> None:
         agree(store)
 
 
+@pytest.mark.needs("across_partitions")
 @pytest.mark.parametrize("seed", range(8))
 def test_an_index_on_groups_agrees_with_them_after_any_changes(seed: int) -> None:
     draw = random.Random(seed)
@@ -233,6 +234,7 @@ def test_a_unique_index_refuses_a_second_holder() -> None:
         assert store.check().ok
 
 
+@pytest.mark.needs("across_partitions")
 def test_two_groups_can_swap_a_unique_value_in_one_transaction() -> None:
     with tm.open(":memory:", models=[Sale, Rank]) as store:
         store.insert_many([Sale("Oslo", 1, 1), Sale("Rome", 1, 2)])
@@ -251,6 +253,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.store.builds.FIRST", 3)
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_load_is_judged_by_what_the_groups_are_in_the_end(atomic: bool) -> None:
@@ -268,6 +271,7 @@ def test_a_load_is_judged_by_what_the_groups_are_in_the_end(atomic: bool) -> Non
         assert store.check().ok
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_a_load_keeps_every_index(atomic: bool) -> None:
@@ -319,6 +323,7 @@ def test_two_groups_that_hold_a_unique_value_are_told_when_it_is_built(tmp_path:
 # ---------------------------------------------------------------------------------------------- the check
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("sql", "kind", "where"),
     [
@@ -360,6 +365,7 @@ def test_the_check_finds_what_was_not_maintained(verb: str, monkeypatch: pytest.
     assert kinds == {"removed": {"dangling"}, "changed": {"dangling", "missing"}, "added": {"missing"}}[verb]
 
 
+@pytest.mark.file
 def test_an_index_row_that_is_missing_is_told_when_its_group_changes(tmp_path: Path) -> None:
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         store.insert(Sale("Oslo", 1, 10))

@@ -9,6 +9,8 @@ import pytest
 
 import tablemapper as tm
 
+pytestmark = pytest.mark.file
+
 
 class Item(tm.Entity, table="Items"):
     p: tm.Field[str]

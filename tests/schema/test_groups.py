@@ -218,6 +218,7 @@ class Spans(tm.Aggregate, of=Run, table="Spans"):
     key = tm.Key[str](partition="{device}")
 
 
+@pytest.mark.needs("sorts")
 def test_nested_bytes_and_durations_are_ordered_as_values_and_not_as_their_json() -> None:
     raw = [b"", b"\xff", b"\x00", b"a", b"ab", b"\xfb"]
     times = [timedelta(days=number * 7 - 20) for number in range(6)]

@@ -46,6 +46,7 @@ def totals(store: tm.Store) -> list[tuple[Any, ...]]:
     return [(one.shop, one.total, one.sales, one.least, one.most) for one in store.query(ShopTotal.best())]
 
 
+@pytest.mark.file
 def test_a_measure_is_stored_as_the_property_that_it_names(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Sale, ShopTotal]) as store:
         store.insert_many([Sale("Oslo", 1, 3), Sale("Oslo", 2, 4), Sale("Rome", 1, 9)])
@@ -188,6 +189,7 @@ def random_line(rnd: random.Random, order: str, number: int) -> Line:
     )  # fmt: skip
 
 
+@pytest.mark.needs("across_partitions")
 def test_sums_of_calculations_are_those_of_python_after_many_writes(tmp_path: Path, full_size: bool) -> None:
     rnd = random.Random(7)
     live: dict[tuple[str, int], Line] = {}
@@ -289,6 +291,7 @@ class Rates(tm.Aggregate, of=Rate, table="RatesByName"):
     key = tm.Key[str](partition="{name}")
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize(
     ("values", "fault"),
     [

@@ -21,6 +21,8 @@ from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
 from tablemapper.engines.sqlite.online import takeover
 
+pytestmark = pytest.mark.file
+
 
 class Item(tm.Entity, table="Items"):
     p: tm.Field[str]

@@ -14,6 +14,8 @@ from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import part
 
+pytestmark = pytest.mark.file
+
 Open = Callable[..., tm.Store]
 
 

@@ -14,6 +14,8 @@ from tablemapper.engines.protocol import Pace
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.store import builds
 
+pytestmark = pytest.mark.file
+
 
 def part(**body: Any) -> Any:
     annotations = {"shelf": tm.Field[str], "number": tm.Field[int], "name": tm.Field[str]}

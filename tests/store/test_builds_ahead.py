@@ -23,6 +23,8 @@ from ..whole.kills import spawn
 from .build_faults import OPERATIONS, Build, cut_the_power, fail_each_call
 from .test_drop import drop
 
+pytestmark = pytest.mark.file
+
 COUNT, NAMES = 600, 150
 
 

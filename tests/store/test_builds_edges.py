@@ -15,6 +15,8 @@ from tablemapper.migrations import run
 
 from ..migrations.shapes import entity, script
 
+pytestmark = pytest.mark.file
+
 FIELDS = {"name": str, "text": str, "tag": str, "price": str}
 KEY = tm.Key[str](partition="{name}")
 

@@ -70,17 +70,20 @@ def check_half(path: Path, allowed: Callable[[int], bool]) -> None:
 BATCHES = Build(opened, batches, check_half, whole=ENTITIES)
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_batch_that_meets_a_fault_is_there_or_not(op: str, registered: Path, *, sticky: bool) -> None:
     fail_each_call(BATCHES, registered, op, 25, sticky=sticky)
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("seed", range(2))
 def test_a_power_cut_leaves_whole_batches(registered: Path, seed: int, *, full_size: bool) -> None:
     cut_the_power(BATCHES, registered, 20, seed, every_moment=full_size)
 
 
+@pytest.mark.file
 def test_the_power_cuts_find_a_commit_that_is_not_synced(registered: Path) -> None:
     path = watched(registered)
     engine = opened(path, vfs="power", durability="relaxed")

@@ -13,6 +13,8 @@ import pytest
 
 import tablemapper as tm
 
+pytestmark = pytest.mark.file
+
 PACKAGE = str(Path(tm.__file__).parent)
 
 

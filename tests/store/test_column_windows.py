@@ -82,6 +82,7 @@ def columns_of(cls: Any, rows: int) -> dict[str, list[Any]]:
     return columns  # type: ignore[return-value]
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("cls", [Note, Book, Bare])
 def test_columns_leave_what_their_entities_leave(ways: bool, cls: Any) -> None:
     columns = columns_of(cls, 40)
@@ -99,6 +100,7 @@ def test_columns_leave_what_their_entities_leave(ways: bool, cls: Any) -> None:
         assert len(timestamps) == (1 if ways else 4)
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("cls", [Note, Book])
 def test_long_values_are_moved_aside_as_those_of_entities(ways: bool, cls: Any, tmp_path: Path) -> None:
     columns = columns_of(cls, 40)
@@ -116,6 +118,7 @@ def test_long_values_are_moved_aside_as_those_of_entities(ways: bool, cls: Any, 
     assert 0 < sum(is_moved for _, is_moved in moved[0]) < 40
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("cls", [Note, Book])
 def test_a_key_that_is_taken_is_named_and_the_windows_before_it_are_written(ways: bool, cls: Any) -> None:
     columns = columns_of(cls, 40)
@@ -129,6 +132,7 @@ def test_a_key_that_is_taken_is_named_and_the_windows_before_it_are_written(ways
         assert store.check().ok
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_a_key_of_a_more_special_class_is_refused_and_its_window_is_not_written(ways: bool) -> None:
     class Anything(tm.Entity, table="Notes"):
         shelf: tm.Field[str]

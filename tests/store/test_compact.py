@@ -8,6 +8,8 @@ import pytest
 
 import tablemapper as tm
 
+pytestmark = pytest.mark.file
+
 
 class Note(tm.Entity, table="Notes"):
     author: tm.Field[str]

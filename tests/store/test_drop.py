@@ -22,6 +22,8 @@ from tablemapper.store import builds
 from .test_beside import fill, found, totals, write
 from .test_builds import part
 
+pytestmark = pytest.mark.file
+
 BY_NAME = tm.Index[str](partition="{name}")
 PLAIN, OLD = part(), part(by_name=BY_NAME)
 NAMES = totals(OLD, least=tm.min(OLD.number), by=True)

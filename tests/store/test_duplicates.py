@@ -9,6 +9,8 @@ import pytest
 
 import tablemapper as tm
 
+pytestmark = pytest.mark.file
+
 
 def part(**indexes: Any) -> Any:
     body = {

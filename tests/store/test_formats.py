@@ -17,6 +17,8 @@ from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 from ..files import make
 from ..files.make import BOOKS, MODELS, NOTES, SCRIPTS, Book, Day, Shelf, first, fourth, second, third
 
+pytestmark = pytest.mark.file
+
 FOLDER = Path(make.__file__).parent
 FILES = {file.stem: file for file in sorted(FOLDER.glob("format-*.db"))}
 

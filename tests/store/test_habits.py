@@ -138,6 +138,7 @@ def test_an_undeclared_property_with_the_name_of_a_declared_one_is_invalid_and_n
             store.insert(Loose("a", tm.Extra({f"p{number}": 1 for number in range(300)})))
 
 
+@pytest.mark.file
 def test_a_store_and_a_transaction_are_shown_by_their_path(store: tm.Store, tmp_path: Path) -> None:
     assert repr(store) == f"<Store SQLite {str(tmp_path / 'items.db')!r}>"
     with store.transaction() as tx:
@@ -340,6 +341,7 @@ def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
 # ---------------------------------------------------------------------------------------------- entities
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
@@ -454,6 +456,7 @@ def test_a_synchronous_store_is_not_opened_with_async_with(store: tm.Store) -> N
             asyncio.run(main(one))
 
 
+@pytest.mark.file
 @pytest.mark.parametrize("path", [":memory", "memory:", ":Memory:", " :memory:", ":mem:", ":x.db"])
 def test_a_path_that_means_a_store_in_memory_is_refused(path: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)

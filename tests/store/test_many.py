@@ -157,6 +157,7 @@ def test_partitions_are_those_of_the_class_with_the_fields_that_their_keys_give_
     assert list(store.partitions(Log)) == []
 
 
+@pytest.mark.file
 def test_partitions_may_come_and_go_while_they_are_listed(store: tm.Store) -> None:
     listed = store.partitions(Device)
     assert next(listed).values == {"device": "d0"}

@@ -98,6 +98,7 @@ def test_each_verb_is_an_event(store: tm.Store, seen: Seen) -> None:
     ]
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_error_is_the_outcome_and_still_raised(store: tm.Store, seen: Seen) -> None:
     store.insert(Part("a", 1))
     seen.clear()
@@ -144,6 +145,7 @@ def test_an_error_in_a_stream_says_how_many_were_written(store: tm.Store, seen: 
     assert seen.take() == [("insert_many", "Part", None, 0, raised.value.written or 0, "InvalidEntity")]  # type: ignore[attr-defined]
 
 
+@pytest.mark.needs("sorts")
 def test_a_query_is_an_event_with_its_path(store: tm.Store, seen: Seen) -> None:
     store.insert_many([Part("a", n, "blue" if n % 2 else "red", n) for n in range(10)])
     seen.clear()
@@ -208,6 +210,7 @@ def test_reads_and_writes_of_columns_are_events(store: tm.Store, seen: Seen) -> 
     ]
 
 
+@pytest.mark.needs("backward")
 def test_several_classes_and_whole_partitions_are_events(store: tm.Store, seen: Seen) -> None:
     store.insert_many([Part("a", 1), Note("a")])
     seen.clear()

@@ -141,6 +141,7 @@ def test_a_transaction_that_only_requires_writes_nothing(store: tm.Store) -> Non
         tx.require(one)
 
 
+@pytest.mark.needs("across_partitions")
 def test_what_is_required_can_be_in_another_partition(store: tm.Store) -> None:
     store.insert(Account("other", 1))
     with store.transaction(across_partitions=True) as tx:
@@ -166,6 +167,7 @@ def test_two_who_read_both_and_write_one_each_cannot_both_be_right(store: tm.Sto
     assert total.balance == 15
 
 
+@pytest.mark.file
 def test_a_transaction_depends_on_a_group_as_it_was_before_its_own_writes(store: tm.Store) -> None:
     total, late = store[Totals.key("b")], store[Totals.key("b")]
     with store.transaction(across_partitions=True) as tx:
@@ -185,6 +187,7 @@ def test_a_transaction_depends_on_a_group_as_it_was_before_its_own_writes(store:
         tx.merge(TWO, tags=["z"])
 
 
+@pytest.mark.file
 def test_a_group_that_is_required_by_its_key_has_to_be_there(store: tm.Store) -> None:
     with store.transaction(across_partitions=True) as tx:
         tx.require(Totals.key("b"))
@@ -202,6 +205,7 @@ def test_a_group_that_is_required_by_its_key_has_to_be_there(store: tm.Store) ->
         tx.require(gone)
 
 
+@pytest.mark.file
 def test_what_is_read_of_a_group_beside_it_is_as_it_was(store: tm.Store) -> None:
     with store.transaction(across_partitions=True) as tx:
         tx.require(Totals.key("b"))

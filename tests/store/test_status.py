@@ -12,6 +12,8 @@ from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import NAMES, NEW, OLD, UNIQUE
 
+pytestmark = pytest.mark.file
+
 
 @pytest.fixture(autouse=True)
 def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,6 +204,7 @@ def test_an_exception_of_any_kind_leaves_nothing_behind(store: tm.Store, error: 
     store.insert(Item("p", "r"))
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_transaction_is_of_one_partition_and_each_entity_once(store: tm.Store) -> None:
     with pytest.raises(tm.InvalidTransaction, match="partition"), store.transaction() as tx:
         tx.insert(Item("p", "r"))
@@ -214,6 +215,7 @@ def test_a_transaction_is_of_one_partition_and_each_entity_once(store: tm.Store)
     assert not store.exists(Item.key("p", "r"))
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_transaction_has_at_most_100_operations(store: tm.Store) -> None:
     with store.transaction() as tx:
         for n in range(100):
@@ -331,6 +333,7 @@ def test_a_stream_may_read_the_store_that_it_is_written_to(store: tm.Store) -> N
     assert store[Total.key("q")].total == 45
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     "loop",
     [
@@ -445,6 +448,7 @@ def test_a_closed_store_says_so(store: tm.Store) -> None:
                 use()
 
 
+@pytest.mark.file
 def test_a_backup_is_a_store_of_its_own(tmp_path: Path) -> None:
     with tm.open(tmp_path / "a.db", models=MODELS) as store:
         store.insert_many(Item("p", str(n)) for n in range(100))
@@ -570,6 +574,7 @@ class Mail(tm.Entity, table="Mails"):
     key = tm.Key[str](partition="{address:fold}")
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("atomic", [None, False, True])
 def test_a_key_that_is_taken_by_another_value_names_the_holder(
     atomic: bool | None, monkeypatch: pytest.MonkeyPatch
@@ -587,6 +592,7 @@ def test_a_key_that_is_taken_by_another_value_names_the_holder(
             store.insert(Mail("Ada@x"))
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("atomic", [False, True])
 def test_twins_that_come_far_apart_are_named(atomic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.engines.sqlite.rows.writes._CHUNK", 2)

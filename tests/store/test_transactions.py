@@ -154,6 +154,7 @@ def test_a_failed_transaction_leaves_etags_alone(store: tm.Store) -> None:
     store.replace(first)
 
 
+@pytest.mark.needs("across_partitions")
 def test_each_entity_is_in_a_transaction_once(store: tm.Store) -> None:
     for across in (False, True):
         with (
@@ -164,6 +165,7 @@ def test_each_entity_is_in_a_transaction_once(store: tm.Store) -> None:
             tx.merge(Order.key("c", 1), note="x")
 
 
+@pytest.mark.needs("across_partitions")
 @pytest.mark.parametrize("other", [Order("d", 1), Other("c")])
 def test_a_group_transaction_is_of_one_table_and_partition(store: tm.Store, other: Any) -> None:
     with pytest.raises(tm.InvalidTransaction, match="across_partitions"), store.transaction() as tx:
@@ -176,6 +178,7 @@ def test_a_group_transaction_is_of_one_table_and_partition(store: tm.Store, othe
     assert store.check().entities == 2
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_group_transaction_has_at_most_100_operations(store: tm.Store) -> None:
     with store.transaction() as tx:
         for number in range(100):
@@ -189,6 +192,7 @@ def test_a_group_transaction_has_at_most_100_operations(store: tm.Store) -> None
     assert store.check().entities == 1
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_group_transaction_has_at_most_4_mib(store: tm.Store) -> None:
     with pytest.raises(tm.EntityTooLarge, match="transaction"), store.transaction() as tx:
         for number in range(100):
@@ -200,6 +204,7 @@ def test_a_group_transaction_has_at_most_4_mib(store: tm.Store) -> None:
     assert store.check().entities == 100
 
 
+@pytest.mark.needs("across_partitions")
 def test_rows_that_are_maintained_count_where_azure_would_count_them(tmp_path: Path) -> None:
     with tm.open(tmp_path / "a.db", models=MODELS, limits="azure") as store:
         with pytest.raises(tm.InvalidTransaction, match="indexes and aggregates"), store.transaction() as tx:
@@ -297,6 +302,7 @@ WRITES: list[Callable[[tm.Store], Any]] = [
 ]
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("write", WRITES)
 def test_the_store_does_not_write_beside_its_transaction(store: tm.Store, write: Callable[[tm.Store], Any]) -> None:
     store.insert(Order("c", 1))

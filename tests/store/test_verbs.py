@@ -158,6 +158,7 @@ def test_a_row_of_a_class_that_was_not_opened_is_unknown(tmp_path: Path) -> None
     assert department == Department("Sales", "Ann")
 
 
+@pytest.mark.file
 def test_an_unknown_row_says_of_which_type_it_was_written(tmp_path: Path) -> None:
     class Typed(tm.Entity, table="Typed", type="person"):
         group: tm.Field[str]
@@ -369,6 +370,7 @@ def test_an_update_that_raises_writes_nothing(store: tm.Store) -> None:
     assert store[KEY].stock == 0
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_move_takes_the_entity_and_what_is_maintained_from_it_along(store: tm.Store) -> None:
     entity = book(maker="Ace", tags=["x"])
     store.insert(entity)
@@ -407,6 +409,7 @@ def test_a_key_of_512_units_is_stored_and_one_of_513_is_refused_before_a_write(s
             store.insert(book(text, name="y"))
 
 
+@pytest.mark.file
 def test_an_index_key_of_513_units_is_refused_naming_the_index(store: tm.Store) -> None:
     with pytest.raises(tm.InvalidEntity, match=r"Product\.by_maker"):
         store.insert(book(maker="m" * 513))
@@ -601,6 +604,7 @@ def test_threads_share_a_store(store: tm.Store) -> None:
     assert store[KEY].stock == 200
 
 
+@pytest.mark.file
 def test_a_backup_is_a_store(store: tm.Store, tmp_path: Path) -> None:
     store.insert_many(book(str(n), maker="Ace") for n in range(100))
     store.backup(tmp_path / "copy.db")

@@ -160,6 +160,7 @@ def test_what_is_no_entity_of_the_store_is_refused(store: tm.Store) -> None:
     assert not store.exists(Note.key(1))
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_a_key_of_a_more_special_class_is_refused(tmp_path: Path) -> None:
     class Line(tm.Entity, table="Texts"):
         name: tm.Field[str]
@@ -194,6 +195,7 @@ def test_a_window_is_written_the_same_in_pieces_and_whole(
 # ---------------------------------------------------------------------------------------------- all or nothing
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_stores_what_windows_store(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_load, "_CHUNK", 7)
     monkeypatch.setattr(bulk, "_ENTITIES", 30)
@@ -207,6 +209,7 @@ def test_an_atomic_load_stores_what_windows_store(store: tm.Store, monkeypatch: 
     assert store[large.key].data == large.data
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_comes_to_what_is_there(store: tm.Store) -> None:
     store.insert_many(parts(20, "a"))
     store.insert_many(parts(30, "b"), atomic=True)
@@ -214,6 +217,7 @@ def test_an_atomic_load_comes_to_what_is_there(store: tm.Store) -> None:
     assert store[Load.key("b1")].parts == 6
 
 
+@pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("chunk", [1, 2, 3, 1000])
 def test_an_atomic_load_of_one_key_twice_names_it_and_stores_nothing(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch, chunk: int
@@ -226,6 +230,7 @@ def test_an_atomic_load_of_one_key_twice_names_it_and_stores_nothing(
     assert store.check().entities == 0
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_over_what_is_there_names_it_and_stores_nothing(store: tm.Store) -> None:
     store.insert(Note(2, "there"))
     with pytest.raises(tm.EntityExists) as caught:
@@ -234,6 +239,7 @@ def test_an_atomic_load_over_what_is_there_names_it_and_stores_nothing(store: tm
     assert [note.text for note in store.query(Note)] == ["there"]
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_that_would_hold_a_unique_value_twice_stores_nothing(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +250,7 @@ def test_an_atomic_load_that_would_hold_a_unique_value_twice_stores_nothing(
     assert store.check().entities == 0
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_a_source_that_breaks_an_atomic_load_leaves_nothing(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "_ENTITIES", 10)
 
@@ -257,6 +264,7 @@ def test_a_source_that_breaks_an_atomic_load_leaves_nothing(store: tm.Store, mon
     assert store.check().entities == 0
 
 
+@pytest.mark.file
 def test_an_atomic_load_writes_each_table_in_its_order(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_load, "_CHUNK", 9)
     written: dict[str, list[Any]] = {}
@@ -277,6 +285,7 @@ def test_an_atomic_load_writes_each_table_in_its_order(store: tm.Store, monkeypa
     assert all([row[:4] for row in some] == sorted(row[:4] for row in some) for some in written.values())
 
 
+@pytest.mark.file
 def test_an_atomic_load_can_be_proved_after_a_failed_commit(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     writers = []
     real = sorted_load.put_rows
@@ -293,6 +302,7 @@ def test_an_atomic_load_can_be_proved_after_a_failed_commit(store: tm.Store, mon
     assert store._engine.file.get(sql, args) is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.file
 def test_nobody_sees_a_part_of_an_atomic_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     with tm.open(tmp_path / "p.db", models=MODELS) as store:
@@ -308,6 +318,7 @@ def test_nobody_sees_a_part_of_an_atomic_load(tmp_path: Path, monkeypatch: pytes
         assert len(list(store.query(Part.by_kind("k1")))) == 20
 
 
+@pytest.mark.file
 def test_an_atomic_load_that_is_interrupted_leaves_nothing(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: Any) -> None:
         raise KeyboardInterrupt
@@ -320,6 +331,7 @@ def test_an_atomic_load_that_is_interrupted_leaves_nothing(store: tm.Store, monk
     store.insert_many(parts(60), atomic=True)
 
 
+@pytest.mark.file
 def test_the_source_of_an_atomic_load_may_read_and_write_the_store(store: tm.Store) -> None:
     def source() -> Iterator[Note]:
         for n in range(3):
@@ -330,10 +342,12 @@ def test_the_source_of_an_atomic_load_may_read_and_write_the_store(store: tm.Sto
     assert [note.text for note in store.query(Note)] == ["1", "2", "3", "beside", "beside", "beside"]
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_an_atomic_load_of_nothing_is_nothing(store: tm.Store) -> None:
     assert store.insert_many([], atomic=True) == 0
 
 
+@pytest.mark.needs("all_or_none_load")
 def test_entities_of_an_atomic_load_are_to_be_read_before_they_are_changed(store: tm.Store) -> None:
     note = Note(1, "x")
     store.insert_many([note], atomic=True)
@@ -342,6 +356,7 @@ def test_entities_of_an_atomic_load_are_to_be_read_before_they_are_changed(store
     store.update(Note.key(1), lambda read: read.replace(text="y"))
 
 
+@pytest.mark.file
 def test_an_atomic_load_tells_its_progress(store: tm.Store) -> None:
     told: list[tm.Progress] = []
     store.insert_many(parts(10), atomic=True, progress=told.append)

@@ -18,6 +18,8 @@ from tablemapper.keys.zones import fingerprint, release
 
 from ..zones import rules_from
 
+pytestmark = pytest.mark.file
+
 OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
 
 

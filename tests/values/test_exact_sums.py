@@ -7,6 +7,8 @@ import random
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 import tablemapper as tm
 
 
@@ -36,6 +38,7 @@ def draw(rnd: random.Random) -> float | None:
     return rnd.uniform(-1, 1) * 10.0 ** rnd.randrange(-300, 300) if kind < 5 else round(rnd.uniform(0, 100), 2)
 
 
+@pytest.mark.needs("across_partitions")
 def test_after_100_000_mixed_writes_every_sum_is_fsum_of_the_live_values(tmp_path: Path) -> None:
     rnd = random.Random(20)
     live: dict[tuple[str, int], float | None] = {}

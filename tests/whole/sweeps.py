@@ -4,7 +4,7 @@ A process is forked for each store, since what a class and a store learn with th
 each interrupt the same store has to answer as a new one does, three times and in another thread, and to write; what was
 written is whole or undone; ``check`` finds nothing; and `close` leaves nothing behind.
 
-    python -m tests.whole.sweeps [--where line] [--verbs get,query] [--stride 4] [--first 2] [--cold] [--threads 100]
+    python -m tests.whole.sweeps [--where line] [--verbs get,query] [--stride 4] [--first 2] [--most 2] [--cold] [--threads 100]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,7 +33,7 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
-from ..interrupts import Where, names_of_places, strike
+from ..interrupts import NEVER, Where, names_of_places, strike
 from ..twins import file_of, turn_is_free
 
 __all__ = ["VERBS", "World", "race", "sweep", "template"]
@@ -618,12 +619,25 @@ def race(source: Path, seed: int, *, threads: int = 6, rounds: int = 1) -> list[
     return [line for line in _forked(work) if line.startswith("RAISED")]
 
 
+def _seldom(every: Sequence[str], seen: Counter[str], most: int) -> list[str]:
+    """Return each place its first and its last time, if few verbs came to it before; count what is returned."""
+    by_name: dict[str, list[str]] = {}
+    for place in every:
+        by_name.setdefault(place.split(" ", 1)[1], []).append(place)
+    chosen = [place for name, times in by_name.items() if seen[name] < most for place in {times[0]: 1, times[-1]: 1}]
+    seen.update(place.split(" ", 1)[1] for place in chosen)
+    return chosen
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--where", default="delivery", choices=["delivery", "line", "instruction"])
     parser.add_argument("--verbs", default=",".join(VERBS))
     parser.add_argument("--stride", type=int, default=1)
     parser.add_argument("--first", type=int, default=1)
+    parser.add_argument(
+        "--most", type=int, default=0, help="so often each place, its first and its last time among them"
+    )
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--threads", type=int, default=0, help="so many races instead")
@@ -636,11 +650,18 @@ def main() -> None:
             return
         all_places = all_struck = 0
         everything: list[str] = []
+        never = 0
+        seen = Counter[str]()
+
+        def chosen(every: list[str]) -> Sequence[str]:
+            every = every[given.first - 1 :: given.stride]
+            return _seldom(every, seen, given.most) if given.most else every
+
         for name in given.verbs.split(",") if not given.memory else sorted(set(given.verbs.split(",")) - ON_DISK):
             began = time.monotonic()
-            total, struck, faults = sweep(
-                source, name, given.where, cold=given.cold, chosen=lambda every: every[given.first - 1 :: given.stride]
-            )
+            total, struck, all_faults = sweep(source, name, given.where, cold=given.cold, chosen=chosen)
+            faults = [fault for fault in all_faults if f"{NEVER}:" not in fault]
+            never += len(all_faults) - len(faults)
             all_places, all_struck = all_places + total, all_struck + struck
             everything += faults
             print(
@@ -649,7 +670,7 @@ def main() -> None:
             )
             for fault in faults[:3]:
                 print("   ", fault.replace("\\n", "\n        "), flush=True)
-        print(f"all: {all_places} places, {all_struck} struck, {len(everything)} faults")
+        print(f"all: {all_places} places, {all_struck} struck, {len(everything)} faults, {never} others{NEVER}")
 
 
 if __name__ == "__main__":

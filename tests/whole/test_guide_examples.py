@@ -12,6 +12,8 @@ import tablemapper as tm
 
 from ..touched import Touched
 
+pytestmark = pytest.mark.file
+
 START = datetime(2023, 10, 27, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 

@@ -200,6 +200,7 @@ def test_clearing_the_people_leaves_departments_of_nobody(store: tm.Store) -> No
     assert kept(store, "a")[0] == 1
 
 
+@pytest.mark.needs("sorts")
 def test_a_sum_of_more_digits_than_a_value_may_have_is_read_and_sorted_and_is_no_damage() -> None:
     class Account(tm.Entity, table="Accounts"):
         name: tm.Field[str]
@@ -253,6 +254,7 @@ def test_a_sum_of_both_infinities_is_none_in_the_field_in_conditions_and_in_an_i
         assert store.check().ok, store.check()
 
 
+@pytest.mark.needs("backward", "sorts")
 def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
     rng = random.Random(7)
     departments = [f"d{number}" for number in range(12)]
@@ -421,6 +423,7 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.file
 def test_a_field_that_is_new_is_built_when_the_store_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "_AT_ONCE", 10)
     with tm.open(path, models=MODELS, build=False) as store:
@@ -439,6 +442,7 @@ def test_a_field_that_is_new_is_built_when_the_store_is_opened(path: Path, monke
         assert [kept(store, name)[0] for name in "abcd"] == [30, 30, 29, 0]
 
 
+@pytest.mark.file
 def test_an_older_version_goes_on_without_the_field(path: Path) -> None:
     class Counted(tm.Entity, table="Company"):
         department: tm.Field[str]
@@ -462,6 +466,7 @@ def test_an_older_version_goes_on_without_the_field(path: Path) -> None:
         assert new[Counted.key("a")].employees == 31
 
 
+@pytest.mark.file
 def test_an_older_version_maintains_an_index_over_a_field_that_it_does_not_know(path: Path) -> None:
     with (
         tm.open(path, models=[Employee, Plain]) as old,
@@ -485,6 +490,7 @@ def test_an_older_version_maintains_an_index_over_a_field_that_it_does_not_know(
         assert kept(new, "d") == NOTHING
 
 
+@pytest.mark.file
 def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with tm.open(path, models=MODELS) as store:
@@ -521,6 +527,7 @@ def _storey(**fields: Any) -> Any:
     return type(tm.Entity)("Storey", (tm.Entity,), body, table="Storeys")
 
 
+@pytest.mark.file
 def test_an_older_version_with_an_enum_in_its_key_goes_on_beside_a_field_that_it_does_not_know(tmp_path: Path) -> None:
     older, newer = _storey(), _storey(color=tm.Field[str | None])
     with tm.open(tmp_path / "s.db", models=[Room, older]) as old, tm.open(tmp_path / "s.db", models=[Room, newer]):

@@ -11,6 +11,8 @@ import pytest
 
 import tablemapper as tm
 
+pytestmark = pytest.mark.file
+
 
 class Parcel(tm.Entity, table="Parcels"):
     depot: tm.Field[str]

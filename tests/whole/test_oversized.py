@@ -138,6 +138,7 @@ def test_an_argument_that_can_not_be_shown_is_refused_in_a_short_message(
     assert len(str(found.value)) < 500
 
 
+@pytest.mark.needs("sorts")
 def test_a_limit_beyond_all_numbers_is_none(store: tm.Store) -> None:
     for limit in (2**63 - 1, 2**63, HUGE):
         query = store.query(Thing).where(Thing.p == "p").limit(limit)

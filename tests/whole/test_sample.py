@@ -73,6 +73,7 @@ NINE = datetime(2023, 10, 27, 9, tzinfo=UTC)
 ELEVEN = NINE + timedelta(hours=2)
 
 
+@pytest.mark.needs("backward")
 def test_the_sample_of_the_design_runs_as_written(tmp_path: Path) -> None:
     readings = [Reading("sensor-abc-123", NINE + timedelta(minutes=n), 21.0 + n / 100, 40.0) for n in range(300)]
     nine, eleven = NINE, ELEVEN

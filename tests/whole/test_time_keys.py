@@ -143,6 +143,7 @@ def test_a_precision_that_the_key_or_the_type_does_not_have_is_refused(
             key = tm.Key(partition="all", row=row)
 
 
+@pytest.mark.file
 def test_another_precision_needs_a_migration(tmp_path: Any) -> None:
     def log(precision: Any) -> Any:
         class Log(tm.Entity, table="Logs"):
@@ -164,6 +165,7 @@ def test_another_precision_needs_a_migration(tmp_path: Any) -> None:
 # ---------------------------------------------------------------------------------------------- one ordered time
 
 
+@pytest.mark.file
 def test_two_hours_read_two_hours_rows(store: tm.Store, counting: Touched) -> None:
     readings = store.query(Reading).where(Reading.device == "d")
     inside = readings.where(Reading.at >= START + DAY + 9 * HOUR, Reading.at < START + DAY + 11 * HOUR)
@@ -175,6 +177,7 @@ def test_two_hours_read_two_hours_rows(store: tm.Store, counting: Touched) -> No
     assert counting(lambda: list(prints)) == {"Prints": 120}
 
 
+@pytest.mark.file
 def test_the_newest_ten_read_ten(store: tm.Store, counting: Touched) -> None:
     prints = store.query(Print).where(Print.log == "p").order_by(Print.at.desc()).limit(10)
     assert counting(lambda: list(prints)) == {"Prints": 10}
@@ -204,6 +207,7 @@ LATE = START + DAY + 23 * HOUR
 OSLO = timezone(timedelta(hours=1))
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("condition", "rows", "ranges"),
     [
@@ -236,6 +240,7 @@ def test_a_time_compared_from_one_side_reads_what_it_has_of_its_own_day_and_all_
     assert sum(counting(lambda: list(newest)).values()) == min(10, rows)
 
 
+@pytest.mark.file
 def test_days_that_a_row_does_not_go_on_in_are_filtered(store: tm.Store, counting: Touched) -> None:
     tickets = store.query(Ticket).where(Ticket.at >= LATE)
     assert counting(lambda: list(tickets)) == {"Tickets": 2880}
@@ -252,6 +257,7 @@ class Shift(tm.Entity, table="Shifts"):
     whole = tm.Index[datetime](partition="{at:%Y-%m-%d}", row="{at}")
 
 
+@pytest.mark.needs("backward")
 def test_times_compared_in_any_way_are_those_that_python_finds() -> None:
     rng = random.Random(7)
     moments = [START + timedelta(hours=rng.randrange(24 * 70), minutes=rng.choice((0, 0, 59))) for _ in range(300)]
@@ -294,6 +300,7 @@ def test_times_of_several_days_come_in_order_from_partitions_that_are_not_in_tha
     assert [one.at for one in ordered.limit(10)] == sorted(one.at for one in both)[:10]
 
 
+@pytest.mark.needs("backward")
 def test_a_key_cut_to_milliseconds_gives_the_order_without_a_precision() -> None:
     class Event(tm.Entity, table="Events"):
         log: tm.Field[str]
@@ -311,6 +318,7 @@ def test_a_key_cut_to_milliseconds_gives_the_order_without_a_precision() -> None
 # ---------------------------------------------------------------------------------------------- days, months
 
 
+@pytest.mark.file
 @pytest.mark.parametrize(
     ("condition", "rows"),
     [
@@ -332,6 +340,7 @@ def test_a_day_is_read_and_nothing_else(store: tm.Store, counting: Touched, cond
     assert query.explain().filter == () or "is_in" in str(condition) or "in " in str(query.explain().filter)
 
 
+@pytest.mark.file
 def test_the_edge_of_a_bucket_leaves_the_next_one_out(store: tm.Store, counting: Touched) -> None:
     tickets = store.query(Ticket)
     for condition in ((Ticket.at >= START) & (Ticket.at < START + DAY), Ticket.at.date() == START.date()):
@@ -339,6 +348,7 @@ def test_the_edge_of_a_bucket_leaves_the_next_one_out(store: tm.Store, counting:
     assert tickets.where(Ticket.at.date() == START.date()).explain().filter == ()
 
 
+@pytest.mark.file
 def test_a_day_is_read_of_an_index(store: tm.Store, counting: Touched) -> None:
     query = store.query(Reading).where(Reading.value == 7, Reading.at.date() == date(2024, 2, 29))
     assert query.explain().path == "Reading.by_value"
@@ -346,6 +356,7 @@ def test_a_day_is_read_of_an_index(store: tm.Store, counting: Touched) -> None:
     assert counting(lambda: list(query.select(Reading.at))) == {"TelemetryByValue": 2880}
 
 
+@pytest.mark.file
 def test_a_condition_on_days_is_answered_by_an_aggregate_of_days(store: tm.Store, counting: Touched) -> None:
     readings = store.query(Reading).where(Reading.device == "d")
     for condition in (

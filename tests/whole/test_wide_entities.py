@@ -39,6 +39,7 @@ def store() -> Iterator[tm.Store]:
         yield store
 
 
+@pytest.mark.needs("backward")
 def test_wide_entities_come_back_whole_whether_their_values_are_moved_aside_or_not(store: tm.Store) -> None:
     assert [store[film.key] for film in (LARGE, SMALL)] == [LARGE, SMALL]
     assert list(store.get_many([SMALL.key, LARGE.key])) == [SMALL, LARGE]
