@@ -68,6 +68,7 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .schema.check import Problem, RepairReport, Report
+from .schema.model import size
 from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
@@ -174,6 +175,7 @@ __all__ = [
     "open_async",
     "restore",
     "schema_form",
+    "size",
     "status",
     "timestamp",
     "to_dict",

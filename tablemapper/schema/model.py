@@ -13,18 +13,19 @@ import msgspec
 
 from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Template
-from ..limits import Edm, entity_size
+from ..limits import entity_size
 from .forms import ModelForm, form_hash
 from .groups import AggregateModel, aggregate_model
-from .rows import FIRST, Row, row_faults, row_functions
+from .rows import FIRST, Row, properties, row_faults, row_functions
 
-__all__ = ["Model", "Schema", "compile_schema", "model_of", "reserved_keys", "writable"]
+__all__ = ["Model", "Schema", "compile_schema", "model_of", "reserved_keys", "size", "writable"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -141,17 +142,7 @@ class Model:
 
     def size(self, row: Row) -> int:
         """Return the size of an entity in bytes, by Azure's published formula."""
-        return entity_size(row[0], row[1], self.properties(row))
-
-    def properties(self, row: Row) -> Iterator[tuple[str, Edm, Any]]:
-        """Yield the stored properties of a row: name, EDM type, stored value."""
-        for at, field in enumerate(self.columns, FIRST):
-            if (value := row[at]) is None:
-                continue
-            if field.type.undeclared:
-                yield from ((name, edm, item) for name, (edm, item) in msgspec.json.decode(value).items())
-            else:
-                yield field.property, field.type.edm, value
+        return entity_size(row[0], row[1], properties(self.declaration, self.columns, row))
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps: everything that decides what is stored and maintained."""
@@ -348,3 +339,18 @@ def model_of(cls: Any) -> Model:
     columns = tuple(field for field in made.fields if field.name not in made.key_only)
     aggregate = None if made.of is None else aggregate_model(made)
     return Model(made, columns, aggregate=aggregate, **row_functions(made, columns))
+
+
+def size(entity: Record, /) -> int:
+    """Return the size of an entity in bytes as Azure Tables counts it, stored or not.
+
+    Fields that the store maintains do not count: it keeps them apart.
+
+    Raises:
+        InvalidEntity: it is no entity of a class with a table, or it cannot be stored.
+        EntityTooLarge: it is larger than an entity may be.
+    """
+    if not isinstance(entity, Record) or not _declares(type(entity)):
+        raise InvalidEntity("size", [f"expected an entity, got {shown(entity)}"])
+    model = model_of(type(entity))
+    return model.size(model.to_row(entity))

@@ -10,7 +10,7 @@ own at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from itertools import repeat
 from typing import Any, TypeVar
@@ -24,10 +24,22 @@ from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
 from ..keys.composed import decode_source
 from ..keys.forms import check_key
-from ..limits import MAX_ENTITY, MAX_INT64, MAX_PROPERTIES, MIN_INT64, Edm, check_value, entity_size, fixed_size
+from ..limits import (
+    MAX_ENTITY,
+    MAX_INT64,
+    MAX_PROPERTIES,
+    MIN_INT64,
+    Edm,
+    check_value,
+    entity_size,
+    fixed_size,
+    property_size,
+    string_size,
+)
+from ..values.extra import undeclared_properties
 from ..values.scalars import checked_load, read_total
 
-__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "readable", "row_faults", "row_functions", "unreadable"]
+__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "properties", "readable", "row_faults", "row_functions", "unreadable"]
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -38,6 +50,7 @@ DAMAGE: tuple[type[Exception], ...] = (
 """What is raised over stored values that no write of this library made. (Its own errors are some of these, too.)"""
 
 FIRST = 3  # where the properties begin in a row
+TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as
 _SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
 
 
@@ -78,6 +91,8 @@ def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
     yield "def most(row):"
     long = [at for at, field in enumerate(columns, FIRST) if _has_length(field)]
     fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    if made.type_name is not None:
+        fixed += property_size(TYPE_PROPERTY, "String") + string_size(made.type_name)
     lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
     yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
 
@@ -294,32 +309,34 @@ def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     return bad
 
 
-def _check_undeclared(made: Declaration, row: Row, undeclared: Iterable[str]) -> None:
-    taken = {field.property for field in made.fields}
-    faults = [
-        f'the undeclared property "{name}" is a declared one; set that instead' for name in undeclared if name in taken
-    ]
-    if faults:
-        raise InvalidEntity(f"{made.name} {row[:2]}", faults)
+def properties(made: Declaration, columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[str, Edm, Any]]:
+    """Yield the properties that a row has on Azure, but for its key: name, EDM type, stored value."""
+    if made.type_name is not None:
+        yield TYPE_PROPERTY, "String", made.type_name
+    for at, field in enumerate(columns, FIRST):
+        if (value := row[at]) is None or field.maintained:
+            continue
+        if field.type.undeclared:
+            yield from undeclared_properties(value)
+        else:
+            yield field.property, field.type.edm, value
 
 
 def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
+    names = {field.property: field.name for field in made.fields if not field.type.undeclared}
+    extra = next((at for at, field in enumerate(columns, FIRST) if field.type.undeclared), None)
+
     def check(row: Row) -> None:
-        faults = []
-        properties: list[tuple[str, Edm, Any]] = []
-        for at, field in enumerate(columns, FIRST):
-            if (value := row[at]) is not None:
-                if field.type.spillable and not field.type.undeclared:
-                    fault = check_value(field.name, value)
-                    if fault is not None:
-                        faults.append(fault)
-                properties.append((field.property, field.type.edm, value))
-                if field.type.undeclared:
-                    undeclared = msgspec.json.decode(value)
-                    _check_undeclared(made, row, undeclared)
-                    if (number := len(columns) - 1 + len(undeclared)) > MAX_PROPERTIES:
-                        faults.append(f"{number} properties, but an entity may have {MAX_PROPERTIES}")
-        if (size := entity_size(row[0], row[1], properties)) > MAX_ENTITY:
+        undeclared = () if extra is None or row[extra] is None else [name for name, *_ in undeclared_properties(row[extra])]
+        if taken := [name for name in undeclared if name in names]:
+            faults = [f'the undeclared property "{name}" is a declared one; set that instead' for name in taken]
+            raise InvalidEntity(f"{made.name} {row[:2]}", faults)
+        held = list(properties(made, columns, row))
+        sizes = [check_value(names.get(name, name), value) for name, _, value in held]
+        faults = [fault for fault in sizes if fault is not None]
+        if undeclared and len(held) > MAX_PROPERTIES:
+            faults.append(f"{len(held)} properties, but an entity may have {MAX_PROPERTIES}")
+        if (size := entity_size(row[0], row[1], held)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
         if faults:
             raise EntityTooLarge(f"{made.name} {row[:2]}", faults)

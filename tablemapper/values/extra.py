@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -11,10 +11,19 @@ import msgspec
 
 from ..builtin import Builtin
 from ..errors import shown
-from ..limits import MAX_INT32, MIN_INT32, check_property_name
+from ..limits import MAX_INT32, MIN_INT32, Edm, check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
-__all__ = ["EXTRA", "TEXT", "Extra", "Int32Value", "extra_members", "indexed_as", "read_members"]
+__all__ = [
+    "EXTRA",
+    "TEXT",
+    "Extra",
+    "Int32Value",
+    "extra_members",
+    "indexed_as",
+    "read_members",
+    "undeclared_properties",
+]
 
 
 class Int32Value(int):
@@ -95,6 +104,12 @@ def _load_any(form: Any) -> Any:
 
 def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
+
+
+def undeclared_properties(stored: str) -> Iterator[tuple[str, Edm, Any]]:
+    """Yield the properties of a stored form: name, EDM type, value. Bytes are bytes, others are as JSON has them."""
+    for name, (edm, plain) in msgspec.json.decode(stored).items():
+        yield name, edm, SCALARS[bytes].from_json(plain) if edm == "Binary" else plain
 
 
 _SHOWN = ("Edm.String", "Edm.Boolean", "Edm.Int32", "Edm.Double")
