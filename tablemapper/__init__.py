@@ -16,6 +16,7 @@ from .aio.store import AsyncStore, AsyncTransaction, open_async
 from .engines.migration import Fault
 from .engines.opening import restore, status
 from .engines.protocol import Violation
+from .engines.statistics import IndexStatistics, Partitions, PartitionStatistics, Quantiles, Statistics
 from .engines.status import Applied, Item, Status
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Info, Record, info
@@ -61,6 +62,7 @@ from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
+from .planning.cost import Cost, Prices
 from .planning.explanation import Explanation, MixedExplanation
 from .planning.partitions import Partition
 from .progress import Progress
@@ -95,6 +97,7 @@ __all__ = [
     "BuildReport",
     "Change",
     "CorruptStore",
+    "Cost",
     "Entity",
     "EntityExists",
     "EntityNotFound",
@@ -109,6 +112,7 @@ __all__ = [
     "Groups",
     "Index",
     "IndexRange",
+    "IndexStatistics",
     "Info",
     "Int32",
     "InvalidEntity",
@@ -132,10 +136,14 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Partition",
+    "PartitionStatistics",
+    "Partitions",
     "PreconditionFailed",
     "Predicate",
+    "Prices",
     "Problem",
     "Progress",
+    "Quantiles",
     "Query",
     "QueryStopped",
     "Record",
@@ -145,6 +153,7 @@ __all__ = [
     "ScanRefused",
     "SchemaMismatch",
     "SnapshotTooOld",
+    "Statistics",
     "Status",
     "Step",
     "Store",

@@ -25,23 +25,23 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "cost", "explanation",
             ]
         }
     ],
     [
         {
-            "engines": ["context", "status", "protocol", "decide", "migration"],
+            "engines": ["context", "status", "statistics", "protocol", "decide", "migration"],
             "engines.azure": ["service", "accounts", "batches", "wire", "drive", "names", "rows", "catalogue", "writes", "reads", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
             "engines.sqlite.sql": [
-                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "classes", "schema", "filters", "select",
+                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "sizes", "classes", "schema", "filters", "range_sql", "select",
             ],
             "engines.sqlite.rows": [
-                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads",
+                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads", "statistics",
             ],
             "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating"],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
@@ -59,7 +59,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         },
     ],
     [{"query": ["pages", "results", "batches", "columns", "writing", "division", "query", "mixed", "observation"]}],
-    [{"store": ["operations", "windows", "columns", "transaction", "builds", "store", "duplicates", "observation", "opening"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["report", "run"]}],
     [{"cli": ["app", "stores", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip

@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, cast, overload
 
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
+from ..engines.statistics import Statistics
 from ..engines.status import Status
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
@@ -399,6 +401,22 @@ class AsyncStore(Face[Store], ByKey):
     async def status(self) -> Status:
         """Return what the store maintains, the progress of builds, and its migrations; as `Store.status`."""
         return await self._workers.run(self._sync.status)
+
+    async def statistics(
+        self,
+        cls: type[Record],
+        /,
+        *,
+        recent: timedelta = timedelta(hours=1),
+        top: int = 10,
+        progress: ProgressOption = False,
+    ) -> Statistics:
+        """Count the entities, partitions and index rows of a class, and their bytes; as `Store.statistics`."""
+        cancellation = Cancellation()
+        return await self._workers.run_until(
+            cancellation,
+            partial(self._sync.statistics, cls, recent=recent, top=top, progress=cancellation.progress(progress)),
+        )
 
     async def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Correct every index row and every aggregate from the entities; as `Store.repair`."""

@@ -15,6 +15,7 @@ from ..errors import NotReady
 from ..planning.budget import Spending
 from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
+from ..planning.cost import Footprint
 from ..planning.parts import Place
 from ..planning.plan import Plan
 from ..planning.projection import Layout
@@ -238,6 +239,10 @@ class Reads(Protocol):
 
     def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
         """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
+        ...
+
+    def footprint(self, bound: BoundPlan, most: int) -> Footprint | None:
+        """Return what a plan reads, counted up to ``most`` rows; None if that costs a read."""
         ...
 
     def divide(self, bound: BoundPlan, parts: int) -> list[Place]:

@@ -13,5 +13,6 @@
 - `advice`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
 - `projection`: from rows to entities and tuples.
+- `cost`: what a plan would cost on Azure.
 - `explanation`: a plan in words.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .capabilities import Capabilities
 from .conditions import AnyPredicate
+from .cost import Cost
 from .plan import Plan
 from .ranges import KeyRange
 
@@ -44,10 +46,17 @@ class Explanation:
     """What the engine can do."""
     database: tuple[str, ...]
     """What the database itself says of the first range: of SQLite, its EXPLAIN QUERY PLAN."""
+    estimate: Callable[[], Cost] = attrs.field(repr=False, eq=False)
+    """Reads what `cost` is made of."""
     totals: Mapping[str, str] = {}
     """What is answered from a declared aggregate instead, as ``{"avg(price)": "PricesByMaker"}``."""
     unfit: tuple[str, ...] = ()
     """Why other aggregates do not answer."""
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What one run would cost on Azure Tables. It is counted in the store when it is first asked for."""
+        return self.estimate()
 
     @property
     def covering(self) -> bool:
@@ -87,6 +96,7 @@ class Explanation:
         lines += [f"not {one}" for one in self.reasons]
         lines += [f"{self.capabilities.engine}: {one}" for one in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
+        lines.append(str(self.cost))
         return "\n".join(lines)
 
     def _merged_by(self) -> str:
@@ -122,6 +132,7 @@ class Explanation:
             "reasons": list(self.reasons),
             "database": list(self.database),
             "totals": dict(self.totals),
+            "cost": self.cost.to_dict(),
         }
 
     def to_json(self) -> str:
@@ -151,11 +162,23 @@ class MixedExplanation:
         counts = [one.rows for one in self.classes.values()]
         return None if None in counts else sum(filter(None, counts))
 
+    @property
+    def cost(self) -> Cost:
+        """What one run would cost on Azure Tables: the sum over the classes."""
+        costs = [one.cost for one in self.classes.values()]
+        return Cost(
+            sum(one.requests for one in costs),
+            sum(one.entities for one in costs),
+            sum(one.bytes for one in costs),
+            at_least=any(one.at_least for one in costs),
+        )
+
     def __str__(self) -> str:
         lines = [f"merges classes in the order of {', '.join(self.order)}"]
         for name, one in self.classes.items():
             lines += [f"{name}:", *(f"  {line}" for line in str(one).splitlines())]
         lines += [f"{name}: not read, none satisfies {why}" for name, why in self.unread.items()]
+        lines.append(str(self.cost))
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,6 +187,7 @@ class MixedExplanation:
             "order": list(self.order),
             "classes": {name: one.to_dict() for name, one in self.classes.items()},
             "unread": dict(self.unread),
+            "cost": self.cost.to_dict(),
         }
 
     def to_json(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -12,7 +13,7 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, did_you_mean, shown
+from ..errors import InvalidEntity, InvalidQuery, StoreClosed, did_you_mean, shown
 from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.prepared import PreparedPlan
@@ -23,6 +24,7 @@ from ..expressions.habits import ROWS_HABITS, refuse_habits
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
+from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.partitions import Partition
 from ..planning.ranges import BoundPlan
@@ -176,9 +178,16 @@ class ClassResults(Divisible[T_co]):
             reads.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
             tuple(reads.explain(bound, prepared.layout)),
+            partial(self._cost, bound),
             dict(totals_served(self._plans, self._spec)),
             tuple(mismatches(self._plans, self._spec)),
         )
+
+    def _cost(self, bound: BoundPlan) -> Cost:
+        footprint = None
+        with suppress(StoreClosed):
+            footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
+        return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)
 
     def __repr__(self) -> str:
         spec = self._spec

@@ -350,7 +350,7 @@ def size(entity: Record, /) -> int:
         InvalidEntity: it is no entity of a class with a table, or it cannot be stored.
         EntityTooLarge: it is larger than an entity may be.
     """
-    if not isinstance(entity, Record) or not _declares(type(entity)):
+    if not _declares(cls := type(entity)):
         raise InvalidEntity("size", [f"expected an entity, got {shown(entity)}"])
-    model = model_of(type(entity))
+    model = model_of(cls)
     return model.size(model.to_row(entity))

@@ -39,7 +39,17 @@ from ..limits import (
 from ..values.extra import undeclared_properties
 from ..values.scalars import checked_load, read_total
 
-__all__ = ["DAMAGE", "FIRST", "Row", "load_source", "properties", "readable", "row_faults", "row_functions", "unreadable"]
+__all__ = [
+    "DAMAGE",
+    "FIRST",
+    "Row",
+    "load_source",
+    "properties",
+    "readable",
+    "row_faults",
+    "row_functions",
+    "unreadable",
+]
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -327,7 +337,9 @@ def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[
     extra = next((at for at, field in enumerate(columns, FIRST) if field.type.undeclared), None)
 
     def check(row: Row) -> None:
-        undeclared = () if extra is None or row[extra] is None else [name for name, *_ in undeclared_properties(row[extra])]
+        undeclared = (
+            () if extra is None or row[extra] is None else [name for name, *_ in undeclared_properties(row[extra])]
+        )
         if taken := [name for name in undeclared if name in names]:
             faults = [f'the undeclared property "{name}" is a declared one; set that instead' for name in taken]
             raise InvalidEntity(f"{made.name} {row[:2]}", faults)

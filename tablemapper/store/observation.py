@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
+from ..engines.statistics import Statistics
 from ..entities.entity import Entity, Record, stored_row
 from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
@@ -145,6 +146,10 @@ class ObservedStore(Store):
             return call.written
 
         return self._observer.call("insert_columns", getattr(cls, "__name__", None)).run(work)
+
+    def statistics(self, cls: type[Any], /, **options: Any) -> Statistics:
+        call = self._observer.call("statistics", getattr(cls, "__name__", None))
+        return call.run(lambda _: self._plain.statistics(cls, **options))
 
     def clear(self, cls: type[Any], /) -> int:
         def work(call: Call) -> int:

@@ -6,7 +6,6 @@ stamps the entities with what was stored.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
@@ -14,7 +13,6 @@ import attrs
 
 from ..engines.context import check_outside
 from ..engines.protocol import Engine
-from ..engines.status import Status
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
@@ -26,12 +24,11 @@ from ..expressions.tree import Assignment, Predicate
 from ..keys.composed import decode
 from ..planning.partitions import Partition, equalities, partition_key
 from ..planning.question import QuerySpec
-from ..progress import ProgressOption, start_meter
+from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
 from ..query.query import Query
 from ..query.writing import by_function
-from ..schema.check import RepairReport, Report
-from .builds import HOLD, REST, BuildReport, build
+from .care import Care
 from .columns import entities_of, has_hooks, values_of
 from .operations import ByKey, Operations, not_found
 from .transaction import Buffer, Transaction
@@ -60,7 +57,7 @@ class Unknown:
 
 
 @refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
-class Store(ByKey):
+class Store(ByKey, Care):
     """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 
     Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread
@@ -516,81 +513,3 @@ class Store(ByKey):
         check_outside(self._engine, "clear")
         count = self._engine.clear(model)
         return Query[Any](self._plans, QuerySpec(model, scan=True)).delete() if count is None else count
-
-    # ------------------------------------------------------------------------------------------ care
-
-    def build(
-        self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
-    ) -> BuildReport:
-        """Build new indexes and aggregates, in short transactions beside other writers.
-
-        Several processes may build at the same time. If a build ends early, the next call continues it, in any process.
-
-        Args:
-            limit: how many entities this call reads at most.
-            progress: True for a bar, or a function.
-            hold: the length of a transaction in seconds; other writers wait no longer.
-            rest: the pause after a transaction that delays others, as a multiple of their delay.
-
-        Raises:
-            InvalidQuery: an argument is not a number, 0 or more.
-        """
-        return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
-
-    def status(self) -> Status:
-        """Return what the store maintains, the progress of builds, and its migrations.
-
-        Raises:
-            CorruptStore: the catalogue cannot be read.
-        """
-        return self._engine.status()
-
-    def check(self, *, progress: ProgressOption = False) -> Report:
-        """Recompute every index row and every aggregate from the entities, and report the differences.
-
-        Raises:
-            CorruptStore: the file is so damaged that it cannot be read.
-        """
-        with start_meter(progress, "check") as meter:
-            return self._engine.check(meter)
-
-    def repair(self, *, progress: ProgressOption = False) -> RepairReport:
-        """Correct every index row and every aggregate from the entities, and report what was wrong.
-
-        Other programs read and write meanwhile: it finds faults in one state of the store, and corrects them in short
-        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile.
-        Entities never change. An ``_ever`` measure changes only if an existing entity is more extreme.
-
-        Raises:
-            InvalidTransaction: the thread is inside a transaction of the store.
-            CorruptStore: the file itself is so damaged that it cannot be written.
-            StoreError: the file cannot be written; the repairs until then are kept.
-        """
-        check_outside(self._engine, "repair")
-        with start_meter(progress, "repair") as meter:
-            return self._engine.repair(meter)
-
-    def compact(self, *, progress: ProgressOption = False) -> None:
-        """Rewrite the file in order, without the space that deleted entities left.
-
-        It needs exclusive use of the file: other threads wait, and another process cannot open it. It needs up to twice
-        the size of the file in free space. If it fails, the file is as it was. It first removes dropped tables. An
-        index that was built beside an old definition gets its plain table name, once the old one is gone.
-
-        Raises:
-            StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.
-            InvalidTransaction: the thread is inside a transaction of the store.
-            StoreFull: there is not enough space.
-        """
-        check_outside(self._engine, "compact")
-        with start_meter(progress, "compact") as meter:
-            self._engine.compact(meter)
-
-    def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
-        """Write a copy of the current state to a new file, while the store is in use.
-
-        Raises:
-            StoreError: the file exists already, or cannot be written.
-        """
-        with start_meter(progress, "backup") as meter:
-            self._engine.backup(os.fspath(path), meter)

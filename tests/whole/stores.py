@@ -22,7 +22,7 @@ _SMALL: dict[str, dict[str, int]] = {
     "engines.sqlite.rows.current": {"_FEW": 1, "_SOME": 2},
     "engines.sqlite.rows.writes": {"_CHUNK": 2},
     "engines.sqlite.sql.filters": {"MAX_LIST": 2},
-    "engines.sqlite.sql.select": {"_FEW": 1},
+    "engines.sqlite.sql.range_sql": {"_FEW": 1},
     "execution.columns": {"FEW": 1},
     "execution.prepared": {"MAX_PLANS": 3},
     "planning.conditions": {"MAX_ALTERNATIVES": 3},

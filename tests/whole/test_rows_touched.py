@@ -308,12 +308,12 @@ def test_many_rows_are_begun_twice_only_where_the_query_met_few_before(
 def test_a_bound_that_is_lost_is_seen(
     parcels: tm.Query[Parcel], counting: Touched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = select._bounds
+    real = select.bounds_sql
 
     def partitions_only(one: select.KeyRange, at: str) -> tuple[str, list[object]]:
         sql, args = real(one, at)
         return sql.split(" AND ")[0], args[:1]
 
-    monkeypatch.setattr(select, "_bounds", partitions_only)
+    monkeypatch.setattr(select, "bounds_sql", partitions_only)
     some = parcels.where(Parcel.depot == "x", Parcel.shelf == "g", Parcel.number >= 11, Parcel.number < 23)
     assert counting(lambda: list(some))[ENTITIES] >= 302

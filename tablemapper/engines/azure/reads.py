@@ -167,6 +167,9 @@ class AzureReads:
         """Return None: entities are counted by reading them."""
         return None
 
+    def footprint(self, bound: BoundPlan, most: int) -> None:
+        """Return None: to count rows costs as much as to read them."""
+
     def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
         """Return None: to count rows costs as much as to read them."""
         return None

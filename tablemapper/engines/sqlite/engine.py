@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from ...schema.rows import Row
 from ..decide import missing, stale
 from ..migration import WayBack
 from ..protocol import Batch, Built, Note, Operation, Pace, Violation
+from ..statistics import Statistics
 from ..status import Status
 from .catalogue.dropping import disable
 from .catalogue.switching import end_unkept
@@ -41,6 +43,7 @@ from .rows.clearing import clear
 from .rows.current import Current
 from .rows.load import SortedLoad
 from .rows.reads import SqliteReads, followed
+from .rows.statistics import read_statistics
 from .rows.twins import unkept
 from .rows.writes import Vanished, apply, insert
 from .sql.catalogue import (
@@ -410,6 +413,16 @@ class SqliteEngine:
             self._write(write, alone=True)
             self.catch_up()
         return given_up
+
+    def statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
+        """Return the statistics of a class, all of one state of the file."""
+        while True:
+            with self.file.snapshot(cold=True) as snapshot:
+                sqlite = self._sqlite
+                if read_generation(snapshot.read) == sqlite.generation:
+                    self._current.check_ready(sqlite, model)
+                    return read_statistics(sqlite, snapshot, model, recent, top, meter)
+            self.catch_up()
 
     def status(self) -> Status:
         """Return what the file maintains, and how far that is."""

@@ -13,4 +13,5 @@
 - `load`: many entities, sorted outside of the tables.
 - `check`: the tables as a check reads them.
 - `reads`: the rows of plans.
+- `statistics`: the tables of a class, counted.
 """

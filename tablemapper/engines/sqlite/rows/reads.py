@@ -17,6 +17,7 @@ from ....errors import SchemaMismatch
 from ....planning.bounds import Bound
 from ....planning.budget import Spending
 from ....planning.conditions import AnyPredicate
+from ....planning.cost import Footprint
 from ....planning.parts import Part, Place, narrowed
 from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout
@@ -38,6 +39,7 @@ _FOLLOWS = 10  # times that a read follows the catalogue; after that others chan
 _FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
 _MANY = 10_000  # rows: of fewer, all keys are read
 _SAMPLES = 32  # keys for each part
+_SAMPLED = 100  # rows whose mean size stands for that of all
 
 
 def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
@@ -271,6 +273,35 @@ class SqliteReads:
                 if count >= most:
                     return most
         return count
+
+    @_again
+    def footprint(self, bound: BoundPlan, most: int) -> Footprint:
+        """Return what a plan reads, counted up to ``most`` rows."""
+        plan, select = bound.plan, self.select(bound.plan)
+        rows: list[int] = []
+        left, size, sampled = most, (0.0, 0.0), 0
+        held = tuple([one for one in plan.filter if all(map(plan.path.holds, one.attributes()))])
+        joins = plan.index is not None and not plan.covering
+        joined: int | None = None
+        with self._file.snapshot() as snapshot:
+            for sql, args in select.counts(bound, filtered=False, most=most, find=snapshot.get):
+                rows.append(min(sum(snapshot.get(sql, args) or ()), left) if left else 0)
+                left -= rows[-1]
+            for sql, args in select.samples(bound, _SAMPLED):
+                number, *sums = snapshot.get(sql, [*args, _SAMPLED - sampled]) or (0, 0, 0)
+                sampled += number
+                size = size[0] + (sums[0] or 0), size[1] + (sums[1] or 0)
+                if sampled == _SAMPLED:
+                    break
+            if joins and held:
+                index_alone = attrs.evolve(plan, filter=held, covering=True, lowered={})
+                joined = 0
+                for sql, args in self.select(index_alone).counts(bound, most=most, find=snapshot.get):
+                    joined += sum(snapshot.get(sql, args) or ())
+        of_rows, of_entities = (one / max(sampled, 1) for one in size)
+        whole = sum(rows) < most
+        joined = 0 if not joins else sum(rows) if joined is None else min(joined, sum(rows))
+        return Footprint(tuple(rows), joined, of_rows, of_entities, whole)
 
     @_again
     def divide(self, bound: BoundPlan, parts: int) -> list[Place]:

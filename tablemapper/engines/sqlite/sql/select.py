@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
-from ....planning.bounds import EVERYTHING, Bound
+from ....planning.bounds import Bound
 from ....planning.budget import Spending
 from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout, layout_of, tuples
@@ -22,14 +22,15 @@ from ....schema.rows import DAMAGE, Row, unreadable
 from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals
-from .filters import Condition, balanced, lower, lower_key, value_sql
+from .filters import Condition, lower, lower_key, value_sql
+from .range_sql import alike, all_of, bounds_sql, together
 from .schema import SqliteSchema
+from .sizes import entity_bytes, index_bytes
 from .statements import Statements
 from .tables import quoted
 
 __all__ = ["Find", "Select", "Statement"]
 
-_FEW = 50  # conditions that are joined by AND as they are; more are joined in a balanced tree
 _ROOM = (
     30_000  # characters of all conditions: SQLite compares each with each, and cannot be interrupted; see `residual`
 )
@@ -229,8 +230,8 @@ class Select:
             if bound.ranges:
                 yield self._sorted(bound, layout, after, filter, tail, filtered)
             return
-        if after is None and not plan.merged and not plan.turned and _alike(bound.ranges):
-            bounds, args = _together(bound.ranges, self._at)
+        if after is None and not plan.merged and not plan.turned and alike(bound.ranges):
+            bounds, args = together(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
             return
         ranges: Iterable[KeyRange] = reversed(bound.ranges) if plan.descending else bound.ranges
@@ -240,7 +241,7 @@ class Select:
             rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places, inclusive)
             if rest is None:
                 continue
-            bounds, args = _bounds(rest.range, self._at)
+            bounds, args = bounds_sql(rest.range, self._at)
             text = self._text(layout, bounds, rest.condition, limit is None, filtered, lean)
             yield text, [*args, *rest.args, *filter, *tail]
 
@@ -285,7 +286,7 @@ class Select:
 
     def next_partition(self, partitions: Bound) -> Statement:
         """Return a SELECT of the key of the first partition in a bound, or of the last one if that is the direction."""
-        bounds, args = _bounds(KeyRange(partitions), self._at)
+        bounds, args = bounds_sql(KeyRange(partitions), self._at)
         table, (place, *_) = self._keyed
         direction = " DESC" if self.plan.descending else ""
         return (
@@ -310,8 +311,8 @@ class Select:
         """Yield a SELECT of the places of all rows between the bounds, in order, for each range."""
         table, places = self._keyed
         for key_range in bound.ranges:
-            bounds, args = _bounds(key_range, self._at)
-            where = _all([condition for condition in (bounds, self._type_filter) if condition])
+            bounds, args = bounds_sql(key_range, self._at)
+            where = all_of([condition for condition in (bounds, self._type_filter) if condition])
             columns = ", ".join(places)
             yield f"SELECT {columns} FROM {quoted(table)} {self._at} WHERE {where} ORDER BY {columns}", args
 
@@ -359,7 +360,7 @@ class Select:
     def _where(self, conditions: list[str], filtered: bool) -> str:  # noqa: FBT001
         terms = [*conditions, *([self._type_filter] if self._type_filter else [])]
         terms += [condition.sql for condition in self._filter] if filtered else [f'{NAME}(?, {self._at}."RowKey")']
-        return _all(terms)
+        return all_of(terms)
 
     def merged(
         self,
@@ -404,7 +405,7 @@ class Select:
         assert layout.places
         forms: dict[str, list[list[Any]]] = {}
         for key_range in bound.ranges:
-            bounds, args = _bounds(key_range, self._at)
+            bounds, args = bounds_sql(key_range, self._at)
             forms.setdefault(bounds, []).append(args)
         if len(bound.ranges) == 1:
             arguments = [*next(iter(forms.values()))[0], *filter]
@@ -457,57 +458,36 @@ class Select:
         filter = [value for condition in self._filter for value in condition.values(bound.values)] if filtered else []
         passes = self.plan.accesses[0].partition.rest is not None
         for key_range in self._one_by_one(bound, find) if passes else bound.ranges:
-            bounds, args = _bounds(key_range, self._at)
+            bounds, args = bounds_sql(key_range, self._at)
             form = "count", bounds, filtered, most is None
             if (text := self._texts.get(form)) is None:
                 counted = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
                 conditions = [bounds]
                 conditions += [self._type_filter, *(condition.sql for condition in self._filter)] if filtered else []
-                where = _all([condition for condition in conditions if condition])
+                where = all_of([condition for condition in conditions if condition])
                 inner = f"SELECT {counted} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
                 text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
             yield text, [*args, *filter, *([] if most is None else [most])]
 
+    def samples(self, bound: BoundPlan, most: int) -> Iterator[Statement]:
+        """Yield a SELECT for each range, that lacks its last argument, how many rows: their number and the sums of sizes.
 
-def _all(conditions: list[str]) -> str:
-    few = len(conditions) <= _FEW
-    return (" AND ".join(conditions) if few else balanced(conditions, " AND ")) or "TRUE"
-
-
-def _alike(ranges: Sequence[KeyRange]) -> bool:
-    """Return whether ranges are several partitions with the same row keys: SQLite reads them in order, one by one."""
-    return len(ranges) > 1 and all(
-        each.partition.point and each.row == ranges[0].row and each.entities is None for each in ranges
-    )
-
-
-def _together(ranges: Sequence[KeyRange], at: str) -> tuple[str, list[Any]]:
-    """Return the condition that a row is in one of several partitions, and its arguments."""
-    rows, args = _bounds(KeyRange(EVERYTHING, ranges[0].row), at)
-    listed = f'{at}."PartitionKey" IN (SELECT value FROM json_each(?))'
-    return f"{listed} AND {rows}" if rows else listed, [json.dumps([each.partition.lo for each in ranges]), *args]
-
-
-def _bounds(key_range: KeyRange, at: str) -> tuple[str, list[Any]]:
-    """Return the condition that a row is in a range, and its arguments; ``at``: the alias of the table."""
-    conditions: list[str] = []
-    args: list[Any] = []
-    for bound, column in ((key_range.partition, "PartitionKey"), (key_range.row, "RowKey")):
-        if bound.point:
-            conditions.append(f'{at}."{column}" = ?')
-            args.append(bound.lo)
-            continue
-        if bound.lo:
-            conditions.append(f'{at}."{column}" >= ?')
-            args.append(bound.lo)
-        if bound.hi is not None:
-            conditions.append(f'{at}."{column}" < ?')
-            args.append(bound.hi)
-    for op, key in zip((">=", "<"), key_range.entities or (), strict=False):
-        if key is not None:
-            conditions.append(f'({at}."_pk", {at}."_rk") {op} (?, ?)')
-            args += key
-    return " AND ".join(conditions), args
+        The sums are of the rows of the path, and of the entities that are joined to them.
+        """
+        for key_range in bound.ranges[:most]:
+            bounds, args = bounds_sql(key_range, self._at)
+            form = "sample", bounds
+            if (text := self._texts.get(form)) is None:
+                entity = entity_bytes(self._statements, "t")
+                sizes = f"{entity}, 0"
+                if self._index is not None:
+                    sizes = f"{index_bytes(self._index, 'i')}, {'0' if self.plan.covering else entity}"
+                where = all_of([condition for condition in (bounds, self._type_filter) if condition])
+                inner = f"SELECT {sizes} FROM {self._source} WHERE {where} LIMIT ?"
+                text = self._texts[form] = (
+                    f"WITH s(a, b) AS MATERIALIZED ({inner}) SELECT count(*), sum(a), sum(b) FROM s"
+                )
+            yield text, args
 
 
 def _with_merge_key(front: tuple[str, str], partition: int, row: int, width: int, values: Row) -> tuple[Any, Row]:

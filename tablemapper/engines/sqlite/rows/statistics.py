@@ -1,0 +1,128 @@
+"""The statistics of a class: one pass over each of its tables, partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ....builtin import Builtin
+from ....entities.declaration import IndexModel
+from ....keys.template import Template
+from ....limits import MAX_VALUE
+from ....progress import Meter
+from ....schema.model import Model
+from ....schema.rows import Row
+from ...statistics import (
+    IndexStatistics,
+    PartitionCount,
+    Partitions,
+    PartitionStatistics,
+    Sizes,
+    Statistics,
+    partitions_of,
+)
+from ..driver.functions import SqlFunction
+from ..driver.snapshots import Snapshot
+from ..sql.schema import SqliteSchema
+from ..sql.sizes import entity_bytes, index_bytes
+from ..sql.tables import quoted
+
+__all__ = ["read_statistics"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000
+
+
+def read_statistics(
+    sqlite: SqliteSchema, snapshot: Snapshot, model: Model, recent: timedelta, top: int, meter: Meter
+) -> Statistics:
+    """Return the statistics of a class in one state of the file."""
+    now = Builtin.datetime.now(UTC)
+    since = max((now - min(recent, now - _EPOCH) - _EPOCH) // timedelta(microseconds=1), 0)
+    statements = sqlite.statements[model]
+    size, sizes = entity_bytes(statements, "t"), Sizes()
+    source = f"{quoted(statements.table.name)} t WHERE {statements.type_filter('t') or 'TRUE'}"
+    counts = _Counts(
+        snapshot,
+        f'SELECT t."PartitionKey", count(*), sum({(count := SqlFunction(sizes.add)).sql(size)}), '
+        f'count(DISTINCT t."Timestamp") FILTER (WHERE t."Timestamp" >= ?), max(t."Timestamp") '
+        f'FROM {source} GROUP BY t."PartitionKey" ORDER BY t."PartitionKey"',
+        (since,),
+        meter,
+    )
+    partitions, entities, total = _partitions(counts, model.declaration.partition, top)
+    del count  # (the connection calls it no more)
+    writes, busiest = _moments(snapshot, source, since) if counts.newest >= since else (0, 0)
+    largest = None
+    if sizes.most > MAX_VALUE:
+        largest = snapshot.get(
+            f'SELECT t."PartitionKey", t."RowKey" FROM {source} AND {size} = ? LIMIT 1', (sizes.most,)
+        )
+    indexes = {
+        index.name: _index(sqlite, snapshot, model, index, top, meter)
+        for index in model.indexes
+        if sqlite.label(model, index.name) not in sqlite.unready
+    }
+    return Statistics(
+        model=model.name, at=now, entities=entities, bytes=total, total_bytes=total + sum(one.bytes for one in indexes.values()),
+        sizes=sizes.quantiles(total), largest_key=largest and (largest[0], largest[1]), partitions=partitions, writes=writes,
+        busiest=busiest, newest=_time(counts.newest), indexes=indexes, recent=recent,
+    )  # fmt: skip
+
+
+class _Counts:
+    """The partitions that a statement counts, in the order of their keys."""
+
+    def __init__(self, snapshot: Snapshot, sql: str, args: Sequence[Any], meter: Meter) -> None:
+        self._chunks = snapshot.stream(sql, args)
+        self._meter = meter
+        self.newest = 0
+
+    def __iter__(self) -> Iterator[PartitionCount]:
+        for chunk in self._chunks:
+            for row in chunk:
+                one = PartitionCount(*row)
+                self.newest = max(self.newest, one.newest)
+                yield one
+            self._meter.advance(sum(row[1] for row in chunk))
+
+
+def _partitions(counts: _Counts, template: Template, top: int) -> tuple[Partitions, int, int]:
+    def made(one: PartitionCount) -> PartitionStatistics:
+        values = template.decode(one.key, trusted=True)
+        return PartitionStatistics(one.key, values, one.entities, one.bytes, one.writes, _time(one.newest))
+
+    return partitions_of(counts, top, made)
+
+
+def _moments(snapshot: Snapshot, source: str, since: int) -> tuple[int, int]:
+    """Return how many distinct times there are since a time, and the most of them in one second."""
+    distinct = f'SELECT DISTINCT t."Timestamp" AS moment FROM {source} AND t."Timestamp" >= ?'
+    seconds = f"SELECT count(*) AS n FROM ({distinct}) GROUP BY moment / {_SECOND}"
+    found = snapshot.get(f"SELECT total(n), max(n) FROM ({seconds})", (since,))
+    return (0, 0) if found is None else (int(found[0]), found[1] or 0)
+
+
+def _index(
+    sqlite: SqliteSchema, snapshot: Snapshot, model: Model, index: IndexModel, top: int, meter: Meter
+) -> IndexStatistics:
+    table = sqlite.indexes[index]
+    counts = _Counts(
+        snapshot,
+        f'SELECT i."PartitionKey", count(*), sum({index_bytes(table, "i")}) FROM {quoted(table.name)} i '
+        'GROUP BY i."PartitionKey" ORDER BY i."PartitionKey"',
+        (),
+        meter,
+    )
+    partitions, rows, size = _partitions(counts, index.partition, top)
+    most: Row | None = None
+    if index.fan_out is not None:
+        most = snapshot.get(
+            f'SELECT count(*), "_pk", "_rk" FROM {quoted(table.name)} GROUP BY "_pk", "_rk" ORDER BY 1 DESC, 2, 3 LIMIT 1'
+        )
+    return IndexStatistics(rows, size, partitions, *((0, None) if most is None else (most[0], (most[1], most[2]))))
+
+
+def _time(moment: int) -> datetime | None:
+    return _EPOCH + timedelta(microseconds=moment) if moment else None

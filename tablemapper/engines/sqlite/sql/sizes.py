@@ -1,0 +1,69 @@
+"""Sizes in SQL: the same numbers as `limits.entity_size` gives for the properties of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ....entities.fields import FieldModel
+from ....limits import FIXED_SIZES, Edm, property_size, string_size, utf16_units
+from ....schema.rows import TYPE_PROPERTY
+from ....values.extra import undeclared_properties
+from ..driver.functions import SqlFunction
+from .maintained_tables import IndexTable
+from .statements import Statements
+from .tables import quoted
+
+__all__ = ["entity_bytes", "index_bytes"]
+
+_UNITS = SqlFunction(utf16_units)
+_UNDECLARED = SqlFunction(lambda stored: sum(of_property(*one) for one in undeclared_properties(stored)))
+
+
+def of_property(name: str, edm: Edm, value: object) -> int:
+    """Return the bytes of one property."""
+    size = property_size(name, edm)
+    if isinstance(value, str) and edm == "String":
+        return size + string_size(value)
+    return size + 4 + len(value) if isinstance(value, bytes) else size
+
+
+def entity_bytes(statements: Statements, alias: str) -> str:
+    """Return the size of an entity, as SQL over a row of its table."""
+    model = statements.model
+    fixed = 4
+    if (name := model.declaration.type_name) is not None:
+        fixed += of_property(TYPE_PROPERTY, "String", name)
+    properties = [(field, statements.value(field, alias)) for field in model.stored]
+    return _sum(fixed, [f'{alias}."PartitionKey"', f'{alias}."RowKey"'], properties)
+
+
+def index_bytes(table: IndexTable, alias: str) -> str:
+    """Return the size of an index row, as SQL: as an entity that has the entity's key in two properties."""
+    properties = {field.property: field for field in table.model.columns}
+    included = [(properties[name], f"{alias}.{quoted(column)}") for name, column in table.columns.items()]
+    places = [f"{alias}.{quoted(name)}" for name in ("PartitionKey", "RowKey", "_pk", "_rk")]
+    fixed = 4 + sum(property_size(name, "String") + 4 for name in ("_pk", "_rk"))
+    return _sum(fixed, places, included)
+
+
+def _sum(fixed: int, texts: Iterable[str], properties: Iterable[tuple[FieldModel, str]]) -> str:
+    terms = [str(fixed), *(_units(text) for text in texts)]
+    for field, sql in properties:
+        term = _property(field, sql)
+        terms.append(f"CASE WHEN {sql} IS NULL THEN 0 ELSE {term} END")
+    return " + ".join(terms)
+
+
+def _property(field: FieldModel, sql: str) -> str:
+    if field.type.undeclared:
+        return _UNDECLARED.sql(sql)
+    edm = field.type.edm
+    size = property_size(field.property, edm)
+    if edm in FIXED_SIZES:
+        return str(size)
+    return f"{size + 4} + {f'octet_length({sql})' if edm == 'Binary' else _units(sql)}"
+
+
+def _units(sql: str) -> str:
+    """Return the bytes of a text in UTF-16: only one with characters beyond ASCII is looked at by Python."""
+    return f"2 * CASE WHEN octet_length({sql}) = length({sql}) THEN length({sql}) ELSE {_UNITS.sql(sql)} END"

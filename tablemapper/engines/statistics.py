@@ -1,0 +1,298 @@
+"""What a store holds of a class, in numbers: of its entities, its partitions and its indexes."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+import attrs
+
+from ..planning.cost import Prices, bytes_text
+from ..progress import Meter
+from ..schema.model import Model
+
+__all__ = [
+    "HasStatistics",
+    "IndexStatistics",
+    "PartitionCount",
+    "PartitionStatistics",
+    "Partitions",
+    "Quantiles",
+    "Sizes",
+    "Statistics",
+    "partitions_of",
+    "quantiles",
+]
+
+T = TypeVar("T")
+_SMALL = 65_537  # sizes that are counted exactly are below
+_SHOWN = 3  # partitions of a line
+
+
+@attrs.frozen
+class Quantiles:
+    """How numbers are spread: half of them are at most ``p50``, 95 % at most ``p95``. All 0 if there are none."""
+
+    min: int = 0
+    p50: int = 0
+    p95: int = 0
+    p99: int = 0
+    max: int = 0
+    mean: float = 0.0
+
+
+@attrs.frozen
+class PartitionStatistics:
+    """One partition."""
+
+    key: str
+    """The partition key, as it is stored."""
+    values: dict[str, Any]
+    """The fields that the key gives back."""
+    entities: int
+    bytes: int
+    writes: int
+    """Moments of recent writes, see `Statistics`."""
+    newest: datetime | None
+    """The last write; None for the rows of an index, which have no time of their own."""
+
+
+@attrs.frozen
+class Partitions:
+    """The partitions of a class or an index."""
+
+    number: int = 0
+    entities: Quantiles = Quantiles()
+    """How many a partition has, exactly."""
+    largest: tuple[PartitionStatistics, ...] = ()
+    """Those with the most entities; of equal ones the first by key."""
+    smallest: PartitionStatistics | None = None
+    hottest: tuple[PartitionStatistics, ...] = ()
+    """Those with the most recent writes, if there are any."""
+
+
+@attrs.frozen
+class IndexStatistics:
+    """The rows of an index, and their partitions, of which no writes are known."""
+
+    rows: int = 0
+    bytes: int = 0
+    """Keys, the entity's key, included properties."""
+    partitions: Partitions = Partitions()
+    most: int = 0
+    """The most rows of one entity, in an index over the elements of a list."""
+    most_key: tuple[str, str] | None = None
+    """The key of that entity."""
+
+
+@attrs.frozen
+class Statistics:
+    """What a store holds of a class, at one moment. Sizes are those that Azure Tables counts.
+
+    Writes are counted in moments: an entity keeps the time of its last write only, and all that one transaction writes
+    has the same time. Deletes leave none.
+    """
+
+    model: str
+    at: datetime
+    entities: int
+    bytes: int
+    """The sum of `tablemapper.size` over the entities."""
+    total_bytes: int
+    """With the rows of its indexes."""
+    sizes: Quantiles
+    """Of entities in bytes: ``p50`` to ``p99`` within 7 % where they are above 64 KiB, the others exactly."""
+    largest_key: tuple[str, str] | None
+    """The key of the largest entity, if that has more than 64 KiB."""
+    partitions: Partitions
+    writes: int
+    """Moments within the recent time."""
+    busiest: int
+    """The most moments in one second of it."""
+    newest: datetime | None
+    """The last write; None if there is no entity."""
+    indexes: Mapping[str, IndexStatistics]
+    """Of each index that is ready, by name."""
+    recent: timedelta = timedelta(hours=1)
+    """What counts as recent: as long before ``at``."""
+
+    def price(self, prices: Prices | None = None) -> float:
+        """Return the price of ``total_bytes`` on Azure, a month."""
+        return (prices or Prices()).of_storage(self.total_bytes)
+
+    def __str__(self) -> str:
+        if not self.entities:
+            return f"{self.model}  no entities"
+        prices, parts = Prices(), self.partitions
+        of_indexes = f", with indexes {bytes_text(self.total_bytes)}" if self.indexes else ""
+        number = f"{parts.number:,} partition{'' if parts.number == 1 else 's'}"
+        entities = f"{self.entities:,} entit{'y' if self.entities == 1 else 'ies'}"
+        price = f"{self.price(prices):,.3f} {prices.currency} a month on Azure ({prices.as_of})"
+        lines = [f"{self.model}  {entities} in {number}, {bytes_text(self.bytes)}{of_indexes}; {price}"]
+        lines.append(f"  partitions  {_spread(parts.entities)} entities (min, median, p95, max)")
+        lines.append(f"  largest     {_listed(parts.largest, lambda one: one.entities)}")
+        if parts.hottest:
+            within = "hour" if self.recent == timedelta(hours=1) else str(self.recent)
+            one = parts.hottest[0]
+            lines.append(
+                f"  hottest     {one.key}  {one.writes:,} write{'' if one.writes == 1 else 's'} in the last {within}; {self.busiest:,} in the busiest second of the class"
+            )
+        lines.append(f"  entities    {_spread(self.sizes)} bytes")
+        for name, index in self.indexes.items():
+            rows = f"{index.rows:,} row{'' if index.rows == 1 else 's'}"
+            lines.append(f"  {name}  {rows} in {index.partitions.number:,} partitions, {bytes_text(index.bytes)}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as builtin types that JSON can represent; values of partition keys as text."""
+        return attrs.asdict(self, value_serializer=_plain)
+
+
+def _plain(_: object, attribute: Any, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if attribute is not None and attribute.name == "values":
+        return {name: one if isinstance(one, str | int | float | bool) else str(one) for name, one in value.items()}
+    return value
+
+
+def _spread(one: Quantiles) -> str:
+    return f"{one.min:,} … {one.p50:,} … {one.p95:,} … {one.max:,}"
+
+
+def _listed(some: tuple[PartitionStatistics, ...], number: Callable[[PartitionStatistics], int]) -> str:
+    return "   ".join(f"{one.key}  {number(one):,}" for one in some[:_SHOWN]) + (" …" if len(some) > _SHOWN else "")
+
+
+@runtime_checkable
+class HasStatistics(Protocol):
+    """An engine that has statistics."""
+
+    def statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
+        """Return the statistics of a class, all of one state of the store.
+
+        Args:
+            model: the class.
+            recent: how long before now a write is recent.
+            top: how many partitions are named.
+            meter: counts each entity and each index row.
+
+        Raises:
+            NotReady: it is an aggregate that is being built.
+        """
+        ...
+
+
+# ---------------------------------------------------------------------------------------------------------- counting
+
+
+def quantiles(counts: Mapping[int, int]) -> Quantiles:
+    """Return how numbers are spread, from how often each is there."""
+    number = sum(counts.values())
+    if not number:
+        return Quantiles()
+    ordered = sorted(counts.items())
+    total = sum(value * count for value, count in ordered)
+    p50, p95, p99 = (_rank(ordered, number, part) for part in (50, 95, 99))
+    return Quantiles(ordered[0][0], p50, p95, p99, ordered[-1][0], total / number)
+
+
+def _rank(ordered: Iterable[tuple[int, int]], number: int, part: int) -> int:
+    wanted = math.ceil(number * part / 100)
+    return next(value for value, count in ordered if (wanted := wanted - count) <= 0)
+
+
+class Sizes:
+    """Sizes, counted: each below 64 KiB exactly, others in cells of an eighth of an octave."""
+
+    def __init__(self) -> None:
+        self._small = [0] * _SMALL
+        self._large: Counter[int] = Counter()
+        self._least = self._most = 0  # of the large ones
+
+    def add(self, size: int) -> int:
+        """Count a size, and return it."""
+        try:
+            self._small[size] += 1
+        except IndexError:
+            octave = size.bit_length()
+            self._large[(2 * (size << 4 >> octave) + 1) << octave >> 5] += 1  # (the middle of its cell)
+            self._most = max(self._most, size)
+            self._least = min(self._least or size, size)
+        return size
+
+    @property
+    def most(self) -> int:
+        """The largest; 0 if there is none."""
+        return self._most or next((size for size in range(_SMALL - 1, 0, -1) if self._small[size]), 0)
+
+    def quantiles(self, total: int) -> Quantiles:
+        """Return how they are spread, from their sum."""
+        found = quantiles({size: count for size, count in enumerate(self._small) if count} | self._large)
+        if not self._large:
+            return found
+        inner = {name: min(max(getattr(found, name), found.min), self._most) for name in ("p50", "p95", "p99")}
+        least = min(found.min, self._least) if found.min < _SMALL else self._least
+        number = sum(self._small) + self._large.total()
+        return attrs.evolve(found, min=least, max=self._most, mean=total / number, **inner)
+
+
+@attrs.frozen
+class PartitionCount:
+    """One partition, as an engine counted it."""
+
+    key: str
+    entities: int
+    bytes: int
+    writes: int = 0
+    newest: int = 0
+    """In µs."""
+
+
+def partitions_of(
+    counts: Iterable[PartitionCount], top: int, made: Callable[[PartitionCount], PartitionStatistics]
+) -> tuple[Partitions, int, int]:
+    """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes."""
+    spread: Counter[int] = Counter()
+    largest, hottest = _Most(top), _Most(top)
+    smallest: PartitionCount | None = None
+    size = 0
+    for one in counts:
+        spread[one.entities] += 1
+        size += one.bytes
+        largest.add(one.entities, one)
+        if one.writes:
+            hottest.add(one.writes, one)
+        if smallest is None or one.entities < smallest.entities:
+            smallest = one
+    entities = sum(value * count for value, count in spread.items())
+    parts = Partitions(
+        spread.total(), quantiles(spread), tuple(map(made, largest.sorted())), None if smallest is None else made(smallest),
+        tuple(map(made, hottest.sorted())),
+    )  # fmt: skip
+    return parts, entities, size
+
+
+class _Most:
+    """The few with the highest numbers; of equal ones those that came first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._number = 0
+        self._heap: list[tuple[int, int, PartitionCount]] = []
+
+    def add(self, number: int, one: PartitionCount) -> None:
+        self._number -= 1
+        if len(self._heap) < self._most:
+            heapq.heappush(self._heap, (number, self._number, one))
+        elif self._heap and number > self._heap[0][0]:
+            heapq.heapreplace(self._heap, (number, self._number, one))
+
+    def sorted(self) -> list[PartitionCount]:
+        return [one for *_, one in sorted(self._heap, key=lambda each: (-each[0], -each[1]))]

@@ -1,0 +1,141 @@
+"""What a store does beside reading and writing: it builds, checks, repairs and copies itself, and says what it holds."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from ..engines.context import check_outside
+from ..engines.protocol import Engine
+from ..engines.statistics import HasStatistics, Statistics
+from ..engines.status import Status
+from ..entities.entity import Record
+from ..errors import InvalidQuery, StoreError, shown
+from ..progress import ProgressOption, start_meter
+from ..schema.check import RepairReport, Report
+from .builds import HOLD, REST, BuildReport, build
+from .operations import Operations
+
+__all__ = ["Care"]
+
+
+class Care:
+    """The verbs of a store that are about all of it, or about a class."""
+
+    _engine: Engine
+    _operations: Operations
+
+    def build(
+        self, *, limit: int | None = None, progress: ProgressOption = False, hold: float = HOLD, rest: float = REST
+    ) -> BuildReport:
+        """Build new indexes and aggregates, in short transactions beside other writers.
+
+        Several processes may build at the same time. If a build ends early, the next call continues it, in any process.
+
+        Args:
+            limit: how many entities this call reads at most.
+            progress: True for a bar, or a function.
+            hold: the length of a transaction in seconds; other writers wait no longer.
+            rest: the pause after a transaction that delays others, as a multiple of their delay.
+
+        Raises:
+            InvalidQuery: an argument is not a number, 0 or more.
+        """
+        return build(self._engine, limit=limit, progress=progress, hold=hold, rest=rest)
+
+    def status(self) -> Status:
+        """Return what the store maintains, the progress of builds, and its migrations.
+
+        Raises:
+            CorruptStore: the catalogue cannot be read.
+        """
+        return self._engine.status()
+
+    def statistics(
+        self,
+        cls: type[Record],
+        /,
+        *,
+        recent: timedelta = timedelta(hours=1),
+        top: int = 10,
+        progress: ProgressOption = False,
+    ) -> Statistics:
+        """Count the entities, partitions and index rows of a class, and their bytes, in one pass over each table.
+
+        All is of one state of the store; writers go on meanwhile.
+
+        Args:
+            cls: the class.
+            recent: which writes count as recent.
+            top: how many of the largest and the hottest partitions are named.
+            progress: True for a bar, or a function.
+
+        Raises:
+            InvalidEntity: the store was not opened with the class.
+            InvalidQuery: ``recent`` or ``top`` is below 0, or no timedelta, no int.
+            NotReady: it is an aggregate that is being built.
+            StoreError: the engine has no statistics.
+        """
+        model = self._operations.model(cls)
+        given: tuple[object, object] = recent, top
+        if not isinstance(given[0], timedelta) or recent < timedelta(0):
+            raise InvalidQuery(f"recent={shown(recent)}: expected a timedelta, 0 or more")
+        if isinstance(given[1], bool) or not isinstance(given[1], int) or top < 0:
+            raise InvalidQuery(f"top={shown(top)}: expected a number, 0 or more")
+        if not isinstance(self._engine, HasStatistics):
+            engine = self._engine.capabilities.engine
+            raise StoreError(
+                f"statistics() is not possible on {engine} yet; Azure's own metrics count an account's tables"
+            )
+        with start_meter(progress, "statistics") as meter:
+            return self._engine.statistics(model, recent, top, meter)
+
+    def check(self, *, progress: ProgressOption = False) -> Report:
+        """Recompute every index row and every aggregate from the entities, and report the differences.
+
+        Raises:
+            CorruptStore: the file is so damaged that it cannot be read.
+        """
+        with start_meter(progress, "check") as meter:
+            return self._engine.check(meter)
+
+    def repair(self, *, progress: ProgressOption = False) -> RepairReport:
+        """Correct every index row and every aggregate from the entities, and report what was wrong.
+
+        Other programs read and write meanwhile: it finds faults in one state of the store, and corrects them in short
+        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile.
+        Entities never change. An ``_ever`` measure changes only if an existing entity is more extreme.
+
+        Raises:
+            InvalidTransaction: the thread is inside a transaction of the store.
+            CorruptStore: the file itself is so damaged that it cannot be written.
+            StoreError: the file cannot be written; the repairs until then are kept.
+        """
+        check_outside(self._engine, "repair")
+        with start_meter(progress, "repair") as meter:
+            return self._engine.repair(meter)
+
+    def compact(self, *, progress: ProgressOption = False) -> None:
+        """Rewrite the file in order, without the space that deleted entities left.
+
+        It needs exclusive use of the file: other threads wait, and another process cannot open it. It needs up to twice
+        the size of the file in free space. If it fails, the file is as it was. It first removes dropped tables. An
+        index that was built beside an old definition gets its plain table name, once the old one is gone.
+
+        Raises:
+            StoreLocked: at once, if the file is open elsewhere, or a loop over a query is open here.
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreFull: there is not enough space.
+        """
+        check_outside(self._engine, "compact")
+        with start_meter(progress, "compact") as meter:
+            self._engine.compact(meter)
+
+    def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
+        """Write a copy of the current state to a new file, while the store is in use.
+
+        Raises:
+            StoreError: the file exists already, or cannot be written.
+        """
+        with start_meter(progress, "backup") as meter:
+            self._engine.backup(os.fspath(path), meter)
