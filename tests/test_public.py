@@ -44,8 +44,8 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_an_error_of_python_names_what_the_user_called() -> None:
-    with pytest.raises(TypeError, match=r"^open\(\) missing 1 required keyword-only argument: 'models'"):
-        tm.open("shop.db")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"^open\(\) missing 1 required positional argument: 'path'"):
+        tm.open()  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "Int32"])

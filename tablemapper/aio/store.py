@@ -7,7 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, cast, overload
@@ -26,11 +36,10 @@ from ..expressions.tree import Assignment, Predicate
 from ..planning.partitions import Partition
 from ..progress import ProgressOption, start_meter
 from ..schema.check import RepairReport, Report
-from ..schema.model import compile_schema
 from ..scripts.migrations import ScriptsOption, ways_back
 from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting
-from ..store.opening import check_limits, explaining, new_store
+from ..store.opening import check_limits, explaining, new_store, schema_of
 from ..store.operations import ByKey, Operations, not_found
 from ..store.store import Store, Unknown
 from ..store.transaction import Buffer
@@ -60,7 +69,8 @@ _CURSORS = 32  # that hold a state of the store at a time; half of the connectio
 def open_async(
     path: str | os.PathLike[str],
     *,
-    models: Sequence[type[Record]],
+    models: Sequence[type[Record]] | None = None,
+    read_only: bool = False,
     credential: Any = None,
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
@@ -75,7 +85,7 @@ def open_async(
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
 
     Args:
-        path: as for `tablemapper.open`, as are `models`, `durability`, `limits` and `timeout`.
+        path: as for `tablemapper.open`, as are `models`, `read_only`, `durability`, `limits` and `timeout`.
         models: the classes that the program uses.
         credential: as for `tablemapper.open`.
         migrations: as for `tablemapper.open`.
@@ -98,19 +108,20 @@ def open_async(
     watch = observer(observe, slow)
 
     def start(waited: Callable[[], float]) -> Engine:
-        schema = compile_schema(models)
+        schema = schema_of(models, read_only=read_only)
         ways = ways_back(migrations)
         with explaining(path, migrations):
             engine = open_engine(
                 path,
                 schema,
+                read_only=read_only,
                 credential=credential,
                 durability=durability,
                 timeout=timeout,
                 waited=waited,
                 ways_back=ways,
             )
-        if build:
+        if build and not read_only:
             build_declared(engine, progress)
         return engine
 
@@ -202,6 +213,11 @@ class AsyncStore(Face[Store], ByKey):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def classes(self) -> Mapping[str, type[Record]]:
+        """The classes that the store was opened with, by name; without models, those of the file's catalogue."""
+        return self._sync.classes
 
     def __repr__(self) -> str:
         return f"<AsyncStore {self._operations.engine!r}>"

@@ -31,12 +31,13 @@ class Place(Protocol):
 
     def open(
         self,
-        schema: Schema,
+        schema: Any,
         *,
         durability: Literal["full", "relaxed"],
         timeout: float | None,
         waited: Callable[[], float],
         ways_back: Sequence[WayBack],
+        **reads: Any,
     ) -> Engine:
         """Open the engine that keeps a schema in it; see `open_engine`."""
         ...
@@ -51,7 +52,7 @@ class _File:
 
     path: str | os.PathLike[str]
 
-    def open(self, schema: Schema, *, timeout: float | None = None, **options: Any) -> Engine:
+    def open(self, schema: Schema | None, *, timeout: float | None = None, **options: Any) -> Engine:
         from .sqlite.engine import SqliteEngine
 
         return SqliteEngine.open(self.path, schema, timeout=5.0 if timeout is None else timeout, **options)
@@ -64,9 +65,15 @@ class _Account:
     text: str = attrs.field(repr=False)
     credential: Any = attrs.field(repr=False)
 
-    def open(self, schema: Schema, *, durability: str, timeout: float | None, **options: Any) -> Engine:
+    def open(
+        self, schema: Schema | None, *, durability: str, timeout: float | None, read_only: bool = False, **options: Any
+    ) -> Engine:
         from .azure.accounts import account_of, named_account
 
+        if read_only or schema is None:
+            raise ValueError(
+                "read_only=True is for a file; give a program that only reads an account a key that can only read"
+            )
         if durability != "full":
             raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
         name, catalogue = "", ""
@@ -106,8 +113,9 @@ def place_of(where: Where, credential: Any = None) -> Place:
 
 def open_engine(
     where: Where,
-    schema: Schema,
+    schema: Schema | None,
     *,
+    read_only: bool = False,
     credential: Any = None,
     durability: Literal["full", "relaxed"] = "full",
     timeout: float | None = None,
@@ -118,7 +126,8 @@ def open_engine(
 
     Args:
         where: the path of a file, ``":memory:"``, an account of Azure, or a place.
-        schema, credential, durability, timeout: as for `tablemapper.open`.
+        schema: of the classes that are used; None for those that the place itself knows, with ``read_only``.
+        read_only, credential, durability, timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
@@ -127,7 +136,8 @@ def open_engine(
         StoreError: as the engine raises.
     """
     place = place_of(where) if credential is None else place_of(where, credential)
-    return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back)
+    reads = {"read_only": True} if read_only else {}  # (a place of one's own need not know it)
+    return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from keyword import iskeyword
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.aggregates import Aggregate
+from ..entities.aggregates import Aggregate, kept_field
 from ..entities.declaration import IndexModel, compile_index
 from ..entities.entity import Entity, Record
 from ..entities.fields import FIELD, FieldOptions, Measure, MeasureKind, SourceName
@@ -20,13 +20,14 @@ from ..entities.key import Key
 from ..errors import InvalidModel
 from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
-from ..schema.forms import FieldForm, IndexForm, ModelForm, TemplateForm, annotation
-from ..schema.labels import plain_name
+from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+from ..schema.labels import is_former, plain_name
 from ..schema.model import Model, model_of
 from ..values.json_schema import type_of
 from ..values.nested import value_type
+from .definitions import depth_of, keepers_of
 
-__all__ = ["aggregate_model", "entity_model", "index_model", "source_model"]
+__all__ = ["aggregate_model", "entity_model", "index_model", "source_model", "stored_models"]
 
 _Entities: Any = type(Entity)
 _Aggregates: Any = type(Aggregate)
@@ -72,7 +73,9 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
         if field.measure is not None:
             # (Its source is the class of the code, whose fields may be of other types than those of the catalogue: an Enum
             # is a Literal there.)
-            measure = _measure(field.measure.kind, field.measure.of.__name__, field.property)
+            source: Any = field.measure.of
+            name = source if isinstance(source, SourceName) else source.__name__
+            measure = _measure(field.measure.kind, name, field.property)
             body.add(field.property, field.annotation, measure, field.name)
             continue
         # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more
@@ -152,15 +155,78 @@ def entity_model(name: str, form: ModelForm) -> Model:
 @lru_cache(maxsize=256)
 def _entity_model(name: str, key: bytes) -> Model:
     form = msgspec.json.decode(key, type=ModelForm)
-    body = _Body(__name__)
-    for property, field in form.fields.items():
-        stored = not field.in_key and property in form.partition.fields | form.row.fields
-        body.add(property, _kind(field), FieldOptions(name=property, stored=stored, kw_only=True))
+    body = _entity_body(form)
     body.attributes["key"] = _key(form, body.names)
     model = model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
     if differing := [name for name, field in model.form.fields.items() if field.in_key != form.fields[name].in_key]:
         raise ValueError(f"what is stored of {', '.join(differing)} only the code of {name} knows")
     return model
+
+
+def _entity_body(form: ModelForm) -> _Body:
+    body = _Body(__name__)
+    for property, field in form.fields.items():
+        stored = not field.in_key and property in form.partition.fields | form.row.fields
+        body.add(property, _kind(field), FieldOptions(name=property, stored=stored, kw_only=True))
+    return body
+
+
+def stored_models(forms: Forms, undeclared: Collection[str] = ()) -> tuple[dict[str, Model], dict[str, str]]:
+    """Return the classes of a catalogue, compiled from their forms alone, with their indexes and maintained fields.
+
+    What only the code of a class knows is missing: members of an Enum come as a Literal, nested values as classes of
+    the library, fields by the names of their properties, and defaults and constraints not at all.
+
+    Args:
+        forms: of all classes.
+        undeclared: the labels of indexes and aggregates that the newest version of their class does not declare; they
+            are left out.
+
+    Returns:
+        The classes by name, entities before aggregates; and of what cannot be compiled so, by its label, the reason.
+    """
+    names = [name for name in forms if not is_former(name) and kept_field(name) is None and name not in undeclared]
+    models: dict[str, Model] = {}
+    lost: dict[str, str] = {}
+    for name in sorted((name for name in names if not forms[name].aggregate), key=lambda name: depth_of(name, forms)):
+        try:
+            models[name] = _whole_model(name, forms, undeclared, lost)
+        except _UNCOMPILED as error:
+            lost[name] = str(error)
+    for name in names:
+        form = forms[name]
+        if (shape := form.aggregate) is not UNSET:
+            indexes = {index: each for index, each in form.indexes.items() if f"{name}.{index}" not in undeclared}
+            try:
+                models[name] = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
+            except _UNCOMPILED as error:
+                lost[name] = str(error)
+    return models, lost
+
+
+_UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
+
+
+def _whole_model(name: str, forms: Forms, undeclared: Collection[str], lost: dict[str, str]) -> Model:
+    """Return a class with all that is maintained of it; an index that cannot be compiled is noted as lost."""
+    form = forms[name]
+    body = _entity_body(form)
+    for keeper, property in keepers_of(name, forms).items():
+        shape = forms[keeper].aggregate
+        if not is_former(keeper) and keeper not in undeclared and shape is not UNSET:
+            measure = _measure(shape.measures[property][0], shape.of, property)
+            body.add(property, _kind(forms[keeper].fields[property]), measure)
+    body.attributes["key"] = _key(form, body.names)
+    bare = model_of(_Entities(name, (Entity,), dict(body.attributes), table=form.table, type=form.type))
+    for index, declared in form.indexes.items():
+        label = f"{name}.{index}"
+        if not is_former(index) and label not in undeclared:
+            try:
+                index_model(bare, index, declared)
+                body.attributes[index] = _declared_index(declared, body.names)
+            except _UNCOMPILED as error:
+                lost[label] = str(error)
+    return model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
 
 
 def _kind(form: FieldForm) -> Any:

@@ -16,7 +16,7 @@ from ..events import Event, Observer, observer
 from ..evolution.changes import Change
 from ..progress import ProgressOption
 from ..schema.forms import Forms
-from ..schema.model import compile_schema
+from ..schema.model import Schema, compile_schema
 from ..schema.rows import DAMAGE
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.source.text import script_name, script_source
@@ -24,13 +24,14 @@ from .builds import build_declared
 from .observation import ObservedStore
 from .store import Store
 
-__all__ = ["check_limits", "explaining", "new_store", "open"]
+__all__ = ["check_limits", "explaining", "new_store", "open", "schema_of"]
 
 
 def open(
     path: str | os.PathLike[str],
     *,
-    models: Sequence[type[Record]],
+    models: Sequence[type[Record]] | None = None,
+    read_only: bool = False,
     credential: Any = None,
     migrations: ScriptsOption | None = None,
     durability: Literal["full", "relaxed"] = "full",
@@ -47,6 +48,9 @@ def open(
         path: a file, or ``":memory:"``; or an account of Azure: ``"azure://account"``, ``"azure://account/Catalogue"``
             with a catalogue of that name, or a connection string.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
+            With ``read_only`` they may be left out: `Store.classes` has those that the file's catalogue describes.
+        read_only: nothing is written, neither to the file nor to its log, and nothing is built. A file that lacks
+            something of the models is refused.
         credential: for an account: an object with ``get_token``, such as those of azure-identity, or the account's key,
             or a shared access signature.
         migrations: the scripts of the application, as for `tablemapper.migrate`. Where one has a ``back=`` function,
@@ -65,7 +69,7 @@ def open(
             level DEBUG, as it is set now, that logs every call.
 
     Raises:
-        InvalidModel: the classes do not fit together.
+        InvalidModel: the classes do not fit together, or there are none.
         InvalidMigration: a script is wrong, or their order.
         SchemaMismatch: the file was written with other ones; every difference is listed.
         UniqueViolation: values are held twice in an index that is new and unique; open with ``build=False`` to change
@@ -75,14 +79,31 @@ def open(
     """
     check_limits(limits)
     watch = observer(observe, slow)
-    ways = ways_back(migrations)
+    schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
     with explaining(path, migrations):
         engine = open_engine(
-            path, compile_schema(models), credential=credential, durability=durability, timeout=timeout, ways_back=ways
+            path,
+            schema,
+            read_only=read_only,
+            credential=credential,
+            durability=durability,
+            timeout=timeout,
+            ways_back=ways,
         )
-    if build:
+    if build and not read_only:
         build_declared(engine, progress)
     return new_store(engine, watch, limits=limits)
+
+
+def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Schema | None:
+    """Return the schema of some classes; None for those that a store itself knows, which can only be read."""
+    if models is None and read_only:
+        return None
+    if models is None:
+        raise InvalidModel(
+            "models", ["expected a list of entity classes; without them, a store is only read: read_only=True"]
+        )
+    return compile_schema(models)
 
 
 @contextmanager

@@ -6,14 +6,14 @@ stamps the entities with what was stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
 import attrs
 
 from ..engines.context import check_outside
 from ..engines.protocol import Engine
-from ..entities.aggregates import Aggregate
+from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
@@ -82,6 +82,11 @@ class Store(ByKey, Care):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Store cannot be pickled or copied; open it in the other process, by its path")
+
+    @property
+    def classes(self) -> Mapping[str, type[Record]]:
+        """The classes that the store was opened with, by name; without models, those of the file's catalogue."""
+        return {model.name: model.cls for model in self._engine.schema.models if kept_field(model.name) is None}
 
     def close(self) -> None:
         """Close the files. Safe to call twice.

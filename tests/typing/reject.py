@@ -170,7 +170,7 @@ def verbs(store: tm.Store, product: Product, climate: DailyClimate) -> None:
     store.partition("books")  # type: ignore[arg-type]
     store.transaction(True)  # type: ignore[call-arg]
     store.insert_many([climate])  # type: ignore[list-item]
-    tm.open("shop.db")  # type: ignore[call-arg]
+    tm.open("shop.db", [Product])  # type: ignore[call-arg]
     tm.open("shop.db", models=[str])  # type: ignore[list-item]
     tm.open("shop.db", models=[Product], durability="none")  # type: ignore[arg-type]
     tm.open("shop.db", models=[Product], observe=show)  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from .online.clearing import clear_batch, end_job, tidy
 from .online.repair import Repair
 from .online.run import carry_out, publish
 from .online.status import read_status
-from .online.takeover import build_disabled, by_rules_of_here, evolution_of, take_over, verify
+from .online.takeover import as_it_is, build_disabled, by_rules_of_here, evolution_of, take_over, verify
 from .rows.ahead import Ahead
 from .rows.building import build_batch, settle, violations
 from .rows.check import examine, examine_twins
@@ -97,8 +97,9 @@ class SqliteEngine:
     def open(
         cls,
         path: str | os.PathLike[str],
-        schema: Schema,
+        schema: Schema | None,
         *,
+        read_only: bool = False,
         durability: Literal["full", "relaxed"] = "full",
         timeout: float = 5.0,
         ways_back: Sequence[WayBack] = (),
@@ -108,28 +109,32 @@ class SqliteEngine:
 
         Args:
             path: the file, or ``":memory:"``.
-            schema: what is opened.
-            durability: as for `tablemapper.open`.
+            schema: what is opened; None for what the catalogue says of all classes, which can only be read.
+            read_only, durability: as for `tablemapper.open`.
             timeout: seconds to wait for another process.
             ways_back: of the scripts that are known.
             options: of `open_file`: the clock, locks and VFS of a test.
         """
-        file = open_file(path, durability=durability, timeout=timeout, **options)
+        file = open_file(path, read_only=read_only, durability=durability, timeout=timeout, **options)
         try:
+            if read_only:
+                return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)))
+            assert schema is not None
+            opened = schema
             written: int | None = None
 
             def look(read: Read) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
                 with trusted():
                     catalogue, generation = read_catalogue(read), read_generation(read)
-                    if generation != written and _extends(catalogue, schema, read):
+                    if generation != written and _extends(catalogue, opened, read):
                         return None
-                    sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
+                    sqlite = SqliteSchema(opened, catalogue, generation, ways_back)
                     verify(read(SCHEMA), sqlite, catalogue)
                     return sqlite
 
             def write(writer: Writer) -> int:
                 with trusted():
-                    take_over(writer, schema, writer.read)
+                    take_over(writer, opened, writer.read)
                 return writer.generation
 
             while (sqlite := file.by_writer(look)) is None:
@@ -335,6 +340,7 @@ class SqliteEngine:
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
+        self.file.check_writable()
         built: Built | None = None
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
@@ -438,6 +444,7 @@ class SqliteEngine:
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
+        self.file.check_writable()
         start = time.monotonic()
         anew = self._ruled_anew()
         with Repair(self.file) as repair:

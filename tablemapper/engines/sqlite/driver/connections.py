@@ -147,6 +147,9 @@ class Location:
     page_size: int
     timeout: float
     busy_handler: Callable[[], BusyHandler]
+    read_only: bool = False
+    """Whether no connection may write: then the file and its log stay as they are."""
+    _immutable: bool = attrs.field(default=False, init=False)
     _identity: tuple[int, int] | None = attrs.field(default=None, init=False)
 
     @property
@@ -308,7 +311,9 @@ class Location:
     # Connecting
 
     def writer(self, busy: BusyHandler, *, create: bool = False) -> apsw.Connection:
-        """Open the connection that writes."""
+        """Open the connection that writes, or that stands in its place where none may."""
+        if self.read_only:
+            return self._watcher()
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if self.in_memory else 0)
         connection = self._connect(flags, busy)
         try:
@@ -333,6 +338,39 @@ class Location:
             quiet_close(connection)
             raise
         return connection
+
+    def _watcher(self) -> apsw.Connection:
+        """Open a connection that reads, and find out how that is possible."""
+        try:
+            connection = self.reader()
+            try:
+                connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
+            except BaseException:
+                quiet_close(connection)
+                raise
+        except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
+            # Beside a file with a log SQLite keeps another one, which this place does not take.
+            if self._has_log():
+                raise StoreReadOnly(
+                    f'"{self.path}" has a log that must be read with it, in a place that cannot be written: copy both files '
+                    "to one that can"
+                ) from error
+            self._immutable = True
+            connection = self.reader()
+        try:
+            self.check_format(
+                _value(connection, "PRAGMA application_id") & 0xFFFFFFFF, _value(connection, "PRAGMA user_version")
+            )
+            self._check_state(connection)
+        except BaseException:
+            quiet_close(connection)
+            raise
+        return connection
+
+    def check_writable(self) -> None:
+        """Refuse a write to a store that was opened for reading."""
+        if self.read_only:
+            raise StoreReadOnly(f'"{self.path}" was opened with read_only=True; open it without that to write')
 
     def alone(self) -> apsw.Connection:
         """Open a connection that keeps all others out of the file for as long as it is open.
@@ -371,7 +409,7 @@ class Location:
             immutable: nobody writes the file meanwhile: so it is not locked, and nothing is put beside it.
         """
         flags, path = apsw.SQLITE_OPEN_READONLY, None
-        if immutable:
+        if immutable or self._immutable:
             flags, path = flags | apsw.SQLITE_OPEN_URI, f"file:{quote(self.path)}?immutable=1"
         connection = self._connect(flags, self.busy_handler(), path=path)
         try:

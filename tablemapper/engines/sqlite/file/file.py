@@ -261,6 +261,10 @@ class File:
 
     # Writing
 
+    def check_writable(self) -> None:
+        """Raise :class:`StoreReadOnly` if the file was opened for reading."""
+        self._location.check_writable()
+
     def write(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> T:
         """Run ``apply`` in a write transaction and return what it returns, once that is safe on the disk.
 
@@ -368,6 +372,7 @@ class File:
         Raises:
             StoreLocked: at once, if somebody has it open, or reads from it here.
         """
+        self.check_writable()
         self._outside(lambda: self._compact(step or (lambda: None), change or (lambda writer: None)))
 
     def _compact(self, step: Callable[[], object], change: Callable[[Writer], object]) -> None:

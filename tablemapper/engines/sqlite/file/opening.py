@@ -28,6 +28,7 @@ def open_file(
     path: str | os.PathLike[str],
     *,
     create: bool = True,
+    read_only: bool = False,
     durability: Durability = "full",
     timeout: float = 5.0,
     page_size: int = 4096,
@@ -50,6 +51,7 @@ def open_file(
     Args:
         path: the file, or ":memory:" for a store that is never saved.
         create: whether a file that is missing or empty becomes a new store.
+        read_only: whether nothing is ever written: neither to the file nor to its log.
         durability: "full" survives a power cut; "relaxed" may lose the last commits in one, but stays consistent.
         timeout: seconds to wait for another process that writes.
         page_size: of a new file, in bytes.
@@ -91,6 +93,8 @@ def open_file(
         sleep=sleep,
         random=random,
     )
+    location.read_only = read_only
+    create = create and not read_only
     if location.in_memory and not create:
         raise StoreError('":memory:" is a store of its own each time, and empty; name the file of a store')
     file_class = MemoryFile if location.in_memory else File

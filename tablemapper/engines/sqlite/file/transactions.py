@@ -80,6 +80,7 @@ class Transactions:
 
     def run(self, apply: Callable[[Writer], T], generation: int | None, *, alone: bool) -> PendingWrite[T]:
         """Run a write, in this thread or in that of a leader, and return what became of it."""
+        self._location.check_writable()
         queue = self.queue
         if queue.owner:
             self.check_outside()

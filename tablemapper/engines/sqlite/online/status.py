@@ -27,7 +27,7 @@ _COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
 
 def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
     """Return the status of an existing file."""
-    file = open_file(path, create=False, timeout=timeout)
+    file = open_file(path, read_only=True, timeout=timeout)
     try:
         with file.snapshot() as snapshot:
             return read_status(snapshot.read)

@@ -12,12 +12,15 @@ from typing import Any
 
 import attrs
 
+from ....entities.aggregates import kept_field
 from ....errors import CorruptStore, SchemaMismatch
+from ....evolution.compilation import stored_models
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
 from ....schema.forms import ModelForm
 from ....schema.model import Model, Schema
+from ...migration import WayBack
 from ..catalogue.dropping import finished
 from ..catalogue.opening import opened, rebuilt, ruled_anew, unmatched_twins
 from ..catalogue.switching import ended
@@ -29,6 +32,7 @@ from ..sql.catalogue import (
     COPIES,
     CREATE_CATALOGUE,
     NAME,
+    SCHEMA,
     Catalogue,
     Read,
     changed,
@@ -41,7 +45,7 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import EntityTable, quoted, values_ddl
 from .run import carry_out, publish
 
-__all__ = ["build_disabled", "evolution_of", "take_over", "verify"]
+__all__ = ["as_it_is", "build_disabled", "evolution_of", "take_over", "verify"]
 
 _BESIDE = {
     **CREATE_JOBS,
@@ -70,6 +74,29 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
     if faults := tuple(_names_in_use(evolution, catalogue)):
         raise SchemaMismatch(_DIFFER, faults)
     return evolution
+
+
+@trusted()
+def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) -> SqliteSchema:
+    """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
+
+    Raises:
+        SchemaMismatch: the file would have to be changed for the classes.
+    """
+    catalogue, generation = read_catalogue(read), read_generation(read)
+    if schema is None:
+        undeclared = {label for label, state in catalogue.states.items() if not state.declared}
+        models, lost = stored_models(catalogue.models, undeclared)
+        for label, reason in lost.items():
+            _log.warning("%s cannot be read without its class: %s", label, reason)
+        schema = Schema(tuple(models.values()))
+    elif (evolution := evolution_of(catalogue, schema, read)).changed:
+        new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]
+        faults = [*new, *map(str, evolution.changes)] or ["the file has not seen this version of the classes"]
+        raise SchemaMismatch("the file would have to be changed, and it is opened with read_only=True", faults)
+    sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
+    verify(read(SCHEMA), sqlite, catalogue)
+    return sqlite
 
 
 def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:

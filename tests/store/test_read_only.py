@@ -1,0 +1,263 @@
+"""A store that is only read: with models, or with the classes that its catalogue describes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tests.whole.answers import Trial, random_rows
+from tests.whole.random_models import random_model, with_maintained, with_undeclared
+
+pytestmark = pytest.mark.file
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@attrs.frozen
+class Size:
+    width: float
+    unit: str = "cm"
+
+
+class Part(tm.Entity, table="Parts"):
+    kind: tm.Field[str]
+    number: tm.Field[int]
+    name: tm.Field[str | None] = tm.field(default=None)
+    color: tm.Field[Color] = tm.field(default=Color.RED)
+    size: tm.Field[Size | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    weight: tm.Field[float] = tm.field(default=1.0, name="w")
+
+    key = tm.Key[str, int](partition="{kind}", row="{number}")
+    by_name = tm.Index[str, float](partition="{name}", row="{weight}")
+    by_tag = tm.Index[str](partition="{tags}", where=lambda part: part.weight > 0)
+
+
+class Kind(tm.Entity, table="Kinds"):
+    kind: tm.Field[str]
+    parts: tm.Field[int] = tm.count(of=Part)
+
+    key = tm.Key[str](partition="{kind}")
+    by_parts = tm.Index[int](partition="{parts}")
+
+
+class Total(tm.Aggregate, of=Part, table="Totals"):
+    kind: tm.Field[str] = tm.group_by(Part.kind)
+    weight: tm.Field[float | None] = tm.sum(Part.weight)
+
+    key = tm.Key[str](partition="{kind}")
+
+
+MODELS = [Part, Kind, Total]
+
+
+def with_color() -> type[tm.Entity]:
+    class Kind(tm.Entity, table="Kinds"):
+        kind: tm.Field[str]
+        color: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str](partition="{kind}")
+
+    return Kind
+
+
+def without_index() -> type[tm.Entity]:
+    class Kind(tm.Entity, table="Kinds"):
+        kind: tm.Field[str]
+        parts: tm.Field[int] = tm.count(of=Part)
+        key = tm.Key[str](partition="{kind}")
+
+    return Kind
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[str]:
+    place = str(tmp_path / "parts.db")
+    with tm.open(place, models=MODELS) as store:
+        store.insert_many(
+            Part(f"k{n % 3}", n, f"n{n}", Color.BLUE, Size(n), ["a", f"t{n % 2}"], weight=n) for n in range(20)
+        )
+        store.insert(Kind("k0"))
+    yield place
+
+
+def contents(path: str) -> dict[str, bytes]:
+    """Return what stands in the file of a store and in its log."""
+    files = {name: Path(path + name) for name in ("", "-wal")}
+    return {name: data for name, file in files.items() if file.exists() and (data := file.read_bytes())}
+
+
+def test_a_store_without_models_has_the_classes_of_its_catalogue(path: str) -> None:
+    with tm.open(path, read_only=True) as store:
+        assert list(store.classes) == ["Part", "Kind", "Total"]
+        stored: Any = store.classes["Part"]
+        first = store[stored.key("k1", 1)]
+        assert (first.name, first.color, first.size.width, first.tags, first.w) == ("n1", "blue", 1.0, ["a", "t1"], 1.0)
+        assert [part.number for part in store.query(stored).where(stored.name == "n7")] == [7]
+        assert store.query(stored).where(stored.name == "n7").explain().path == "Part.by_name"
+        assert store.query(stored.by_tag("t1")).count() == 10
+        assert store[store.classes["Kind"].key("k0")].parts == 7
+        assert store.query(store.classes["Total"]).where(store.classes["Total"].kind == "k0").one().weight == 63.0
+        assert store.check().ok
+
+
+@pytest.mark.parametrize("models", [None, MODELS])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda store: store.insert(store.classes["Kind"](kind="k1")),
+        lambda store: store.delete(store.classes["Kind"].key("k0")),
+        lambda store: store.merge(store.classes["Part"].key("k0", 0), name="x"),
+        lambda store: store.insert_many([store.classes["Kind"](kind="k1")]),
+        lambda store: store.build(),
+        lambda store: store.repair(),
+        lambda store: store.compact(),
+    ],
+)
+def test_what_writes_is_refused(path: str, models: Any, write: Callable[[tm.Store], object]) -> None:
+    with (
+        tm.open(path, models=models, read_only=True) as store,
+        pytest.raises(tm.StoreReadOnly, match="opened with read_only=True"),
+    ):
+        write(store)
+
+
+def test_nothing_is_written_beside_a_writer_and_what_it_writes_is_seen(path: str) -> None:
+    with tm.open(path, models=MODELS) as writer:
+        writer.insert(Part("k9", 1))
+        before = contents(path)
+        with tm.open(path, read_only=True) as store:
+            key = store.classes["Part"].key("k9", 1)
+            assert store.exists(key)
+            assert store.status() == writer.status()
+            store.backup(f"{path}-copy")
+            Path(f"{path}-copy").unlink()
+        assert contents(path) == before
+        with tm.open(path, read_only=True) as store:
+            key = store.classes["Part"].key("k9", 1)
+            assert store.exists(key)
+            writer.delete(Part.key("k9", 1))
+            assert not store.exists(key)
+
+
+def test_the_file_and_the_log_of_a_writer_that_was_killed_stay_as_they_are(path: str, tmp_path: Path) -> None:
+    with tm.open(path, models=MODELS) as writer:
+        writer.insert(Part("k9", 1))
+        written = contents(path)
+        killed = tmp_path / "killed"
+        killed.mkdir()
+        for name, data in written.items():
+            (killed / f"parts.db{name}").write_bytes(data)
+    left = contents(str(killed / "parts.db"))
+    with tm.open(killed / "parts.db", read_only=True) as store:
+        assert store.exists(store.classes["Part"].key("k9", 1))
+    tm.status(killed / "parts.db")
+    assert contents(str(killed / "parts.db")) == left
+
+
+def test_a_class_that_the_file_lacks_or_knows_otherwise_is_refused_with_every_difference(path: str) -> None:
+    class Order(tm.Entity, table="Orders"):
+        id: tm.Field[int]
+        key = tm.Key[int](partition="{id}")
+
+    for models, name in ([Order], "Order is new"), ([with_color()], "color"):
+        before = contents(path)
+        with pytest.raises(tm.SchemaMismatch, match=name):
+            tm.open(path, models=models, read_only=True)
+        assert contents(path) == before
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda path: tm.open(path), tm.InvalidModel, "without them, a store is only read: read_only=True"),
+        (lambda path: tm.open(":memory:", read_only=True), tm.StoreError, "name the file of a store"),
+        (lambda path: tm.open(f"{path}-none", read_only=True), tm.StoreError, "does not exist"),
+        (lambda path: tm.open("azure://shop", read_only=True), ValueError, "read_only=True is for a file"),
+    ],
+)
+def test_what_cannot_be_opened_so_says_why(
+    path: str, call: Callable[[str], object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=re.escape(text)):
+        call(path)
+
+
+def test_a_place_that_takes_no_file_is_read_without_one_unless_a_log_must_be_read_with_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import apsw
+
+    from tablemapper.engines.sqlite.driver.connections import Location
+
+    real = Location.reader
+
+    def reader(self: Location, *, immutable: bool = False) -> apsw.Connection:
+        if not (immutable or self._immutable):
+            raise apsw.CantOpenError("unable to open database file")  # as where nothing can be put beside the file
+        return real(self, immutable=immutable)
+
+    monkeypatch.setattr(Location, "reader", reader)
+    with tm.open(path, read_only=True) as store:
+        assert store.exists(store.classes["Part"].key("k1", 1))
+    monkeypatch.undo()
+    with tm.open(path, models=MODELS) as writer:
+        writer.insert(Part("k9", 1))
+        monkeypatch.setattr(Location, "reader", reader)
+        with pytest.raises(tm.StoreReadOnly, match="has a log that must be read with it"):
+            tm.open(path, read_only=True)
+        monkeypatch.undo()
+
+
+def test_it_is_awaited_as_others_are(path: str) -> None:
+    async def read() -> int:
+        async with tm.open_async(path, read_only=True) as store:
+            return await store.query(store.classes["Part"]).allow_scan().count()
+
+    assert asyncio.run(read()) == 20
+
+
+def test_an_index_that_no_version_declares_any_more_is_not_planned_with(path: str) -> None:
+    tm.open(path, models=[Part, without_index()]).close()
+    with tm.open(path, read_only=True) as store:
+        stored: Any = store.classes["Kind"]
+        assert not hasattr(stored, "by_parts")
+        with pytest.raises(tm.ScanRefused):
+            list(store.query(stored).where(stored.parts == 7))
+
+
+@pytest.mark.long
+def test_random_stores_without_models_hold_what_they_hold_with_them(tmp_path: Path, full_size: bool) -> None:
+    for seed in range(200 if full_size else 12):
+        rng = random.Random(seed)
+        model = random_model(rng, local=seed % 2 == 1)
+        model = with_maintained(rng, model) if seed % 3 else model
+        model = with_undeclared(rng, model) if seed % 4 == 0 else model
+        rows = [(record.name, row) for record in model.entities for row in random_rows(rng, record, 14)]
+        copy = tmp_path / f"{seed}.db"
+        with Trial.open(model, rows=rows) as trial:
+            trial.store.backup(copy)
+            with tm.open(copy, read_only=True) as store:
+                assert store.classes.keys() == {record.name for record in model.records}
+                assert store.check().ok
+                for record in model.records:
+                    with_code, without = trial.names[record.name], store.classes[record.name]
+                    indexes = [index.name for index in record.indexes]
+                    assert [hasattr(without, index) for index in indexes] == [True] * len(indexes)
+                    assert content(store, without) == content(trial.store, with_code), f"seed {seed}, {record.name}"
+
+
+def content(store: tm.Store, cls: Any) -> list[Any]:
+    return [json.loads(tm.to_json(entity)) for entity in store.query(cls).allow_scan()]
