@@ -6,6 +6,7 @@
 - `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.
 - `division`: parts and partitions of a query.
+- `texts`: conditions, orders and keys as a person types them.
 - `query`: the query of one class.
 - `mixed`: the query of several classes.
 - `observation`: queries that report their reads and writes.

@@ -1,0 +1,126 @@
+"""The commands that show what is in a store, called as a person and as a program call them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.cli import look  # noqa: F401  its commands
+from tablemapper.cli.app import Exit, run
+
+
+class Part(tm.Entity, table="Parts"):
+    bin: tm.Field[str]
+    number: tm.Field[int]
+    color: tm.Field[str] = tm.field(default="red")
+    price: tm.Field[float | None] = tm.field(default=None, name="p")
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, int](partition="{bin}", row="{number}")
+    by_color = tm.Index[str](partition="{color}")
+
+
+class Colors(tm.Aggregate, table="Colors", of=Part):
+    color: tm.Field[str] = tm.group_by(Part.color)
+    number: tm.Field[int] = tm.count()
+    key = tm.Key[str](partition="{color}")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.chdir(tmp_path)
+    with tm.open("parts.db", models=[Part, Colors]) as store:
+        store.insert_many(
+            Part("a", n, ["red", "blue"][n % 2], price=n / 2 if n else None, tags=["x", "[y"][: n % 3])
+            for n in range(60)
+        )
+    yield "parts.db"
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit = Exit.OK) -> str:
+    """Run a command that is to end so; return what it printed."""
+    assert run(arguments) == code, capsys.readouterr()
+    out, err = capsys.readouterr()
+    return out + err
+
+
+def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
+    found: list[Any] = json.loads(printed(capsys, *arguments, "--json"))["rows"]
+    return found
+
+
+def test_rows_are_shown_without_the_models(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = printed(capsys, "show", place, "Part")
+    assert text.split()[:5] == ["bin", "number", "color", "p", "tags"]
+    assert "a 3 blue 1.5 []".split() in [line.split() for line in text.splitlines()]  # noqa: SIM905
+    assert "a 0 red – []".split() in [line.split() for line in text.splitlines()]  # noqa: SIM905
+    assert text.rstrip().endswith("50 shown, there are more: --limit")
+    assert "2 shown" in printed(capsys, "show", place, "Colors")
+
+
+def test_conditions_orders_fields_and_a_limit_choose_them(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rows(capsys, "show", place, "Part", "--where", "bin==a", "--where", "number<3", "--order", "-number") == [
+        {"bin": "a", "number": n, "color": ["red", "blue"][n % 2], "p": n / 2 if n else None, "tags": ["x", "[y"][:n]}
+        for n in (2, 1, 0)
+    ]
+    assert rows(capsys, "show", place, "Part", "--where", "color==blue", "--fields", "number", "--limit", "2") == [
+        {"number": 1}, {"number": 3},
+    ]  # fmt: skip
+    assert json.loads(printed(capsys, "show", place, "Part", "--limit", "60", "--json"))["more"] is False
+
+
+def test_lines_of_json_and_csv_are_for_programs(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, "show", place, "Part", "--format", "jsonl").splitlines()
+    assert len(lines) == 50
+    assert json.loads(lines[3])["number"] == 3
+    read = list(csv.DictReader(io.StringIO(printed(capsys, "show", place, "Part", "--format", "csv", "--limit", "3"))))
+    assert read[0] == {"bin": "a", "number": "0", "color": "red", "p": "", "tags": "[]"}
+    assert read[2]["tags"] == '["x","[y"]'
+
+
+def test_one_entity_is_shown_by_the_values_of_its_key(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "p 1.5".split() in [line.split() for line in printed(capsys, "get", place, "Part", "a", "3").splitlines()]  # noqa: SIM905
+    found = json.loads(printed(capsys, "get", place, "Part", "a", "3", "--json"))["entity"]
+    assert (found["number"], found["odata.etag"][:2]) == (3, "W/")
+    assert "there is no Part a 99" in printed(capsys, "get", place, "Part", "a", "99", code=Exit.FOUND)
+    assert json.loads(printed(capsys, "get", place, "Colors", "red", "--json"))["entity"]["number"] == 30
+
+
+def test_a_question_that_would_scan_is_refused_with_the_index_for_it(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = ("show", place, "Part", "--where", "p>3")
+    assert "by_p" in printed(capsys, *question, code=Exit.USAGE)
+    assert len(rows(capsys, *question, "--scan")) == 50
+    assert "Part.by_color" in printed(capsys, "show", place, "Part", "--where", "color==red", "--explain")
+    assert json.loads(printed(capsys, "show", place, "Part", "--where", "color==red", "--explain", "--json"))["explain"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["show", "parts.db", "Parts"], "no class 'Parts' in this store; there are Part, Colors"),
+        (["show", "parts.db", "Part", "--where", "size<8"], "has no field 'size'"),
+        (["show", "parts.db", "Part", "--fields", "size"], "has no field 'size'"),
+        (["show", "parts.db", "Part", "--limit", "0"], "--limit 0: expected 1 or more"),
+        (["show", "parts.db", "Part", "--format", "xml"], "format"),
+        (["get", "parts.db", "Part", "a"], "expected 2 values, got 1"),
+    ],
+)
+def test_what_is_typed_wrongly_ends_with_2_and_says_what_was_expected(
+    place: str, arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fault in printed(capsys, *arguments, code=Exit.USAGE)
+
+
+def test_the_file_stays_as_it_is(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = Path(place).read_bytes()
+    printed(capsys, "show", place, "Part")
+    assert Path(place).read_bytes() == before
