@@ -24,7 +24,7 @@ from ..limits import check_property_name
 from ..values.constraints import constraint_of, known_to_msgspec
 from ..values.nested import value_type
 from ..values.precision import with_precision
-from ..values.scalars import SCALARS
+from ..values.scalars import SCALARS, ValueType
 from ..values.spellings import package_of, with_meta
 from .declaration import AbstractDeclaration, Options
 from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
@@ -149,23 +149,7 @@ def read_body(
 
     The set has the names of fields that have a fault themselves, and so are not among the fields.
     """
-    for key, value in list(body.items()):
-        if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
-            faults.append(f"{key}: a tuple is not a declaration; is there a comma after it?")
-            body[key] = next(item for item in value if isinstance(item, _DECLARED))
-            if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
-                del body[key]
-        elif FIELD in _metadata(value):
-            faults.append(f'{key}: write a colon, "{key}: tm.Field[…]"')
-            del body[key]
-        elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
-            mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
-            faults.append(f"{key}: only pydantic would call it; {mend}")
-        elif (
-            key in _ELSEWHERE and not isinstance(value, _DECLARED) and (key not in _CLASSES or isinstance(value, type))
-        ):
-            mend = _ELSEWHERE[key].format(cls=name)
-            faults.append(mend if mend.startswith(key) else f"{key}: {mend}")
+    faults += _misplaced(name, body)
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
     declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
     faults += [f"{k} {fault}" for k, value in declared.items() for fault in _shape(value)]
@@ -193,6 +177,27 @@ def read_body(
     ]
     _check_fields(fields, faults)
     return fields, declared, annotations.keys() - fields.keys()
+
+
+def _misplaced(name: str, body: dict[str, Any]) -> Iterator[str]:
+    """Yield what stands in a class body as what it is not; a declaration is taken out of a tuple, a type is left out."""
+    for key, value in list(body.items()):
+        if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
+            yield f"{key}: a tuple is not a declaration; is there a comma after it?"
+            body[key] = next(item for item in value if isinstance(item, _DECLARED))
+            if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
+                del body[key]
+        elif FIELD in _metadata(value):
+            yield f'{key}: write a colon, "{key}: tm.Field[…]"'
+            del body[key]
+        elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
+            mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
+            yield f"{key}: only pydantic would call it; {mend}"
+        elif (
+            key in _ELSEWHERE and not isinstance(value, _DECLARED) and (key not in _CLASSES or isinstance(value, type))
+        ):
+            mend = _ELSEWHERE[key].format(cls=name)
+            yield mend if mend.startswith(key) else f"{key}: {mend}"
 
 
 def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
@@ -311,7 +316,7 @@ def _field(
     except ValueError as error:
         faults.append(f"{name}: {error}")
         return None
-    default, factory = settings.default, settings.factory
+    default = settings.default
     if default is not attrs.NOTHING and default is not None:
         try:
             default = kind.check(default)
@@ -323,15 +328,7 @@ def _field(
         default = None if optional else kind.kind() if kind.summable else 0
     if constraint is not None and measure is not None:
         faults.append(f"{name}: the store computes the value, so it cannot have constraints")
-    if default is None and not optional:
-        faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
-    if kind.kind is object and default not in (attrs.NOTHING, None) and not _is_fixed(default):
-        faults.append(
-            f"{name}: a default is one value, or a tuple or frozenset of such; another one, which all entities would "
-            "share, is given as factory="
-        )
-    if is_time_of(default, Builtin.datetime.now(UTC)):
-        faults.append(f"{name}: its default is the time of now, which is evaluated once; give factory=")
+    _check_default(name, default, kind, faults, optional=optional)
     if constraint is not None:
         annotation = known_to_msgspec(annotation, optional=optional)
     return FieldModel(
@@ -342,12 +339,24 @@ def _field(
         optional=optional,
         constraint=constraint,
         default=default,
-        factory=factory,
+        factory=settings.factory,
         stored=settings.stored,
         kw_only=bool(settings.kw_only),
         validator=settings.validator,
         measure=measure,
     )
+
+
+def _check_default(name: str, default: Any, kind: ValueType, faults: list[str], *, optional: bool) -> None:
+    if default is None and not optional:
+        faults.append(f"{name}: its default is None, so its type must allow that: Field[… | None]")
+    if kind.kind is object and default not in (attrs.NOTHING, None) and not _is_fixed(default):
+        faults.append(
+            f"{name}: a default is one value, or a tuple or frozenset of such; another one, which all entities would "
+            "share, is given as factory="
+        )
+    if is_time_of(default, Builtin.datetime.now(UTC)):
+        faults.append(f"{name}: its default is the time of now, which is evaluated once; give factory=")
 
 
 def is_time_of(default: object, now: datetime) -> bool:

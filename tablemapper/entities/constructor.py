@@ -39,10 +39,28 @@ def _variables(declaration: Declaration) -> dict[str, str]:
 
 
 def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
+    inner = _variables(declaration)
+    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
+    yield from _init_source(declaration, inner, names, validated=any(one.validator for one in attributes.values()))
+    for at, f in enumerate(declaration.fields):
+        yield from _setter_source(declaration, at, f, attributes[f.name], names)
+    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
+    yield "def __setattr__(self, name, value):"
+    yield "    setter = SETTERS.get(name)"
+    yield "    if setter is None: unknown(self, name)"
+    yield "    setter(self, value)"
+    yield from _key_source(declaration, {name: inner[name] for name in declaration.arguments}, names)
+    yield "def key_of(self):"
+    yield "    try: row = self._row"
+    yield "    except AttributeError: row = None"
+    yield "    if row is not None: return new(KeyOf, (Cls, row[0], row[1]))"
+    yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in declaration.arguments)])})"
+
+
+def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, *, validated: bool) -> Iterator[str]:
     positional: list[str] = []
     by_name: list[str] = []
     prologue, tests, assign = [], [], []
-    inner = _variables(declaration)
     missing = names.name("missing", _FACTORY)
     for f in declaration.parameters:
         parameter, variable = f.name, inner[f.name]
@@ -70,53 +88,44 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     yield from assign
     yield "    self._row = None"
     yield "    self.__class__ = Cls"
-    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
-    if any(attribute.validator for attribute in attributes.values()):
+    if validated:
         yield "    validate(self)"
     if declaration.has_rule:
         yield "    self.__attrs_post_init__()"
-    for at, f in enumerate(declaration.fields):
-        if f.maintained:
-            yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
-            continue
-        test = _test(f, "value", names)
-        if f.optional or f.measure is not None:
-            test = f"value is None or {test}"
-        yield f"def set_{at}(self, value):"
-        if f.name in declaration.key_fields:
-            yield "    try:"
-            yield f"        if self._row is not None and self.{f.name} != value: read_only(self, {f.name!r})"
-            yield "    except AttributeError: pass"
-        yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
-        if (validator := attributes[f.name].validator) is not None:
-            attribute = names.name("attribute", attributes[f.name])
-            yield "    if not validators_disabled():"
-            yield f"        {names.name('validator', validator)}(self, {attribute}, value)"
-        yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
-    yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
-    yield "def __setattr__(self, name, value):"
-    yield "    setter = SETTERS.get(name)"
-    yield "    if setter is None: unknown(self, name)"
-    yield "    setter(self, value)"
-    arguments = declaration.arguments
-    plain = {name: inner[name] for name in arguments}
-    fast = [declaration.field(name).type.fast_source(plain[name], names) for name in arguments]
+
+
+def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: Any, names: Names) -> Iterator[str]:
+    if f.maintained:
+        yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
+        return
+    test = _test(f, "value", names)
+    if f.optional or f.measure is not None:
+        test = f"value is None or {test}"
+    yield f"def set_{at}(self, value):"
+    if f.name in declaration.key_fields:
+        yield "    try:"
+        yield f"        if self._row is not None and self.{f.name} != value: read_only(self, {f.name!r})"
+        yield "    except AttributeError: pass"
+    yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
+    if attribute.validator is not None:
+        yield "    if not validators_disabled():"
+        yield f"        {names.name('validator', attribute.validator)}(self, {names.name('attribute', attribute)}, value)"
+    yield f"    {names.name('slot', declaration.cls.__dict__[f.name].__set__)}(self, value)"
+
+
+def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -> Iterator[str]:
+    fast = [declaration.field(name).type.fast_source(variable, names) for name, variable in plain.items()]
     given = ", ".join(plain.values())
-    yield f"def key({', '.join(['_cls', '/', *arguments])}):"
+    yield f"def key({', '.join(['_cls', '/', *plain])}):"
     if any(name != variable for name, variable in plain.items()):
         yield f"    return _key({', '.join(['_cls', *plain])})"
         yield f"def _key({', '.join(['_cls', *plain.values()])}):"
-    if arguments:
+    if plain:
         yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
     for variable, template in zip(("partition", "row"), declaration.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
         yield f"    if len({variable}) > 256: check_key({variable}, what={declaration.name + ' ' + variable + ' key'!r})"
     yield "    return new(KeyOf, (_cls, partition, row))"
-    yield "def key_of(self):"
-    yield "    try: row = self._row"
-    yield "    except AttributeError: row = None"
-    yield "    if row is not None: return new(KeyOf, (Cls, row[0], row[1]))"
-    yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in arguments)])})"
 
 
 def _test(f: FieldModel, variable: str, names: Names) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..expressions.tree import Attr, In, Leaf, Order
 from ..limits import check_table_name
 from ..schema.model import Model
 from ..values.scalars import ValueType
-from .conditions import AnyPredicate, alternatives, conditions, field_name
+from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name
 from .plan import MAX_RANGES
 
 __all__ = ["lack", "refusal"]
@@ -80,16 +80,7 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
     ways = alternatives(where)
     if len(ways) > 1:
         return None  # (each alternative might need another one)
-    way = conditions(ways[0])
-    types = {
-        name: leaf.attr.whole.type
-        for leaf, name in way.fields.items()
-        if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
-    }
-    elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
-    lists = [name for name, values in way.among.items() if len(values) <= MAX_RANGES]
-    lead = [name for name in (*way.equal, *elements, *lists) if name in types]
-    ranged = [name for name in (*way.compared, *way.windows) if name in types and name not in lead]
+    types, lead, ranged = _bounding(conditions(ways[0]))
     if not lead and not ranged:
         return None
     for attr in (step.attr for step in order):
@@ -98,7 +89,25 @@ def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any
             continue  # (what may be missing would not be in the index)
         types.setdefault(name, attr.type)
         ranged += [] if name in lead else [name]
-    fields = [*lead, *ranged[:1]]
+    return _declaration(model, types, lead, ranged[:1])
+
+
+def _bounding(way: Conditions) -> tuple[dict[str, ValueType], list[str], list[str]]:
+    """Return the types of fields that conditions bound in an index, those that may lead it, and those for a range."""
+    types = {
+        name: leaf.attr.whole.type
+        for leaf, name in way.fields.items()
+        if isinstance(leaf, Leaf) and _fits(leaf.attr, contains=name in way.elements)
+    }
+    elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
+    lists = [name for name, values in way.among.items() if len(values) <= MAX_RANGES]
+    lead = [name for name in (*way.equal, *elements, *lists) if name in types]
+    return types, lead, [name for name in (*way.compared, *way.windows) if name in types and name not in lead]
+
+
+def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[str], ranged: Sequence[str]) -> str:
+    """Return the declaration of an index over fields, the last of which may be compared."""
+    fields = [*lead, *ranged]
     # (One partition for all would be hot, and serve every query that nothing bounds by reading all of it.)
     partition, *row = fields if lead else [f"{model.declaration.arguments[0]}:shard({_SHARDS})", *fields]
     name = _free(

@@ -224,20 +224,11 @@ def reach(
         texts: the slots whose texts are known, by their index.
         passing: whether keys in the bound can be passed over.
     """
-    fixed: list[str | Slot] = []
-    known: list[Slot] = []
-    slot = None
-    for part in template.parts:
-        if isinstance(part, Slot) and part.index not in texts:
-            if part.field not in equal:
-                slot = part
-                break
-            known.append(part)
-        fixed.append(part)
+    fixed, known, slot = _fixed(template, equal, texts)
     # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
     exact, rest = tuple(known), None
     if slot is not None and (at := _loose(fixed, slot)) is not None:
-        if passing and (loose := fixed[at]) and isinstance(loose, Slot):
+        if passing and isinstance(loose := fixed[at], Slot):
             behind = fixed[at + 1 :]
             rest = (loose.after or 0) - sum(len(one) if isinstance(one, str) else one.text.fixed or 0 for one in behind)
         else:
@@ -253,6 +244,21 @@ def reach(
             fields.add(slot.field)
             whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
     return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole), rest)
+
+
+def _fixed(
+    template: Template, equal: Container[str], texts: Container[int]
+) -> tuple[list[str | Slot], list[Slot], Slot | None]:
+    """Return the first parts, whose texts are known; the slots among them whose values are; and the slot behind them."""
+    fixed: list[str | Slot] = []
+    known: list[Slot] = []
+    for part in template.parts:
+        if isinstance(part, Slot) and part.index not in texts:
+            if part.field not in equal:
+                return fixed, known, part
+            known.append(part)
+        fixed.append(part)
+    return fixed, known, None
 
 
 def _run(parts: Parts) -> Parts:

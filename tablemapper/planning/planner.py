@@ -162,66 +162,110 @@ def _known(slot: Slot, way: Conditions) -> bool:
 # ---------------------------------------------------------------------------------------------- along one path
 
 
-def _along(
-    form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions], *, sorting: bool = False
-) -> Plan:
-    """Return the plan that follows the key or an index; in any order if what it reads is known to need sorting."""
-    index, unchanged = path.index, ways
-    if index is not None and index.fan_out is not None:
-        ways = [of_elements(way, index.fan_out) for way in ways]
-    # (Several values could have one of their partitions between those of another.)
-    one_by_one = len(ways) == 1 and bool(path.templates[1].slots) and (index is None or index.fan_out is None)
-    passing = one_by_one and not sorting
-    accesses = [_access(form, path, way, passing=passing) for way in ways]
-    partition = path.templates[0]
-    # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
-    given = _in_partition(form, path)
-    scan = bool(partition.slots) and form.along is None and not given and not all(one.fields for one in accesses)
-    if scan:
-        accesses = [_access(attrs.evolve(form, by_time=False), path, Conditions(), spread=False)]
-    fixed = {name for name, number in ways[0].equal.items() if all(way.equal.get(name) == number for way in ways)}
-
-    def varies(slot: Slot) -> bool:
-        if given and any(slot is one for one in partition.slots):
-            return False
-        text = accesses[0].text(slot)
-        return text is None or any(access.text(slot) != text for access in accesses)
-
-    left = where
-    if index is not None and (implied := form.implied.get(index.name)):
-        left = tuple(p for p in left if p not in implied)
-    if not scan and len(ways) == 1:
-        left = tuple(p for p in left if not _is_in_bounds(path, accesses[0], ways[0], p))
-    edges = () if scan or len(ways) > 1 else tuple(_edges(accesses[0], ways[0], left))
-    slots = (*path.templates[0].slots, *path.templates[1].slots)
-    distinct = index is not None and any(slot.field == index.fan_out and varies(slot) for slot in slots)
-    if form.mixed:
-        direction = (form.backwards, 0, False) if index is None and not form.order else None
-    else:
-        several = not scan and (len(accesses) > 1 or accesses[0].several)
-        alike = min(access.alike for access in accesses) if several else 0
-        fronts = [one for one in range(alike + 1) if not distinct or one in (0, len(partition.slots))]
-        direction = _direction(form, path, fronts, fixed, varies)
-    by_partition = any(access.partition.rest is not None for access in accesses)
-    if direction is None and by_partition:  # (one SELECT sorts all rows between the bounds)
-        return _along(form, path, where, unchanged, sorting=True)
-    needed = [*(form.wanted or ()), *(attr for p in left for attr in p.attributes())]
+def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
+    """Return the plan that follows the key or an index."""
+    way = _Way(form, path, where, ways)
+    direction = way.direction()
+    if direction is None and way.by_partition:  # (one SELECT sorts all rows between the bounds)
+        way = _Way(form, path, where, ways, sorting=True)
+        direction = way.direction()
+    needed = [*(form.wanted or ()), *(attr for p in way.left for attr in p.attributes())]
     needed += [step.attr for step in form.order] if direction is None else []
+    backwards, merged, turned = direction or (form.backwards, 0, False)
     return Plan(
         path,
-        tuple(accesses),
-        left,
-        descending=form.backwards if direction is None else direction[0],
-        merged=0 if direction is None else direction[1],
+        tuple(way.accesses),
+        way.left,
+        descending=backwards,
+        merged=merged,
         sort=() if direction is not None else form.order,
-        distinct=distinct,
-        covering=_covers(form, path, needed) and not distinct,
-        scan=scan,
+        distinct=way.distinct,
+        covering=_covers(form, path, needed) and not way.distinct,
+        scan=way.scan,
         by_key=direction is None and not form.order,
-        edges=edges,
-        turned=(turned := direction is not None and direction[2]),
-        by_partition=by_partition or turned,
+        edges=way.edges(),
+        turned=turned,
+        by_partition=way.by_partition or turned,
     )
+
+
+class _Way:
+    """One path, as far as the conditions of a question go along it.
+
+    Args:
+        form: the question.
+        path: the key or an index.
+        where: its conditions.
+        ways: these by alternative.
+        sorting: whether what is read is known to need sorting.
+
+    Attributes:
+        accesses: what is read, by alternative.
+        scan: whether that is everything.
+        left: the conditions that the bounds do not say.
+        distinct: whether an entity can be met several times.
+        by_partition: whether partitions are followed one by one.
+    """
+
+    def __init__(
+        self,
+        form: QueryForm,
+        path: Path,
+        where: tuple[AnyPredicate, ...],
+        ways: list[Conditions],
+        *,
+        sorting: bool = False,
+    ) -> None:
+        self._form, self._path = form, path
+        self._slots = (*path.templates[0].slots, *path.templates[1].slots)
+        fan_out = None if path.index is None else path.index.fan_out
+        self._ways = ways if fan_out is None else [of_elements(way, fan_out) for way in ways]
+        # (Several values could have one of their partitions between those of another.)
+        one_by_one = len(ways) == 1 and bool(path.templates[1].slots) and fan_out is None
+        self.accesses = [_access(form, path, way, passing=one_by_one and not sorting) for way in self._ways]
+        # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
+        self._given = _in_partition(form, path)
+        bounded = not path.templates[0].slots or form.along is not None or self._given
+        self.scan = not bounded and not all(one.fields for one in self.accesses)
+        if self.scan:
+            self.accesses = [_access(attrs.evolve(form, by_time=False), path, Conditions(), spread=False)]
+        self.left = self._left(where)
+        self.distinct = fan_out is not None and any(
+            slot.field == fan_out and self._varies(slot) for slot in self._slots
+        )
+        self.by_partition = any(access.partition.rest is not None for access in self.accesses)
+
+    def _left(self, where: tuple[AnyPredicate, ...]) -> tuple[AnyPredicate, ...]:
+        path = self._path
+        implied = () if path.index is None else self._form.implied.get(path.index.name, ())
+        left = [p for p in where if p not in implied]
+        if not self.scan and len(self._ways) == 1:
+            left = [p for p in left if not _is_in_bounds(path, self.accesses[0], self._ways[0], p)]
+        return tuple(left)
+
+    def edges(self) -> tuple[tuple[AnyPredicate, int, str], ...]:
+        """Return the comparisons that are left, and that the bounds say where a bucket begins with the value."""
+        return () if self.scan or len(self._ways) > 1 else tuple(_edges(self.accesses[0], self._ways[0], self.left))
+
+    def _varies(self, slot: Slot) -> bool:
+        """Return whether the rows between the bounds can have several texts in a slot."""
+        if self._given and any(slot is one for one in self._path.templates[0].slots):
+            return False
+        text = self.accesses[0].text(slot)
+        return text is None or any(access.text(slot) != text for access in self.accesses)
+
+    def direction(self) -> tuple[bool, int, bool] | None:
+        """Return how the path is followed for the order of the question; None if that is to be sorted; see `_direction`."""
+        form = self._form
+        if form.mixed:
+            return (form.backwards, 0, False) if self._path.index is None and not form.order else None
+        several = not self.scan and (len(self.accesses) > 1 or self.accesses[0].several)
+        alike = min(access.alike for access in self.accesses) if several else 0
+        partition = len(self._path.templates[0].slots)
+        fronts = [one for one in range(alike + 1) if not self.distinct or one in (0, partition)]
+        equal = [way.equal for way in self._ways]
+        fixed = {name for name, number in equal[0].items() if all(one.get(name) == number for one in equal)}
+        return _direction(form, self._path, fronts, fixed, self._varies)
 
 
 def _in_partition(form: QueryForm, path: Path) -> bool:
@@ -237,61 +281,95 @@ def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bo
     return all(path.holds(attr) and attr.name not in lacking for attr in needed)
 
 
+class _Taken:
+    """What the conditions of one alternative say of the slots of a path, each taken in turn."""
+
+    def __init__(self, form: QueryForm, path: Path, way: Conditions, *, spread: bool) -> None:
+        self._way = way
+        self._spread = spread
+        self._by_time = form.by_time
+        self.equal = {**way.equal, **way.texts}
+        if path.index is not None and (fan_out := path.index.fan_out) is not None and fan_out in way.elements:
+            self.equal.setdefault(fan_out, way.elements[fan_out])
+        self.among: dict[str, tuple[Parameter, ...]] = {}
+        self.spreading: list[Slot] = []
+        self.windows: dict[str, Window] = {}
+        self.ranges = 1
+        partition, row = path.templates
+        given = _in_partition(form, path)
+        if given or all(self._take(slot, leads=True) for slot in partition.slots):
+            for slot in row.slots:
+                # (A given partition may say more of a field that its row key holds with a loss.)
+                if (given and not slot.lossless) or not self._take(slot, leads=False):
+                    break
+
+    def _take(self, slot: Slot, *, leads: bool) -> bool:
+        """Take a slot, which the partition has or not; return whether the next one can be taken behind it."""
+        name = slot.field
+        if name in self.equal or name in self.among or self._take_values(name):
+            return True
+        if leads and (self._take_shards(slot) or self._take_times(slot)):
+            return True
+        if (window := self._window(name)) is not None:
+            self.windows[name] = window
+        return False
+
+    def _fits(self, several: Collection[object]) -> bool:
+        return self.ranges * len(several) <= MAX_RANGES
+
+    def _take_values(self, name: str) -> bool:
+        values = self._way.among.get(name)
+        if values is None or not self._fits(values):
+            return False
+        self.among[name] = values
+        self.ranges *= len(values)
+        return True
+
+    def _take_shards(self, slot: Slot) -> bool:
+        if not self._spread or not slot.buckets or not self._fits(slot.buckets):
+            return False
+        self.spreading.append(slot)
+        self.ranges *= len(slot.buckets)
+        return True
+
+    def _take_times(self, slot: Slot) -> bool:
+        name = slot.field
+        window = self._window(name)
+        if not self._by_time or not slot.text.unit or (window is None and not _two_sided(self._way.compared.get(name))):
+            return False
+        self.spreading.append(slot)  # (how many buckets there are, only the values say)
+        if window is not None and name not in self.windows:
+            self.windows[name] = window
+            self.ranges *= len(window[2])
+        return True
+
+    def _window(self, name: str) -> Window | None:
+        window = self._way.windows.get(name)
+        return window if window is not None and self._fits(window[2]) else None
+
+
 def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True, passing: bool = False) -> Access:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
-    equal = {**way.equal, **way.texts}
-    if path.index is not None and (fan_out := path.index.fan_out) is not None and fan_out in way.elements:
-        equal.setdefault(fan_out, way.elements[fan_out])
-    among: dict[str, tuple[Parameter, ...]] = {}
-    spreading: list[Slot] = []
-    windows: dict[str, Window] = {}
-    ranges = 1
-
-    def fits(name: str) -> bool:
-        return name in way.windows and ranges * len(way.windows[name][2]) <= MAX_RANGES
-
-    given = _in_partition(form, path)
-    for slot, leads in [*((slot, True) for slot in partition.slots), *((slot, False) for slot in row.slots)]:
-        name = slot.field
-        if given and (leads or not slot.lossless):
-            if leads:
-                continue
-            break  # (the partition may say more of the field)
-        if name in equal or name in among:
-            continue
-        if name in way.among and ranges * len(way.among[name]) <= MAX_RANGES:
-            among[name] = way.among[name]
-            ranges *= len(among[name])
-        elif leads and spread and slot.buckets and ranges * len(slot.buckets) <= MAX_RANGES:
-            spreading.append(slot)
-            ranges *= len(slot.buckets)
-        elif leads and form.by_time and slot.text.unit and (_two_sided(way.compared.get(name)) or fits(name)):
-            spreading.append(slot)  # (how many buckets there are, only the values say)
-            if name not in windows and fits(name):
-                windows[name] = way.windows[name]
-                ranges *= len(windows[name][2])
-        else:
-            if fits(name):
-                windows[name] = way.windows[name]
-            break
+    taken = _Taken(form, path, way, spread=spread)
     compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
-    for name in windows:
+    for name in taken.windows:
         compared[name] = compared.get(name, set()) | {">=", "<"}
-    known = equal.keys() | among.keys()
-    passing = passing and ranges == 1 and not spreading
-    if given:
+    known = taken.equal.keys() | taken.among.keys()
+    if _in_partition(form, path):
         first = Reach(partition, (), (), None, (), frozenset(), frozenset(), frozenset())
         known, compared = _lossless(row, known), {name: ops for name, ops in compared.items() if _lossless(row, {name})}
     else:
-        first = reach(partition, known, compared, {slot.index for slot in spreading}, passing=passing)
+        one_by_one = passing and taken.ranges == 1 and not taken.spreading
+        first = reach(partition, known, compared, {slot.index for slot in taken.spreading}, passing=one_by_one)
     second = reach(row, known, compared) if first.point else None
-    timed = {slot.field for slot in spreading} | {one.range_field for one in (first, second) if one is not None}
-    bounding = tuple([(name, *window) for name, window in windows.items() if name in timed])
+    timed = {slot.field for slot in taken.spreading} | {one.range_field for one in (first, second) if one is not None}
+    bounding = tuple([(name, *window) for name, window in taken.windows.items() if name in timed])
     edge = None if first.point else reach(row, (), compared)
     if edge is not None and not edge.goes_on(first):
         edge = None
-    return Access(first, second, equal, tuple(among.items()), tuple(spreading), way.compared, bounding, edge)
+    among, spreading = tuple(taken.among.items()), tuple(taken.spreading)
+    return Access(first, second, taken.equal, among, spreading, way.compared, bounding, edge)
 
 
 def _lossless(template: Template, names: Collection[str]) -> set[str]:
@@ -306,25 +384,18 @@ def _two_sided(compared: list[Comparison] | None) -> bool:
 
 def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
     """Return whether the bounds say already, and exactly, what a predicate says."""
-    index = path.index
-    if index is not None and isinstance(predicate, Not) and isinstance(predicate.part, IsNull):
-        missing = predicate.part.attr
-        return missing.name in index.fields and not missing.path
-    name = way.fields.get(predicate)
-    if isinstance(predicate, SameText):
-        slots = [slot for template in path.templates for slot in template.slots if slot.field == name]
-        return all(access.text(slot) == predicate.value for slot in slots)
-    if name is None:
-        return False
-    if access.among and access.loose(name):
+    name, index = way.fields.get(predicate), path.index
+    match predicate:
+        case Not(part=IsNull(attr=missing)) if index is not None:
+            return missing.name in index.fields and not missing.path
+        case SameText(value=value):
+            slots = [slot for template in path.templates for slot in template.slots if slot.field == name]
+            return all(access.text(slot) == value for slot in slots)
+    if name is None or (access.among and access.loose(name)):
         return False  # (between the bounds of one value can be rows of another one)
     attr: Attr[Any, Any] | None = getattr(predicate, "attr", None)
     if attr is not None and attr.part is not None:
-        if isinstance(predicate, In) and all(name != window[0] for window in access.windows):
-            return False  # (its values are too many)
-        edge_unit = attr.part.edge_unit
-        edged = bool(edge_unit) and (name in access.exact or is_within(edge_unit, access.unit(name)))
-        return edged and name not in access.equal and name not in dict(access.among)
+        return _is_part_in_bounds(access, name, predicate, attr.part.edge_unit)
     if name not in access.exact:
         return False
     match predicate:
@@ -336,6 +407,15 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
         return access.equal[name] is getattr(predicate, "value", None)
     op = getattr(predicate, "op", "startswith")
     return any(one.range_field == name and op in one.ops for one in access.reaches)
+
+
+def _is_part_in_bounds(access: Access, name: str, predicate: AnyPredicate, unit: str | None) -> bool:
+    """Return whether the bounds say, and exactly, what a predicate says of a part of a field; its unit has an edge."""
+    if not unit or name in access.equal or name in dict(access.among):
+        return False
+    if isinstance(predicate, In) and all(name != window[0] for window in access.windows):
+        return False  # (its values are too many)
+    return name in access.exact or is_within(unit, access.unit(name))
 
 
 def _edges(access: Access, way: Conditions, left: Iterable[AnyPredicate]) -> Iterator[tuple[AnyPredicate, int, str]]:

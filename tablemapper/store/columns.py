@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 from ..entities.declaration import maintained_fault
@@ -53,29 +53,49 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     """
     columns = _by_name(model, given)
     whole = None if isinstance(given, Mapping) else package_of(given)
-
-    def fault(name: str, error: Exception) -> str:
-        column = columns[name]
-        return f"{name}: {column_fault(column, fields[name].type, name, whole or package_of(column)) or error}"
-
     fields = {field.name: field for field in model.declaration.parameters}
-    faults = [maintained_fault(field) for field in model.maintained if field.name in columns]
-    faults += [
-        f"{name}: no such field (fields: {', '.join(fields)}){_mend(str(name), fields)}"
-        for name in columns
-        if name not in fields and name not in model.declaration.properties
-    ]
-    faults += [f"{name}: it is missing" for name, field in fields.items() if field.required and name not in columns]
+    failed: dict[str, Exception] = {}
     plain: dict[str, Sequence[Any]] = {}
     for name, field in fields.items():
         if name in columns:
             try:
-                proven = (
-                    proven_column(columns[name], field.type, optional=field.optional) if not field.constraint else None
-                )
-                plain[name] = plain_values(columns[name], field.type) if proven is None else proven
+                plain[name] = _plain(columns[name], field)
             except (ValueError, TypeError) as error:
-                faults.append(fault(name, error))
+                failed[name] = error
+    values = plain | _checked(fields, plain, failed)
+    lengths = {name: len(known) for name in columns if isinstance(known := plain.get(name, columns[name]), Sized)}
+    faults = list(_name_faults(model, fields, columns))
+    for name, found in failed.items():
+        package = whole or package_of(columns[name])
+        faults.append(f"{name}: {column_fault(columns[name], fields[name].type, name, package) or found}")
+    first, count = next(iter(lengths.items()), ("", 0))
+    faults += [
+        f"{name}: {length} values, but {first} has {count}" for name, length in lengths.items() if length != count
+    ]
+    if faults:
+        raise InvalidEntity(f"{model.name} columns", faults)
+    return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
+
+
+def _name_faults(model: Model, fields: Mapping[str, FieldModel], columns: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with the names of columns."""
+    yield from (maintained_fault(field) for field in model.maintained if field.name in columns)
+    for name in columns:
+        if name not in fields and name not in model.declaration.properties:
+            yield f"{name}: no such field (fields: {', '.join(fields)}){_mend(str(name), fields)}"
+    yield from (f"{name}: it is missing" for name, field in fields.items() if field.required and name not in columns)
+
+
+def _plain(column: Any, field: FieldModel) -> Sequence[Any]:
+    """Return the values of a column; proven ones need no check."""
+    proven = None if field.constraint else proven_column(column, field.type, optional=field.optional)
+    return plain_values(column, field.type) if proven is None else proven
+
+
+def _checked(
+    fields: Mapping[str, FieldModel], plain: Mapping[str, Sequence[Any]], failed: dict[str, Exception]
+) -> dict[str, list[Any]]:
+    """Check values by blocks of all columns; return those that change, by field, and note which fields fail."""
     checks = {name: _check(fields[name]) for name, values in plain.items() if not isinstance(values, ProvenColumn)}
     changed: dict[str, list[Any]] = {}
     try:
@@ -92,19 +112,8 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
             try:
                 check.values(plain[name])
             except (ValueError, TypeError) as error:
-                faults.append(fault(name, error))
-    count = 0
-    known = {name: plain.get(name, column) for name, column in columns.items()}
-    lengths = {name: len(column) for name, column in known.items() if isinstance(column, Sized)}
-    if lengths:
-        first, count = next(iter(lengths.items()))
-        faults += [
-            f"{name}: {length} values, but {first} has {count}" for name, length in lengths.items() if length != count
-        ]
-    if faults:
-        raise InvalidEntity(f"{model.name} columns", faults)
-    values = plain | changed
-    return [values[f.name] if f.name in values else _filled(f, count) for f in model.declaration.fields]
+                failed[name] = error
+    return changed
 
 
 def _mend(name: str, fields: Iterable[str]) -> str:

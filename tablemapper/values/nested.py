@@ -451,41 +451,45 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
 
 def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        if args[0] is int and INT32_RANGE in args:
-            return INT32, False
-        if precision := next((arg for arg in args if isinstance(arg, Precision)), None):
-            return with_precision(_value_type(args[0])[0], precision.name), False
-        return _value_type(args[0])
-    if origin in (typing.Required, typing.NotRequired):
+    if origin is Annotated and args[0] is int and INT32_RANGE in args:
+        return INT32, False
+    if origin is Annotated and (precision := next((arg for arg in args if isinstance(arg, Precision)), None)):
+        return with_precision(_value_type(args[0])[0], precision.name), False
+    if origin in (Annotated, typing.Required, typing.NotRequired):
         return _value_type(args[0])
     if isinstance(annotation, NewType):
         return _value_type(annotation.__supertype__)
     if type(annotation).__name__ == "TypeAliasType":
         return _value_type(annotation.__value__)
-    if origin is Literal and None in args:
-        return literal_type(tuple(value for value in args if value is not None)), True
     if origin is Literal:
-        return literal_type(args), False
-    if origin is Union or origin is types.UnionType:
-        rest = tuple(arg for arg in args if arg is not type(None))
-        if len(rest) == 1:
-            return _value_type(rest[0])[0], True
-        if any(_value_type(arg)[0].kind is not object for arg in rest):
-            raise Fault(
-                f"{_readable(annotation)}: a field has one type, optionally with None; only tagged Structs can form a union"
-            )
-        return _json_type(reduce(or_, rest)), len(rest) < len(args)
+        return literal_type(tuple(value for value in args if value is not None)), None in args
+    if origin in (Union, types.UnionType):
+        return _union_type(annotation, tuple(arg for arg in args if arg is not type(None))), type(None) in args
+    return _single_type(annotation, origin), False
+
+
+def _union_type(annotation: Any, rest: tuple[Any, ...]) -> ValueType:
+    """Return the type of a union, of which all but None is given."""
+    if len(rest) == 1:
+        return _value_type(rest[0])[0]
+    if any(_value_type(arg)[0].kind is not object for arg in rest):
+        raise Fault(
+            f"{_readable(annotation)}: a field has one type, optionally with None; only tagged Structs can form a union"
+        )
+    return _json_type(reduce(or_, rest))
+
+
+def _single_type(annotation: Any, origin: Any) -> ValueType:
     if isinstance(annotation, str):
         raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
-        return EXTRA, False
+        return EXTRA
     if isinstance(annotation, type) and origin is None:
         annotation = builtin_time(annotation)
         if annotation in SCALARS:
-            return SCALARS[annotation], False
+            return SCALARS[annotation]
         if issubclass(annotation, Enum):
-            return enum_type(annotation), False
+            return enum_type(annotation)
     if annotation is None or annotation is type(None) or annotation is Any:
         raise Fault(f"a field of {_readable(annotation)} cannot be stored; supported are {_SUPPORTED}")
-    return _json_type(annotation), False
+    return _json_type(annotation)

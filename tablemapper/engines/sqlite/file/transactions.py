@@ -194,17 +194,10 @@ class Transactions:
             elif self._in_company_until == _EVER:
                 self._in_company_until = first.until
         except Exception as error:
-            if applied:
-                self._settle(error, [first, *others])
-            else:
-                if isinstance(error, apsw.BusyError):
-                    self._in_company_until = self.deadline() + _COMPANY
-                if spoils(error) or spoils(raised):
-                    self.disconnect()
-                else:
-                    self.undo(connection)
-                ours = self._outward(raised or error)
+            if not applied:
+                ours = self._undone(connection, error, raised)
                 raise ours from ours.__cause__
+            self._settle(error, [first, *others])
         finally:
             if in_company:
                 self.turns.give()
@@ -215,10 +208,30 @@ class Transactions:
         self._unchecked = True
         if until >= self._check_at:
             self._check_at = until + _CHECK
-            if self.is_lost():
-                self._check_at = _NEVER
-                for write in (first, *others):
-                    write.error = self._location.gone()
+            self._look(first, *others)
+
+    def _undone(self, connection: apsw.Connection, error: Exception, raised: BaseException | None) -> Any:
+        """Undo a transaction that did not come to its commit; return the error to raise.
+
+        Args:
+            connection: of the transaction.
+            error: what came out of it.
+            raised: what was raised inside it, if anything.
+        """
+        if isinstance(error, apsw.BusyError):
+            self._in_company_until = self.deadline() + _COMPANY
+        if spoils(error) or spoils(raised):
+            self.disconnect()
+        else:
+            self.undo(connection)
+        return self._outward(raised or error)
+
+    def _look(self, *writes: PendingWrite[Any]) -> None:
+        """Look whether the file is still there; if it is not, writes that were committed are lost with it."""
+        if self.is_lost():
+            self._check_at = _NEVER
+            for write in writes:
+                write.error = self._location.gone()
 
     def _copy_log(self, connection: apsw.Connection) -> None:
         """Copy the log into the file after a write that was alone, once it is long.
