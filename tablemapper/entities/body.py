@@ -164,17 +164,14 @@ def read_body(
             fields[field_name] = model
     for taken in sorted(fields.keys() & body.keys()):
         value = body.pop(taken)
-        if taken in annotations:
-            faults.append(f"{taken}: write a default as tm.field(default=…), not as = {shown(value)}")
-        else:
-            faults.append(f"{taken}: it is a field already; give the other member of the class body another name")
-    for taken in sorted(fields.keys() & declared.keys()):
-        faults.append(f"{taken}: it is a field already; give the index another name")
-    for taken in sorted(_GENERATED & body.keys()):
-        faults.append(f"{taken} is generated, with all checks; write a classmethod beside it instead")
-    faults += [
-        f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in specifiers if k not in annotations_of(body)
-    ]
+        mend = "it is a field already; give the other member of the class body another name"
+        mend = f"write a default as tm.field(default=…), not as = {shown(value)}" if taken in annotations else mend
+        faults.append(f"{taken}: {mend}")
+    both, generated = sorted(fields.keys() & declared.keys()), sorted(_GENERATED & body.keys())
+    faults += [f"{one}: it is a field already; give the index another name" for one in both]
+    faults += [f"{one} is generated, with all checks; write a classmethod beside it instead" for one in generated]
+    bare = [k for k in specifiers if k not in annotations_of(body)]
+    faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in bare]
     _check_fields(fields, faults)
     return fields, declared, annotations.keys() - fields.keys()
 
@@ -193,9 +190,9 @@ def _misplaced(name: str, body: dict[str, Any]) -> Iterator[str]:
         elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
             mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
             yield f"{key}: only pydantic would call it; {mend}"
-        elif (
-            key in _ELSEWHERE and not isinstance(value, _DECLARED) and (key not in _CLASSES or isinstance(value, type))
-        ):
+        elif isinstance(value, _DECLARED) or (key in _CLASSES and not isinstance(value, type)):
+            continue
+        elif key in _ELSEWHERE:
             mend = _ELSEWHERE[key].format(cls=name)
             yield mend if mend.startswith(key) else f"{key}: {mend}"
 
@@ -213,14 +210,11 @@ def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
         return
     for option in declared.unknown:
         mend = _INDEX_OPTIONS.get(option)
-        near = (
-            f"; {mend}" if mend else did_you_mean(option, ("partition", "row", "include", "where", "unique", "table"))
-        )
-        yield f"{option}= is not an option of an index{near}"
+        options = ("partition", "row", "include", "where", "unique", "table")
+        yield f"{option}= is not an option of an index{f'; {mend}' if mend else did_you_mean(option, options)}"
     include: Any = declared.include
-    if not (
-        isinstance(include, str) or (isinstance(include, tuple | list) and all(isinstance(n, str) for n in include))
-    ):
+    names = isinstance(include, tuple | list) and all(isinstance(name, str) for name in include)
+    if not names and not isinstance(include, str):
         yield f'include=: expected a tuple of field names, or "all", got {shown(include)}'
         declared.include = ()
     if not isinstance(declared.table, str | None):
@@ -332,19 +326,10 @@ def _field(
     if constraint is not None:
         annotation = known_to_msgspec(annotation, optional=optional)
     return FieldModel(
-        name=name,
-        property=settings.name if isinstance(settings.name, str) else name,
-        type=kind,
-        annotation=annotation,
-        optional=optional,
-        constraint=constraint,
-        default=default,
-        factory=settings.factory,
-        stored=settings.stored,
-        kw_only=bool(settings.kw_only),
-        validator=settings.validator,
-        measure=measure,
-    )
+        name=name, property=settings.name if isinstance(settings.name, str) else name, type=kind, annotation=annotation,
+        optional=optional, constraint=constraint, default=default, factory=settings.factory, stored=settings.stored,
+        kw_only=bool(settings.kw_only), validator=settings.validator, measure=measure,
+    )  # fmt: skip
 
 
 def _check_default(name: str, default: Any, kind: ValueType, faults: list[str], *, optional: bool) -> None:

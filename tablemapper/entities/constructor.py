@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
@@ -16,7 +17,7 @@ from .fields import FieldModel
 
 __all__ = ["constructor_source", "key_normaliser", "normaliser"]
 
-
+_Normaliser: TypeAlias = Callable[[tuple[Any, ...]], list[Any]]
 _RESERVED = frozenset(
     {
         *dir(builtins),  "datetime", "Raw", "Cls", "set_class", "KeyOf", "new",
@@ -58,8 +59,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
 
 
 def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, *, validated: bool) -> Iterator[str]:
-    positional: list[str] = []
-    by_name: list[str] = []
+    positional, by_name = list[str](), list[str]()
     prologue, tests, assign = [], [], []
     missing = names.name("missing", _FACTORY)
     for f in declaration.parameters:
@@ -72,8 +72,7 @@ def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, 
         elif f.default is not attrs.NOTHING:
             parameter += f"={names.name('default', f.default)}"
         (by_name if f.kw_only else positional).append(parameter)
-        test = _test(f, variable, names)
-        tests.append(f"({variable} is None or {test})" if f.optional or f.measure is not None else test)
+        tests.append(_test(f, variable, names))
         assign.append(f"    self.{f.name} = {variable}")
     assign += [f"    self.{f.name} = {names.name('empty', f.default)}" for f in declaration.fields if f.maintained]
     values = ", ".join(inner.values())
@@ -98,15 +97,12 @@ def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: 
     if f.maintained:
         yield f"def set_{at}(self, value): maintained(self, {f.name!r})"
         return
-    test = _test(f, "value", names)
-    if f.optional or f.measure is not None:
-        test = f"value is None or {test}"
     yield f"def set_{at}(self, value):"
     if f.name in declaration.key_fields:
         yield "    try:"
         yield f"        if self._row is not None and self.{f.name} != value: read_only(self, {f.name!r})"
         yield "    except AttributeError: pass"
-    yield f"    if not ({test}): value = {names.name('check', _checker(declaration, f))}(value)"
+    yield f"    if not ({_test(f, 'value', names)}): value = {names.name('check', _checker(declaration, f))}(value)"
     if attribute.validator is not None:
         yield "    if not validators_disabled():"
         yield f"        {names.name('validator', attribute.validator)}(self, {names.name('attribute', attribute)}, value)"
@@ -131,22 +127,38 @@ def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -
 def _test(f: FieldModel, variable: str, names: Names) -> str:
     """Return source that is true only of values that a field keeps as they are."""
     test = f.type.fast_source(variable, names)
-    return test if f.constraint is None else f"{test} and {f.constraint.source_for(variable, names)}"
+    test = test if f.constraint is None else f"{test} and {f.constraint.source_for(variable, names)}"
+    return f"({variable} is None or {test})" if f.optional or f.measure is not None else test
 
 
-def normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
+def normaliser(declaration: Declaration) -> _Normaliser:
+    return _normaliser(declaration.name, declaration.parameters, check_value, partial(_fault, declaration))
+
+
+def key_normaliser(declaration: Declaration) -> _Normaliser:
+    fields = [declaration.field(name) for name in declaration.arguments]
+    return _normaliser(f"{declaration.name}.key", fields, check_type, lambda f, _, error: f"{f.name}: {error}")
+
+
+def _normaliser(
+    label: str, fields: Sequence[FieldModel], check: Callable[..., Any], fault: Callable[..., str]
+) -> _Normaliser:
     def normalise(values: tuple[Any, ...]) -> list[Any]:
         faults, checked = [], []
-        for f, value in zip(declaration.parameters, values, strict=True):
+        for f, value in zip(fields, values, strict=True):
             try:
-                checked.append(check_value(f, value))
+                checked.append(check(f, value))
             except ValueError as error:
-                faults.append(f"{located(f.name, error)}{_json_mend(declaration, f, value, str(error))}")
+                faults.append(fault(f, value, error))
         if faults:
-            raise InvalidEntity(declaration.name, faults)
+            raise InvalidEntity(label, faults)
         return checked
 
     return normalise
+
+
+def _fault(declaration: Declaration, f: FieldModel, value: object, error: ValueError) -> str:
+    return f"{located(f.name, error)}{_json_mend(declaration, f, value, str(error))}"
 
 
 def _json_mend(declaration: Declaration, f: FieldModel, value: object, fault: str) -> str:
@@ -158,21 +170,6 @@ def _json_mend(declaration: Declaration, f: FieldModel, value: object, fault: st
     except (msgspec.ValidationError, TypeError):
         return ""
     return f"; tm.from_dict({declaration.name}, …) reads values as JSON has them"
-
-
-def key_normaliser(declaration: Declaration) -> Callable[[tuple[Any, ...]], list[Any]]:
-    def normalise(values: tuple[Any, ...]) -> list[Any]:
-        faults, checked = [], []
-        for name, value in zip(declaration.arguments, values, strict=True):
-            try:
-                checked.append(check_type(declaration.field(name), value))
-            except ValueError as error:
-                faults.append(f"{name}: {error}")
-        if faults:
-            raise InvalidEntity(f"{declaration.name}.key", faults)
-        return checked
-
-    return normalise
 
 
 def _checker(declaration: Declaration, f: FieldModel) -> Callable[[Any], Any]:

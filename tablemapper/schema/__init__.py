@@ -6,6 +6,7 @@
 - `groups`: what is kept for each group of an aggregate, and how a change of entities changes it.
 - `model`: a declaration with its rows and its aggregate; all models of a store, compiled together.
 - `group_rows`: the generated function that changes a group.
+- `row_source`: source that takes out of rows what is maintained from them.
 - `maintenance`: what a change of entities does to index rows and groups.
 - `assignments`: the changes that `merge` and `update` make.
 - `check`: everything that is maintained, recomputed and compared with what is stored.

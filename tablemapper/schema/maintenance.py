@@ -8,9 +8,9 @@ index and the check all use these.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache, partial
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 import attrs
 
@@ -18,18 +18,25 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
-from ..expressions.arithmetic import Computed, calculation_fault
-from ..expressions.python import attribute_source, calculation_source, python_source, walk
-from ..expressions.tree import Attr, Each, Predicate
-from ..keys.composed import decode_source
+from ..expressions.python import python_source, walk
 from ..keys.forms import check_key
-from ..keys.template import Template
-from ..keys.times import plain_cut
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
 from .group_rows import Advance, group_rows
-from .groups import AggregateModel, Delta, Slot, State, sortable_source
+from .groups import AggregateModel, Delta, State
 from .model import Model, Schema
-from .rows import DAMAGE, Row, load_source, unreadable
+from .row_source import (
+    MAX_FAN_OUT,
+    GroupSource,
+    RowFields,
+    indented,
+    key_lines,
+    measured_fields,
+    row_loop,
+    slot_lines,
+    too_many,
+    where_names,
+)
+from .rows import Row, unreadable
 
 __all__ = [
     "AggregateMaintenance",
@@ -46,7 +53,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 IndexRow = tuple[Any, ...]
 """``(index partition key, index row key, entity partition key, entity row key, included property, …)``"""
@@ -279,51 +285,6 @@ def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
-class _Fields:
-    """What generated functions read of an entity: the statements that take it out of ``row``."""
-
-    def __init__(self, model: Model, names: Names) -> None:
-        self._model = model
-        self._names = names
-
-    def text(self, name: str, cut: int = 0) -> str | None:
-        """Return source for the plain key text of a field, if that stands somewhere already; None if it does not.
-
-        Args:
-            name: the field.
-            cut: how many characters of the text are wanted; 0 for all.
-        """
-        model = self._model
-        if (at := model.position.get(name)) is not None:
-            source = f"row[{at}][:{cut}]" if cut else f"row[{at}]"
-            return source if model.columns[at - 3].type.key_text else None
-        first, second = model.declaration.templates
-        return first.text_source(name, "row[0]", cut) or second.text_source(name, "row[1]", cut)
-
-    def values(self, wanted: Iterable[str]) -> Iterator[str]:
-        """Yield statements that take fields as Python values, each into ``f_`` and its name."""
-        model, names = self._model, self._names
-        wanted = sorted(set(wanted))
-        if in_key := {name: f"f_{name}" for name in wanted if name not in model.position}:
-            yield "t0 = row[0]; t1 = row[1]"
-            yield from decode_source(model.declaration.templates, ("t0", "t1"), in_key, names)
-        for name in wanted:
-            if name in model.position:
-                variable = f"f_{name}"
-                yield f"{variable} = row[{model.position[name]}]"
-                load = load_source(model.declaration.field(name), variable, names)
-                if load != variable:
-                    yield f"{variable} = {load}"
-
-    def optional(self, name: str) -> bool:
-        return name in self._model.position and self._model.optional(name)
-
-    def places(self, wanted: Iterable[str]) -> tuple[int, ...]:
-        """Return where a row has fields, without those that the key holds, which never change."""
-        position = self._model.position
-        return tuple(sorted({position[name] for name in wanted if name in position}))
-
-
 @lru_cache(maxsize=None)
 def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
     """Return the function that gives the old and the new rows of the entities that differ in some places.
@@ -341,55 +302,19 @@ def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]],
     return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
-def _loop(label: str, head: str, prologue: list[str], body: list[str], result: str, names: Names) -> Callable[..., Any]:
-    """Compile a function that does something with each of the rows of some entities."""
-    names.update(
-        ours=TableMapperError,
-        DAMAGE=DAMAGE,
-        unreadable=unreadable,
-    )
-    lines = [
-        f"def {head}:",
-        *[f"    {line}" for line in prologue],
-        "    row = None",
-        "    try:",
-        "        for row in rows:",
-        *[f"            {line}" for line in body],
-        "    except ours: raise",
-        f"    except DAMAGE as error: raise unreadable({label!r}, row, error) from error",
-        f"    return {result}",
-    ]
-    return compile_functions(label, "\n".join(lines), names)[head.partition("(")[0]]
-
-
-def _key_lines(
-    variable: str,
-    template: Template,
-    limit: int,
-    what: str,
-    sources: dict[str, str],
-    texts: dict[str, str],
-    names: Names,
-) -> Iterator[str]:
-    """Yield statements for the key that a template makes."""
-    yield f"{variable} = {template.encode_source(sources, names, texts)}"
-    if template.width is None or template.width > limit // 2:
-        yield f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})"
-
-
 @lru_cache(maxsize=None)
 def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
-    names = Names(check_key=check_key, walk=walk, too_many=_too_many)
-    fields = _Fields(model, names)
+    names = Names(check_key=check_key, walk=walk, too_many=too_many)
+    fields = RowFields(model, names)
     label = f"{model.name}.{index.name}"
-    read = {name.partition(".")[0] for name in index.fields} | _where_names(index.where)
+    read = {name.partition(".")[0] for name in index.fields} | where_names(index.where)
     texts: dict[str, str] = {}
     for name in index.fields:
         if name != index.fan_out and index.partition.takes_text(name) and index.row.takes_text(name):
             source = fields.text(name)
             if source is not None:
                 texts[name] = source
-    needed = {name.partition(".")[0] for name in index.fields if name not in texts} | _where_names(index.where)
+    needed = {name.partition(".")[0] for name in index.fields if name not in texts} | where_names(index.where)
     body = [*fields.values(needed)]
     if index.where is not None:
         body.append(f"if not {python_source(index.where, lambda name: f'f_{name}', names)}: continue")
@@ -413,8 +338,8 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     if index.fan_out is not None:
         sources[index.fan_out] = "element"
     keys = [
-        *_key_lines("ipk", index.partition, MAX_KEY_UNITS, f"{label}: its partition key", sources, texts, names),
-        *_key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
+        *key_lines("ipk", index.partition, MAX_KEY_UNITS, f"{label}: its partition key", sources, texts, names),
+        *key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
     ]
     if index.fan_out is None:
         body += [*keys, f"add((ipk, irk, row[0], row[1]{kept}))"]
@@ -428,30 +353,19 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
             f"if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))",
             "made += found.values()",
         ]
-    function = _loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
+    function = row_loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
     return IndexMaintenance(index, model, function, fields.places(read | {field.name for field in included}))
-
-
-def _where_names(where: Predicate[Any] | None) -> set[str]:
-    return set() if where is None else {attr.name for attr in where.attributes()}
-
-
-def _too_many(label: str, count: int) -> None:
-    raise InvalidEntity(
-        label,
-        [f"{count} elements would need a row each, but an entity may have at most {MAX_FAN_OUT} rows in an index"],
-    )
 
 
 @lru_cache(maxsize=None)
 def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None
-    names = Names(check_key=check_key, walk=walk, too_many=_too_many)
-    fields = _Fields(model, names)
+    names = Names(check_key=check_key, walk=walk, too_many=too_many)
+    fields = RowFields(model, names)
     templates = target.declaration.templates
-    groups = [_Group(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
-    body = [*fields.values(_measured(aggregate).union(*(group.needs for group in groups)))]
+    groups = [GroupSource(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
+    body = [*fields.values(measured_fields(aggregate).union(*(group.needs for group in groups)))]
     if aggregate.where is not None:
         body.append(f"if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: continue")
     sources, texts = dict[str, str](), dict[str, str]()
@@ -477,115 +391,19 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     what = f"{target.name}: the key of a group"
     key = [
         f"{grouped} = group",
-        *_key_lines("pk", templates[0], MAX_KEY_UNITS, what, sources, texts, names),
-        *_key_lines("rk", templates[1], MAX_KEY_UNITS, what, sources, texts, names),
+        *key_lines("pk", templates[0], MAX_KEY_UNITS, what, sources, texts, names),
+        *key_lines("rk", templates[1], MAX_KEY_UNITS, what, sources, texts, names),
         "return pk, rk",
     ]
     for at in range(len(aggregate.slots)):
-        body += _slot_lines(fields, model, target, at, names)
+        body += slot_lines(fields, model, target, at, names)
     several = any(group.elements for group in groups)
-    body = [*begin, *(_indented(body) if several else body)]
+    body = [*begin, *(indented(body) if several else body)]
     label = f"{target.name} of {model.name}"
-    collect = _loop(label, "collect(rows, groups, sign)", [], body, "None", names)
+    collect = row_loop(label, "collect(rows, groups, sign)", [], body, "None", names)
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
-    read = _measured(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
+    read = measured_fields(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
     return AggregateMaintenance(
         target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.places(read)
     )
-
-
-def _slot_lines(fields: _Fields, model: Model, target: Model, at: int, names: Names) -> list[str]:
-    """Return statements that add to ``delta`` what an entity has for the slot of a number."""
-    assert target.aggregate is not None
-    slot, attr = target.aggregate.slots[at], target.aggregate.slots[at].attr
-    if attr is None:
-        lines = target.aggregate.add_source(at, "delta", "1", names)
-    else:
-        value, lines = _value_lines(model, target, at, attr, names)
-        add, added = [], value
-        if slot.ordered and (source := sortable_source(attr.type, value, names)) != value:
-            add, added = [f"s{at} = {source}"], f"s{at}"
-        add += target.aggregate.add_source(at, "delta", added, names)
-        can_lack = any(one.path or fields.optional(one.name) for one in attr.attributes())
-        lines += [f"if {value} is not None:", *_indented(add)] if can_lack else add
-    if slot.where is None:
-        return lines
-    return [f"if {python_source(slot.where, lambda name: f'f_{name}', names)}:", *_indented(lines)]
-
-
-def _value_lines(
-    model: Model, target: Model, at: int, attr: Attr[Any, Any] | Computed[Any, Any], names: Names
-) -> tuple[str, list[str]]:
-    """Return the variable of what a slot is of, and the statements that put it there."""
-    assert target.aggregate is not None
-    variable = f"s{at}"
-    if isinstance(attr, Computed):
-        what = f"{target.name}: {attr.label}"
-        return variable, _calculated(variable, target.aggregate.slots[at], model.name, what, names)
-    value = attribute_source(attr, f"f_{attr.name}", names)
-    return (value, []) if value.isidentifier() else (variable, [f"{variable} = {value}"])
-
-
-def _indented(lines: Iterable[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
-def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -> list[str]:
-    """Return statements that put what a slot is of into a variable, None where a value is missing."""
-    assert isinstance(slot.attr, Computed)
-    constants = partial(names.name, "constant")
-    lines, result = calculation_source(slot.attr, lambda field: f"f_{field}", constants, names)
-    check, refuse = names.name("check", slot.check), names.name("refuse", partial(_refuse, name, what))
-    return [
-        "try:",
-        *[f"    {line}" for line in lines],
-        f"    {variable} = None if {result} is None else {check}({result})",
-        f"except (ArithmeticError, ValueError, TypeError) as error: {refuse}(row, error)",
-    ]
-
-
-def _refuse(name: str, what: str, row: Row, error: Exception) -> NoReturn:
-    raise InvalidEntity(f"{name} {row[:2]}", [f"{what}: {calculation_fault(error)}"]) from error
-
-
-class _Group:
-    """One field that an aggregate groups by: how its value, or at once its key text, is had from an entity's row."""
-
-    def __init__(
-        self,
-        fields: _Fields,
-        name: str,
-        grouped: Attr[Any, Any] | Each[Any, Any],
-        templates: tuple[Template, Template],
-    ) -> None:
-        self.name = name
-        self.elements = isinstance(grouped, Each)
-        attr = grouped.list if isinstance(grouped, Each) else grouped
-        self.optional = self.elements or bool(attr.path) or fields.optional(attr.name)
-        self._attr = attr
-        whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
-        cut = 0 if attr.part is None else plain_cut(attr.time_kind, attr.part.plain_format)
-        text = None
-        if (
-            not self.elements
-            and not attr.path
-            and (cut or attr.part is None)
-            and (not whole or all(template.takes_text(name) for template in templates))
-        ):
-            text = fields.text(attr.name, cut)
-        self.is_text = whole and text is not None
-        self.needs = {attr.name} if text is None else set[str]()
-        self._text = text
-        if text is not None and cut and self.optional:
-            self._text = f"(None if {fields.text(attr.name)} is None else {text})"
-
-    def source(self, names: Names) -> str:
-        return self._text or attribute_source(self._attr, f"f_{self._attr.name}", names)
-
-
-def _measured(aggregate: AggregateModel) -> set[str]:
-    """Return the fields that must be read as values: those of measures and of conditions."""
-    conditions = [aggregate.where, *(slot.where for slot in aggregate.slots)]
-    measured = {attr.name for slot in aggregate.slots if slot.attr is not None for attr in slot.attr.attributes()}
-    return measured.union(*map(_where_names, conditions))

@@ -5,6 +5,7 @@ Nothing here knows a store; `migrations` runs scripts over one.
 - `source`: scripts as Python source.
 - `arguments`: the arguments of steps.
 - `shapes`: the forms of the old classes, while steps change them.
+- `step`: what every step answers.
 - `steps`: the steps of a script, as data; each answers for itself.
 - `script`: one script: its two shapes, its function, its steps.
 - `fields`: the conversion of entities, field by field.

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 from msgspec import UNSET
@@ -31,11 +30,11 @@ from .arguments import (
     function_faults,
     index_faults,
     is_unique,
-    named,
     stored_type,
     type_name,
 )
 from .shapes import ChangedForms, without, without_index
+from .step import ClassStep, FieldStep, Step
 
 __all__ = [
     "AnyStep",
@@ -56,147 +55,6 @@ __all__ = [
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
-_Side: TypeAlias = Literal["old", "new"]
-_NO_NAMES: Mapping[str, str] = MappingProxyType({})
-
-
-class _Step:
-    """What every step answers; each answer here is that of most."""
-
-    __slots__ = ()
-    method: ClassVar[str] = ""
-    """The method of `Migration` that makes it."""
-    sides: ClassVar[tuple[tuple[str, _Side], ...]] = ()
-    """Its arguments that are fields, indexes and classes, by attribute, each with its shape."""
-    takes_function: ClassVar[bool] = False
-    of_class: ClassVar[bool] = False
-    """Whether it changes a class as a whole, and may have steps for its fields beside it."""
-    rank: ClassVar[int] = 0
-    """Steps of a higher rank are applied after all of a lower one."""
-
-    @property
-    def subjects(self) -> list[tuple[_Side, Any]]:
-        """What it is about, each with its shape."""
-        return [(side, getattr(self, name)) for name, side in self.sides]
-
-    @property
-    def successors(self) -> dict[Any, Any]:
-        """Old classes, each with the new class that its entities are of afterwards."""
-        return {}
-
-    @property
-    def ended(self) -> tuple[Any, ...]:
-        """Old classes whose entities become others, or go."""
-        return ()
-
-    @property
-    def targets(self) -> tuple[_Class, ...]:
-        """New classes that its function makes entities of."""
-        return ()
-
-    @property
-    def class_names(self) -> Mapping[str, str]:
-        """The new names of old classes."""
-        return _NO_NAMES
-
-    @property
-    def moved(self) -> tuple[_Field, _Field] | None:
-        """A field, and the new one that its values go to; None if it moves none."""
-        return None
-
-    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
-        """Return the old classes that are copied for it."""
-        return (*self.successors, *self.ended)
-
-    def text(self, shapes: Shapes) -> str:
-        """Return it as it stands in a script."""
-        given = ", ".join([named(what, shapes) for _, what in self.subjects])
-        return f"m.{self.method}({given}{', …' if self.takes_function else ''})"
-
-    def faults(self, shapes: Shapes) -> Iterator[str]:
-        """Yield the arguments that have the wrong kind, or stand in the other shape."""
-        yield from ()
-
-    def apply(self, shape: ChangedForms) -> Iterator[str]:
-        """Change fields and indexes of the old classes, or yield why it cannot."""
-        yield from ()
-
-    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
-        """Change a class that has its new name by now, or yield why it cannot."""
-        yield from ()
-
-    def is_edit(self, shapes: Shapes) -> bool:
-        """Return whether it only changes the catalogue."""
-        return False
-
-    def is_reversible(self, shapes: Shapes) -> bool:
-        """Return whether it can be undone."""
-        return True
-
-    @property
-    def wanted(self) -> str:
-        """Why it cannot be undone, if it cannot."""
-        return ""
-
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
-        """Yield the steps that undo it."""
-        yield from ()
-
-
-class _FieldStep(_Step):
-    """A field has another name, or another type."""
-
-    __slots__ = ()
-    sides = (("old", "old"), ("new", "new"))
-    old: _Field
-    new: _Field
-
-    @property
-    def successors(self) -> dict[Any, Any]:
-        return {self.old.owner: self.new.owner}
-
-    @property
-    def moved(self) -> tuple[_Field, _Field] | None:
-        return self.old, self.new
-
-    def apply(self, shape: ChangedForms) -> Iterator[str]:
-        before, after = self.old.owner.__name__, self.new.owner.__name__
-        if shape.names.get(before, before) != after:
-            yield (
-                f"the classes are not the same; m.rename_class(old.{before}, new.{after}) says that they are, and m.rewrite "
-                "makes entities of one from another"
-            )
-        else:
-            shape.rename_property(before, field_of(self.old).property, field_of(self.new).property)
-            self._retype(shape)
-
-    def _retype(self, shape: ChangedForms) -> None:
-        """Give the field its new type."""
-
-
-class _ClassStep(_Step):
-    """A class has another name, or another key."""
-
-    __slots__ = ()
-    sides = (("old", "old"), ("new", "new"))
-    of_class = True
-    old: _Class
-    new: _Class
-
-    @property
-    def successors(self) -> dict[Any, Any]:
-        return {self.old: self.new}
-
-    @property
-    def class_names(self) -> Mapping[str, str]:
-        return {self.old.__name__: self.new.__name__}
-
-    def faults(self, shapes: Shapes) -> Iterator[str]:
-        yield from class_faults("old", self.old, shapes)
-        yield from class_faults("new", self.new, shapes)
-
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
-        yield type(self)(self.new, self.old)  # type: ignore[call-arg, misc]
 
 
 def _filled_from(attr: _Field, shapes: Shapes) -> tuple[Any, ...]:
@@ -205,7 +63,7 @@ def _filled_from(attr: _Field, shapes: Shapes) -> tuple[Any, ...]:
 
 
 @attrs.frozen(eq=False)
-class Rename(_FieldStep):
+class Rename(FieldStep):
     """A field keeps its values and its type, and has another name."""
 
     method = "rename"
@@ -232,7 +90,7 @@ class Rename(_FieldStep):
 
 
 @attrs.frozen(eq=False)
-class RenameClass(_ClassStep):
+class RenameClass(ClassStep):
     """A class, its table, or both have another name."""
 
     method = "rename_class"
@@ -252,7 +110,7 @@ class RenameClass(_ClassStep):
 
 
 @attrs.frozen(eq=False)
-class Rekey(_ClassStep):
+class Rekey(ClassStep):
     """The fields are the same, and the key is made of them in another way."""
 
     method = "rekey"
@@ -279,7 +137,7 @@ class Rekey(_ClassStep):
 
 
 @attrs.frozen(eq=False)
-class Convert(_FieldStep):
+class Convert(FieldStep):
     """A field has another type."""
 
     method = "convert"
@@ -332,7 +190,7 @@ class Convert(_FieldStep):
 
 
 @attrs.frozen(eq=False)
-class Fill(_Step):
+class Fill(Step):
     """A field gets a value where it has none."""
 
     method = "fill"
@@ -362,7 +220,7 @@ class Fill(_Step):
 
 
 @attrs.frozen(eq=False)
-class Rewrite(_Step):
+class Rewrite(Step):
     """Each entity becomes others, of any class, under any key."""
 
     method = "rewrite"
@@ -411,7 +269,7 @@ class Rewrite(_Step):
 
 
 @attrs.frozen(eq=False)
-class Join(_Step):
+class Join(Step):
     """The entities of two classes that have equal keys become others together."""
 
     method = "join"
@@ -449,7 +307,7 @@ class Join(_Step):
 
 
 @attrs.frozen(eq=False)
-class Resolve(_Step):
+class Resolve(Step):
     """Entities that hold the same value of a unique index are changed, or dropped."""
 
     method = "resolve"
@@ -472,7 +330,7 @@ class Resolve(_Step):
 
 
 @attrs.frozen(eq=False)
-class Drop(_Step):
+class Drop(Step):
     """A field, an index, an aggregate or a class goes."""
 
     method = "drop"
@@ -525,7 +383,7 @@ class Drop(_Step):
 
 
 @attrs.frozen(eq=False)
-class Restore(_Step):
+class Restore(Step):
     """A field comes back that a migration dropped; only what undoes that one has this step."""
 
     new: _Field

@@ -143,20 +143,20 @@ def a_page_that_repeats_its_last_row(patch: Patch) -> None:
     def with_the_last(left: Any) -> Any:
         return left and attrs.evolve(left, condition=left.condition.replace(") > ", ") >= ").replace(") < ", ") <= "))
 
-    _after(patch, select, "_rest_of", with_the_last)
+    _after(patch, select, "rest_of", with_the_last)
 
 
 def a_sorted_page_that_loses_what_comes_after_missing_values(patch: Patch) -> None:
-    _after(patch, select, "_after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
+    _after(patch, select, "after_sql", lambda sql: sql.replace("IS NOT NULL", "IS NULL"))
 
 
 def a_page_that_skips_the_rest_of_its_range(patch: Patch) -> None:
-    real = select._rest_of
+    real = select.rest_of
 
     def beyond(one: Any, after: Any, *rest: Any) -> Any:
         return None if one.partition.lo == after[0] else real(one, after, *rest)
 
-    patch.setattr(select, "_rest_of", beyond)
+    patch.setattr(select, "rest_of", beyond)
 
 
 def classes_that_are_merged_forwards(patch: Patch) -> None:

@@ -42,6 +42,7 @@ from .rows.check import examine, examine_twins
 from .rows.clearing import clear
 from .rows.current import Current
 from .rows.load import SortedLoad
+from .rows.partitions import next_partition, partition_rows
 from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
 from .rows.twins import unkept
@@ -58,8 +59,6 @@ from .sql.catalogue import (
     write_note,
 )
 from .sql.schema import SqliteSchema
-from .sql.statements import Statements
-from .sql.tables import quoted
 from .sql.zone_rules import outdated
 
 __all__ = ["SqliteEngine"]
@@ -195,37 +194,12 @@ class SqliteEngine:
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order, in chunks."""
-        try:
-            rows = self._partition(table, partition)
-        except _OUTDATED:
-            rows = followed(self.catch_up, partial(self._partition, table, partition))
-        yield from rows
-
-    def _partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
-        sqlite = self._sqlite
         models = self.schema.tables()[table]
-        layout = sqlite.table_of(models[0])
-        columns, pickers = _union([sqlite.statements[model] for model in models])
-        numbers = {layout.type_number(sqlite.names[model]): place for place, model in enumerate(models)}
-        number = 't."_type"' if "_type" in layout.has else "NULL"
-        typed = "EntityType" in layout.has
-        columns += ', t."EntityType"' * typed
-        sql = f'SELECT {number}, {columns} FROM {quoted(layout.name)} t WHERE t."PartitionKey" = ? ORDER BY t."RowKey"'
-
-        def named(kind: int | None, values: Sequence[Any]) -> tuple[Model | None, Row]:
-            place = numbers.get(kind)
-            if place is None:
-                held = {n: v for (n, _), v in zip(layout.properties, values[3:], strict=False) if v is not None}
-                if typed and values[-1] is not None:
-                    held["EntityType"] = values[-1]
-                return None, (*values[:3], held)
-            model, row = models[place], tuple([values[at] for at in pickers[place]])
-            if (known := sqlite.followed.get(model)) is not None:
-                known.check_row(row)
-            return model, row
-
-        chunks = self.file.stream(sql, (partition,))
-        return ([named(kind, values) for kind, *values in chunk] for chunk in chunks)
+        try:
+            rows = partition_rows(self.file, self._sqlite, models, partition)
+        except _OUTDATED:
+            rows = followed(self.catch_up, lambda: partition_rows(self.file, self._sqlite, models, partition))
+        yield from rows
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order, each found by its place behind the one before."""
@@ -241,13 +215,7 @@ class SqliteEngine:
             yield last[0]
 
     def _next_partition(self, model: Model, last: Row) -> Row | None:
-        sqlite = self._sqlite
-        table = sqlite.table_of(model)
-        of_type = table.type_filter(sqlite.names[model], "t")
-        where = " AND ".join(filter(None, ['t."PartitionKey" > ?' if last else "", of_type]))
-        where = f" WHERE {where}" if where else ""
-        sql = f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'
-        return self.file.get(sql, last)
+        return next_partition(self.file, self._sqlite, model, last)
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -514,29 +482,6 @@ def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
     for chunk in snapshot.stream(sql, args):
         yield from chunk
-
-
-def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
-    """Return a select list that holds the rows of several models, and the places of each model's own."""
-    first = statements[0]
-    listed = ['t."PartitionKey"', 't."RowKey"', 't."Timestamp"']
-    place: dict[str, int] = {}
-    for property, _ in first.table.properties:
-        place[property] = len(listed)
-        listed.append(first.table.value(property, "t"))
-    for at, one in enumerate(statements):
-        for field in one.model.maintained:
-            place[f"{at} {field.property}"] = len(listed)
-            listed.append(one.value(field, "t"))
-    tail = []
-    if first.has_big:
-        tail = [len(listed)]
-        listed.append('t."_big"')
-    pickers = [
-        [0, 1, 2, *(place[f"{at} {f.property}" if f.maintained else f.property] for f in s.model.columns), *tail]
-        for at, s in enumerate(statements)
-    ]
-    return ", ".join(listed), pickers
 
 
 def _apply(

@@ -14,4 +14,5 @@
 - `check`: the tables as a check reads them.
 - `reads`: the rows of plans.
 - `statistics`: the tables of a class, counted.
+- `partitions`: the rows of every class in a partition.
 """

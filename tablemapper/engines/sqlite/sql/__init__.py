@@ -11,5 +11,6 @@
 - `schema`: what is maintained from them, and what jobs, copies and twins add to that.
 - `filters`: predicates as SQL.
 - `range_sql`: the bounds of ranges as SQL.
+- `places`: what comes after a position in an order, as SQL.
 - `select`: a plan as SELECTs.
 """

@@ -23,6 +23,7 @@ from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals
 from .filters import Condition, lower, lower_key, value_sql
+from .places import Rest, SortStep, after_arguments, after_sql, rest_of
 from .range_sql import alike, all_of, bounds_sql, together
 from .schema import SqliteSchema
 from .sizes import entity_bytes, index_bytes
@@ -40,14 +41,6 @@ Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
 Find: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
 """Returns the first row of a statement."""
-
-
-@attrs.frozen
-class _SortStep:
-    """A value to sort by, as SQL."""
-
-    sql: str
-    descending: bool
 
 
 class Select:
@@ -146,9 +139,9 @@ class Select:
         moved = column is not None and column == self._statements.value(field, "t") and not field.maintained
         return self._statements.in_place(field, "t") if moved else column
 
-    def _step(self, step: Order[Any]) -> _SortStep:
+    def _step(self, step: Order[Any]) -> SortStep:
         sql = None if step.wide else value_sql(step.attr, self.plan.model, self._column)
-        return _SortStep(self._computed(step.attr, wide=step.wide) if sql is None else sql, step.descending)
+        return SortStep(self._computed(step.attr, wide=step.wide) if sql is None else sql, step.descending)
 
     def _computed(self, attr: Attr[Any, Any], *, wide: bool) -> str:
         """Return SQL that calls Python for the sortable form of an attribute."""
@@ -238,7 +231,7 @@ class Select:
         if plan.by_partition:
             ranges = self._one_by_one(bound, find, after, spending)
         for key_range in ranges:
-            rest = _Rest(key_range) if after is None else _rest_of(key_range, after, plan, self._places, inclusive)
+            rest = Rest(key_range) if after is None else rest_of(key_range, after, plan, self._places, inclusive)
             if rest is None:
                 continue
             bounds, args = bounds_sql(rest.range, self._at)
@@ -415,7 +408,7 @@ class Select:
         form = layout, tuple(forms), len(bound.ranges) == 1, missing, not tail, filtered
         if (text := self._texts.get(form)) is None:
             text = self._texts[form] = self._sorted_text(*form)
-        return text, [*arguments, *(() if after is None else _after_arguments(after, len(self._sort))), *tail]
+        return text, [*arguments, *(() if after is None else after_arguments(after, len(self._sort))), *tail]
 
     def _sorted_text(
         self,
@@ -443,7 +436,7 @@ class Select:
         direction = " DESC" if self.plan.descending else ""
         ties = [f"p{len(self._places) - 2}", f"p{len(self._places) - 1}"]
         order = [f"s{at}{' DESC' if step.descending else ''}" for at, step in enumerate(steps)]
-        where = "" if missing is None else f" WHERE {_after_sql(steps, missing, ties, '<' if direction else '>')}"
+        where = "" if missing is None else f" WHERE {after_sql(steps, missing, ties, '<' if direction else '>')}"
         return (
             f"SELECT * FROM ({' UNION ALL '.join(selects)}){where} "
             f"ORDER BY {', '.join([*order, *(tie + direction for tie in ties)])}{'' if endless else ' LIMIT ?'}"
@@ -496,75 +489,3 @@ def _with_merge_key(front: tuple[str, str], partition: int, row: int, width: int
 
 def _with_turned_key(front: tuple[str, str], partition: int, row: int, width: int, values: Row) -> tuple[Any, Row]:
     return (values[0][partition:], Down((values[1][row:], values[2:width], front))), values
-
-
-@attrs.frozen
-class _Rest:
-    """The rows of a range that come after a position."""
-
-    range: KeyRange
-    """Without the bound that the position replaces: SQLite would begin at that one, if it finds it first."""
-    condition: str = ""
-    args: Sequence[Any] = ()
-
-
-def _rest_of(
-    key_range: KeyRange,
-    after: Position,
-    plan: Plan,
-    places: Sequence[str],
-    inclusive: bool,  # noqa: FBT001
-) -> _Rest | None:
-    """Return the rows of a range that come after a position; None if none does.
-
-    The condition names only the columns that have more than one value in the range. They follow the columns that the
-    range fixes, in the order of the table, so SQLite begins at the position.
-    """
-    bounds = (key_range.partition, key_range.row)
-    fixed = {place: bound.lo for place, bound in zip(places, bounds, strict=False) if bound.point}
-    columns: list[tuple[str, Any]] = []
-    ties_follow = inclusive  # whether a row that equals the position in these columns comes after it
-    for place, value in zip(places, after, strict=True):
-        if place not in fixed:
-            columns.append((place, value))
-        elif fixed[place] != value:
-            down = plan.descending if place == places[0] else plan.rows_descending
-            ties_follow = (fixed[place] < value) if down else (fixed[place] > value)
-            break
-    if not columns:
-        return _Rest(key_range) if ties_follow else None
-    down = plan.rows_descending  # (if it is turned, the range is one of a partition)
-    first, value = columns[0]
-    side = "partition" if first == places[0] else "row" if first == places[1] else ""
-    if side:
-        bound: Bound = getattr(key_range, side)
-        above = bound.hi is not None and value >= bound.hi
-        below = value < bound.lo
-        if above if down else below:
-            return _Rest(key_range)
-        if below if down else above:
-            return None
-        change: dict[str, Any] = {side: Bound(bound.lo, None) if down else Bound("", bound.hi)}
-        key_range = attrs.evolve(key_range, **change)
-    op = ("<" if down else ">") + ("=" if ties_follow else "")
-    names, args = zip(*columns, strict=True)
-    return _Rest(key_range, f"({', '.join(names)}) {op} ({', '.join('?' * len(names))})", args)
-
-
-def _after_sql(steps: list[_SortStep], missing: tuple[bool, ...], ties: list[str], tie_op: str, at: int = 0) -> str:
-    """Return the condition that a row comes after a position in the sort order; a value that is missing sorts first."""
-    if at == len(steps):
-        return f"({', '.join(ties)}) {tie_op} (?, ?)"
-    column = f"s{at}"
-    if missing[at]:
-        follows = "FALSE" if steps[at].descending else f"{column} IS NOT NULL"
-        equal = f"{column} IS NULL"
-    else:
-        follows = f"{column} < ? OR {column} IS NULL" if steps[at].descending else f"{column} > ?"
-        equal = f"{column} = ?"
-    return f"({follows} OR ({equal} AND {_after_sql(steps, missing, ties, tie_op, at + 1)}))"
-
-
-def _after_arguments(after: Position, steps: int) -> list[Any]:
-    """Return the arguments of `_after_sql`: each sort value that is not missing twice, then the entity's key."""
-    return [*(value for value in after[:steps] if value is not None for _ in range(2)), *after[-2:]]
