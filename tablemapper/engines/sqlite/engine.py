@@ -526,17 +526,11 @@ def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema
 
 
 def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, tuple[Any, ...]]:
-    """Return a query that finds a row only if the transaction of these operations is in the file.
+    """Return a query that finds a row only if a transaction is in the file that writes none: `apply` proves by rows.
 
-    A row that is there proves more than one that is not: others may delete too.
+    A row that is there proves more than one that is not, as others may delete too; but a condition least of all.
     """
-    least = operations[0]
-    for operation in operations:
-        if operation.verb not in ("delete", "require"):
-            assert operation.new is not None
-            return sqlite.statements[operation.model].there, operation.new[:3]
-        if operation.verb == "delete":
-            least = operation
+    least = next((one for one in reversed(operations) if one.verb == "delete"), operations[0])
     assert least.old is not None
-    statements = sqlite.statements[least.model]  # a condition proves it where there is nothing else
+    statements = sqlite.statements[least.model]
     return (statements.there if least.verb == "require" else statements.not_there), least.old[:3]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 
@@ -128,7 +128,9 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     written, changes = _judged(sqlite, writer, operations), ChangeSet()
     followers = following(sqlite, written, apply_beside)
-    before = [follower.before(writer, written, changes) for follower in followers]
+    before: list[Any] = []
+    for follower in followers:
+        before.append(follower.before(writer, written, changes))
     for model, of_model in written.items():
         statements = sqlite.statements[model]
         if of_model.deletes:
@@ -342,6 +344,8 @@ def _move_aside(statements: Statements, writer: Writer, rows: list[Row]) -> Iter
 
 def _insert(statements: Statements, writer: Writer, group: list[Operation]) -> None:
     rows = insert_rows(statements, writer, [one.new for one in group])  # type: ignore[misc]
+    if writer.proof is None:
+        writer.proof = statements.there, rows[0][:3]
     for operation, row in zip(group, rows, strict=True):
         operation.new = row
 
@@ -357,6 +361,8 @@ def _update(statements: Statements, writer: Writer, group: list[Operation]) -> N
     writer.run(statements.update, sorted_rows(changed))
     if writer.total_changes() - before != len(group):
         raise _unproven(statements, writer, group, written=True)
+    if writer.proof is None:
+        writer.proof = statements.there, stored[0][:3]
     for operation, row in zip(group, stored, strict=True):
         operation.new = row
 
