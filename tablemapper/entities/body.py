@@ -164,9 +164,9 @@ def read_body(
             fields[field_name] = model
     for taken in sorted(fields.keys() & body.keys()):
         value = body.pop(taken)
-        mend = "it is a field already; give the other member of the class body another name"
-        mend = f"write a default as tm.field(default=…), not as = {shown(value)}" if taken in annotations else mend
-        faults.append(f"{taken}: {mend}")
+        other = "it is a field already; give the other member of the class body another name"
+        default = f"write a default as tm.field(default=…), not as = {shown(value)}"
+        faults.append(f"{taken}: {default if taken in annotations else other}")
     both, generated = sorted(fields.keys() & declared.keys()), sorted(_GENERATED & body.keys())
     faults += [f"{one}: it is a field already; give the index another name" for one in both]
     faults += [f"{one} is generated, with all checks; write a classmethod beside it instead" for one in generated]

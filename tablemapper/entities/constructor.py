@@ -59,8 +59,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
 
 
 def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, *, validated: bool) -> Iterator[str]:
-    positional, by_name = list[str](), list[str]()
-    prologue, tests, assign = [], [], []
+    positional, by_name, prologue, tests, assign = list[str](), list[str](), list[str](), list[str](), list[str]()
     missing = names.name("missing", _FACTORY)
     for f in declaration.parameters:
         parameter, variable = f.name, inner[f.name]

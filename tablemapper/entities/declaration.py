@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, get_args, overload
 
 import attrs
@@ -122,12 +123,12 @@ class AbstractDeclaration:
         known = [model.name for model in self.fields]
         raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
 
-    @property
+    @cached_property
     def parameters(self) -> tuple[FieldModel, ...]:
         """The fields that a constructor takes: all but those that the store maintains."""
         return tuple([field for field in self.fields if not field.maintained])
 
-    @property
+    @cached_property
     def maintained(self) -> tuple[FieldModel, ...]:
         """The fields of an entity that the store maintains."""
         return tuple([field for field in self.fields if field.maintained])
@@ -137,7 +138,7 @@ class AbstractDeclaration:
         """Whether a method of its own looks at each entity that is built or written."""
         return hasattr(self.cls, "__attrs_post_init__")
 
-    @property
+    @cached_property
     def properties(self) -> dict[str, str]:
         """The properties of the fields, by name."""
         return {model.name: model.property for model in self.fields}
@@ -153,12 +154,12 @@ class Declaration(AbstractDeclaration):
     row: Template
     indexes: tuple[IndexModel, ...]
 
-    @property
+    @cached_property
     def templates(self) -> tuple[Template, Template]:
         """The templates of the partition key and the row key."""
         return self.partition, self.row
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[str, ...]:
         """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
         return tuple(dict.fromkeys(f for t in self.templates for f in t.fields))
@@ -168,7 +169,7 @@ class Declaration(AbstractDeclaration):
         """The fields that the key is made of."""
         return frozenset(self.arguments)
 
-    @property
+    @cached_property
     def lossless_fields(self) -> frozenset[str]:
         """The fields of which the key says all: values that differ never share one."""
         return composed_fields(self.templates).union(*(template.lossless_fields for template in self.templates))
@@ -179,7 +180,7 @@ class Declaration(AbstractDeclaration):
         slots = [slot for template in self.templates for slot in template.slots]
         return tuple(slot for slot in slots if slot.field not in self.lossless_fields)
 
-    @property
+    @cached_property
     def key_only(self) -> frozenset[str]:
         """The fields that the key holds without loss, and that are not stored a second time.
 

@@ -140,7 +140,7 @@ def newest(model: Model, versions: Versions) -> str:
 def retirement(model: Model, versions: Versions, history: History) -> str | None:
     """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
     opened = [version for version in versions.of(model.name) if version.form == model.form_hash]
-    is_live = not opened or any(version.until is None for version in opened)
+    is_live = not opened or None in [version.until for version in opened]
     return None if is_live else retired(model.name, opened[-1], history)
 
 

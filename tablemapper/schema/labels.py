@@ -32,7 +32,7 @@ class Label:
         return f"{self.owner}.{self.index}" if self.index else self.owner
 
     def __iter__(self) -> Iterator[str]:
-        yield from (self.owner, self.index)
+        return iter((self.owner, self.index))
 
     @property
     def bare(self) -> Label:

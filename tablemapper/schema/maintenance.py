@@ -79,7 +79,7 @@ class IndexMaintenance:
     places: tuple[int, ...]
     """Where an entity's row has what the index reads beside the key."""
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The name that users see: ``Product.by_name``."""
         return f"{self.owner.name}.{self.model.name}"
@@ -279,7 +279,7 @@ def maintenance(schema: Schema, model: Model) -> Maintenance:
 
 def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
     """Return the properties that an index row holds; what the entity's key holds needs no second place."""
-    return tuple(field for field in index.include if field.name in model.position)
+    return tuple([field for field in index.include if field.name in model.position])
 
 
 # ---------------------------------------------------------------------------------------------- generated functions

@@ -79,91 +79,94 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     return compile_functions(f"{declaration.name} rows", source, names)
 
 
-def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    body = list(_entity_source(made, columns, names))
+def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+    body = _entity_source(made, columns, names)
     failed = "except DAMAGE as error: raise cause(e, error)"
-    yield "def to_row(e):"
-    yield "    try:"
-    yield from (f"        {line}" for line in body)
-    yield "        return row"
-    yield f"    {failed}"
-    yield "def to_rows(entities, kept, rows):"
-    yield "    keep = kept.append; add = rows.append"
-    yield "    total = 0"
-    yield "    for e in entities:"
-    yield "        try:"
-    yield from (f"            {line}" for line in body)
-    yield f"        {failed}"
-    yield "        total += n"
-    yield "        keep(e); add(row)"
-    yield "    return total"
-    yield from _columns_source(made, columns, names)
-    yield "def most(row):"
     long = [at for at, field in enumerate(columns, FIRST) if _has_length(field)]
-    fixed = fixed_size((field.property, field.type.edm) for field in columns) + 4 * len(long)
+    fixed = fixed_size([(field.property, field.type.edm) for field in columns]) + 4 * len(long)
     if made.type_name is not None:
         fixed += property_size(TYPE_PROPERTY, "String") + string_size(made.type_name)
-    lengths = "".join(f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long)
-    yield f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})"
+    lengths = "".join([f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long])
+    return [
+        "def to_row(e):",
+        "    try:",
+        *[f"        {line}" for line in body],
+        "        return row",
+        f"    {failed}",
+        "def to_rows(entities, kept, rows):",
+        "    keep = kept.append; add = rows.append",
+        "    total = 0",
+        "    for e in entities:",
+        "        try:",
+        *[f"            {line}" for line in body],
+        f"        {failed}",
+        "        total += n",
+        "        keep(e); add(row)",
+        "    return total",
+        *_columns_source(made, columns, names),
+        "def most(row):",
+        f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})",
+    ]
 
 
 def _has_length(field: FieldModel) -> bool:
     return field.type.edm in ("String", "Binary") and field.measure is None
 
 
-def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    yield "try: row = e._row"
-    yield "except AttributeError: row = check_whole(e)"  # which returns None
+def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+    lines = ["try: row = e._row", "except AttributeError: row = check_whole(e)"]  # which returns None
+    add = lines.append
     if made.has_rule:
-        yield "check_rule(e)"
-    yield "if row is None:"
+        add("check_rule(e)")
+    add("if row is None:")
     keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
-    yield from (f"    {variable} = e.{name}" for name, variable in keys.items())
+    lines += [f"    {variable} = e.{name}" for name, variable in keys.items()]
     for key, template in zip(("pk", "rk"), made.templates, strict=True):
-        yield f"    {key} = {template.encode_source(keys, names)}"
-    yield "else:"  # key fields are read-only by now
-    yield "    pk = row[0]; rk = row[1]"
+        add(f"    {key} = {template.encode_source(keys, names)}")
+    add("else:")  # key fields are read-only by now
+    add("    pk = row[0]; rk = row[1]")
     values, lengths = [], ["len(pk)", "len(rk)"]
     for at, field in enumerate(columns):
         variable = f"v{at}"
         stored = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
             store = names.name("store", _constrained_store(field))
-            yield f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})"
-            yield f"except ValueError as error: bad({field.name!r}, error)"
+            add(f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})")
+            add(f"except ValueError as error: bad({field.name!r}, error)")
             stored = variable
         else:
-            yield f"{variable} = e.{field.name}"
+            add(f"{variable} = e.{field.name}")
             if field.wide:
                 stored = f"{names.name('wide', _store_wide)}({variable})"
         optional = field.optional or field.measure is not None
         if field.type.spillable:
             lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
         values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
-    yield f"row = (pk, rk, 0, {''.join(value + ', ' for value in values)})"
-    yield f"n = {' + '.join(lengths)}"
+    add(f"row = (pk, rk, 0, {''.join([value + ', ' for value in values])})")
+    add(f"n = {' + '.join(lengths)}")
     extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
-    yield "if n > 256:"  # else neither of the keys is long
+    add("if n > 256:")  # else neither of the keys is long
     for key, part in (("pk", "partition"), ("rk", "row")):
-        yield f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})"
-    yield f"    if n > {_SAFE_LENGTH}: check_sizes(row)"
+        add(f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})")
+    add(f"    if n > {_SAFE_LENGTH}: check_sizes(row)")
     if extra is not None:
-        yield f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)"
+        add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)")
+    return lines
 
 
-def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
-    """Yield the source of a function that makes rows of lists of checked values, column by column."""
+def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+    """Return the source of a function that makes rows of lists of checked values, column by column."""
     lists = {field.name: f"f{at}" for at, field in enumerate(made.fields)}
-    yield "def columns_to_rows(columns, rows):"
-    yield f"    {', '.join(lists.values())}, = columns"
+    lines = ["def columns_to_rows(columns, rows):", f"    {', '.join(lists.values())}, = columns"]
+    add = lines.append
     keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
     for key, template in zip(("pk", "rk"), made.templates, strict=True):
         held = [name for name in made.arguments if name in template.fields]
-        variables = ", ".join(keys[name] for name in held)
-        inputs = ", ".join(lists[name] for name in held)
+        variables = ", ".join([keys[name] for name in held])
+        inputs = ", ".join([lists[name] for name in held])
         if len(held) != 1:
             variables, inputs = f"({variables})", f"zip({inputs})" if held else "repeat((), len(f0))"
-        yield f"    {key} = [{template.encode_source(keys, names)} for {variables} in {inputs}]"
+        add(f"    {key} = [{template.encode_source(keys, names)} for {variables} in {inputs}]")
     stored, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
     for field in columns:
         column = lists[field.name]
@@ -174,25 +177,26 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
             value = f"{names.name('wide', _store_wide)}(v)"
         if value != "v":
             missing = "None if v is None else " if field.optional or field.measure is not None else ""
-            yield f"    {column} = [{missing}{value} for v in {column}]"
+            add(f"    {column} = [{missing}{value} for v in {column}]")
         stored.append(column)
         if field.type.spillable:
             texts.append(column)
-    yield "    longest = total = 0"
+    add("    longest = total = 0")
     for column in texts:
-        yield f"    lengths = list(map(len, filter(None, {column}))); total += sum(lengths)"
+        add(f"    lengths = list(map(len, filter(None, {column}))); total += sum(lengths)")
         if column in ("pk", "rk"):
             what = f"{made.name} {'partition' if column == 'pk' else 'row'} key"
-            yield "    if max(lengths, default=0) > 256:"
-            yield f"        for key in {column}: check_key(key, what={what!r})"
+            add("    if max(lengths, default=0) > 256:")
+            add(f"        for key in {column}: check_key(key, what={what!r})")
         else:
-            yield "    longest += max(lengths, default=0)"
-    yield f"    block = list(zip({', '.join(stored)}))"
+            add("    longest += max(lengths, default=0)")
+    add(f"    block = list(zip({', '.join(stored)}))")
     extra = any(field.type.undeclared for field in columns)
-    yield f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:"
-    yield "        for row in block: check_sizes(row)"
-    yield "    rows += block"
-    yield "    return total, longest"
+    add(f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:")
+    add("        for row in block: check_sizes(row)")
+    add("    rows += block")
+    add("    return total, longest")
+    return lines
 
 
 def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:
@@ -208,26 +212,28 @@ def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:
     return checked
 
 
-def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
     body = list(_object_source(made, columns, names))
     failed = [
         "    except DAMAGE as error:",
         f"        raise unreadable({made.name!r}, row, error) from error",
     ]
-    yield "def build(rows):"
-    yield "    built = []; add = built.append"
-    yield "    row = None"
-    yield "    try:"
-    yield "        for row in rows:"
-    yield from (f"            {line}" for line in body)
-    yield "            add(e)"
-    yield from failed
-    yield "    return built"
-    yield "def build_one(row):"
-    yield "    try:"
-    yield from (f"        {line}" for line in body)
-    yield "        return e"
-    yield from failed
+    return [
+        "def build(rows):",
+        "    built = []; add = built.append",
+        "    row = None",
+        "    try:",
+        "        for row in rows:",
+        *[f"            {line}" for line in body],
+        "            add(e)",
+        *failed,
+        "    return built",
+        "def build_one(row):",
+        "    try:",
+        *[f"        {line}" for line in body],
+        "        return e",
+        *failed,
+    ]
 
 
 def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import apsw
@@ -24,6 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
+@lru_cache(maxsize=4096)
 def quoted(name: str) -> str:
     """Return an identifier as SQL."""
     return '"' + name.replace('"', '""') + '"'
@@ -177,7 +178,7 @@ class EntityTable:
 
     @cached_property
     def has(self) -> frozenset[str]:
-        return frozenset(column.name for column in self.columns)
+        return frozenset([column.name for column in self.columns])
 
     def extended(self, model: Model) -> EntityTable:
         """Return the table with everything that a model needs."""
