@@ -191,7 +191,7 @@ class MigrationEngine(Protocol):
         ...
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
-        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
+        """Return the labels that scripts must not name any more: what migrations drop, and what had the names before that.
 
         Args:
             new: by migration, its new classes; what they declare is not dropped any more.

@@ -76,7 +76,7 @@ class Operation:
 
 
 Part: TypeAlias = tuple[list[Row], int]
-"""Rows, and a number of characters that the text in none of them is above, but for its key."""
+"""Rows, and a bound of the characters in each, keys apart: only rows that may be large are looked at one by one."""
 
 
 @attrs.define(eq=False)
@@ -88,9 +88,8 @@ class Batch:
     rows: list[Row] = attrs.field(factory=list)
     """As long as the entities, if any; without timestamps until the engine replaces them by what was stored."""
     parts: Callable[[], Iterator[Part]] | None = None
-    """Makes the rows of columns as they are written, some at a time and from the first on with each call. What it makes
-    is new to the processor's cache once, and not again when it is written; and no object is kept that Python's garbage
-    collection would look through."""
+    """Yields the rows of columns, some at a time; each call begins anew. So they are written while they are in the
+    processor's cache, and none is kept for Python's garbage collection to look through."""
     made: int = 0
     """How many rows the last call made."""
 
@@ -392,7 +391,7 @@ class Engine(Protocol):
         ...
 
     def ahead(self, labels: Collection[str] | None) -> Ahead:
-        """Return what builds groups ahead of the next entities that `build` reads.
+        """Return a build that writes each group once, while nobody else writes, where `build` would write it with each batch.
 
         Args:
             labels: what is wanted; None for everything.
