@@ -4,8 +4,8 @@
 - `arithmetic`: what operators do with each type.
 - `elements`: what stands inside a value: elements of a list, steps to a nested value.
 - `steps`: what is done with a field: an order by it, an assignment to it.
-- `junctions`: how many predicates are joined one by one.
-- `tree`: attributes and predicates.
+- `junctions`: what every predicate answers, and predicates that are made of others.
+- `tree`: attributes, and the predicates that test them.
 - `predicates`: predicates taken apart, written down, and with other constants.
 - `python`: what predicates mean, as Python source.
 """

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import date, datetime, timedelta
 from functools import cached_property
-from itertools import chain, islice
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
+from itertools import islice
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 import attrs
 
@@ -22,10 +22,10 @@ from ..keys.codec import KeyCodec
 from ..keys.cuts import Cut
 from ..values.extra import TEXT, Extra
 from ..values.scalars import SCALARS, ValueType
-from .arithmetic import NO_TRUTH, Computed, Expr, Kind, Number
+from .arithmetic import Computed, Expr, Kind, Number
 from .elements import Each, Recorder
 from .habits import FIELD_HABITS, refuse_habits
-from .junctions import joined, taken_apart
+from .junctions import And, Junction, Not, Or, Predicate, as_predicate
 from .steps import Assignment, Order
 
 __all__ = [
@@ -63,41 +63,8 @@ O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of an att
 O_contra = TypeVar("O_contra", contravariant=True)
 
 _is_plain = re.compile(r'[^.()\["]+').fullmatch  # (a key of a dict can be any text but one with a quotation mark)
-MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
 TIMESTAMP_NAME = "_timestamp"  # of an attribute; no field begins with an underscore
 Comparison: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">="]
-
-
-class Predicate(Generic[O_contra]):
-    """A condition on the entities of a class, or of classes derived from it."""
-
-    __slots__ = ()
-    depth: int = 1
-    """How many predicates stand in each other, at most."""
-
-    def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _not_too_deep(joined(And, self, as_predicate(other)))
-
-    def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _not_too_deep(joined(Or, self, as_predicate(other)))
-
-    def __invert__(self) -> Predicate[O_contra]:
-        return self.part if isinstance(self, Not) else _not_too_deep(Not(part=self))
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError(NO_TRUTH)
-
-    def shape(self, constants: list[Any], /) -> Hashable:
-        """Return what this has in common with predicates that differ in their constants only, and add the constants."""
-        raise NotImplementedError
-
-    def with_constants(self, constants: Iterator[Any], /) -> Predicate[O_contra]:
-        """Return this with other constants, taken in the order in which `shape` adds them."""
-        raise NotImplementedError
-
-    def attributes(self) -> Iterator[Attr[Any, Any]]:
-        """Yield every attribute that this reads."""
-        raise NotImplementedError
 
 
 @attrs.frozen
@@ -108,21 +75,6 @@ class Parameter:
 
     def __repr__(self) -> str:
         return f"?{self.number}"
-
-
-def as_predicate(value: object) -> Predicate[Any]:
-    """Return a value that is a predicate; raise InvalidQuery if it is something else."""
-    if isinstance(value, Predicate):
-        return value
-    raise InvalidQuery(f"expected a condition, got {shown(value)}: compare a field, as in Product.price > 10")
-
-
-def _not_too_deep(predicate: Predicate[Any]) -> Predicate[Any]:
-    if predicate.depth > MAX_DEPTH:
-        raise InvalidQuery(
-            f"conditions are nested more than {MAX_DEPTH} deep; join many by one | or &, or pass several to where"
-        )
-    return predicate
 
 
 @refuse_habits(FIELD_HABITS, lambda attr: (repr(attr), attr.owner.__name__))
@@ -538,63 +490,3 @@ class SameText(Leaf[O_contra]):
         wanted = [text.encode(value) for text in self.texts]
         elements = [held] if self.attr.type.element is None else held
         return any([text.encode(one) for text in self.texts] == wanted for one in elements if one is not None)
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Junction(Predicate[O_contra]):
-    """A predicate that is made of others."""
-
-    parts: tuple[Predicate[Any], ...]
-    depth: int = attrs.field(
-        default=attrs.Factory(lambda self: 1 + max((part.depth for part in self.parts), default=0), takes_self=True),
-        repr=False,
-    )
-    joined: tuple[Predicate[Any], ...] = attrs.field(default=(), init=False, repr=False)
-    """What was joined, if the parts are found when they are asked for: see `junctions`."""
-    word: ClassVar[str]
-
-    def __getattr__(self, name: str) -> Any:
-        if name != "parts":
-            raise AttributeError(name)
-        object.__setattr__(self, "parts", taken_apart(self.__class__, self.joined))
-        return self.parts
-
-    def shape(self, constants: list[Any], /) -> Hashable:
-        return self.word, *[part.shape(constants) for part in self.parts]
-
-    def with_constants(self, constants: Iterator[Any], /) -> Self:
-        return attrs.evolve(self, parts=tuple([part.with_constants(constants) for part in self.parts]))
-
-    def attributes(self) -> Iterator[Attr[Any, Any]]:
-        return chain.from_iterable(part.attributes() for part in self.parts)
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class And(Junction[O_contra]):
-    """All parts hold."""
-
-    word: ClassVar[str] = "and"
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Or(Junction[O_contra]):
-    """One part holds."""
-
-    word: ClassVar[str] = "or"
-
-
-@attrs.frozen(eq=False, kw_only=True)
-class Not(Predicate[O_contra]):
-    """The part does not hold."""
-
-    part: Predicate[Any]
-    depth: int = attrs.field(default=attrs.Factory(lambda self: 1 + self.part.depth, takes_self=True), repr=False)
-
-    def shape(self, constants: list[Any], /) -> Hashable:
-        return "not", self.part.shape(constants)
-
-    def with_constants(self, constants: Iterator[Any], /) -> Not[O_contra]:
-        return Not(part=self.part.with_constants(constants))
-
-    def attributes(self) -> Iterator[Attr[Any, Any]]:
-        return self.part.attributes()
