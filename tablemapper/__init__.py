@@ -27,7 +27,6 @@ from .entities.fields import sum as sum
 from .entities.index import Index, IndexRange
 from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
 from .entities.key import Key, KeyOf
-from .entities.timestamp import timestamp
 from .errors import (
     CorruptStore,
     EntityExists,
@@ -60,6 +59,8 @@ from .events import Event
 from .evolution.changes import Change
 from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
+from .guidance.advice import Advice
+from .guidance.advise import advise
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
@@ -71,6 +72,7 @@ from .query.pages import Page
 from .query.query import Query, Rows
 from .schema.check import Problem, RepairReport, Report
 from .schema.model import size
+from .schema.timestamp import timestamp
 from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
@@ -85,6 +87,7 @@ from .values.scalars import Int32
 from .values.uuid7 import uuid7
 
 __all__ = [
+    "Advice",
     "Aggregate",
     "Applied",
     "Assignment",
@@ -167,6 +170,7 @@ __all__ = [
     "UniqueViolation",
     "Unknown",
     "Violation",
+    "advise",
     "avg",
     "changes",
     "converter",

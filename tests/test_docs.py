@@ -6,13 +6,16 @@ import builtins
 import inspect
 import re
 import textwrap
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tablemapper
 from tablemapper import errors, limits
+from tablemapper.guidance.rules import RULES_OF_CLASSES, RULES_OF_PLACES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -59,6 +62,18 @@ def rows(page: Path, head: str) -> list[list[str]]:
     return table
 
 
+def warnings_of(scope: Mapping[str, object]) -> list[str]:
+    """Return what `advise` warns of in the classes that a program leaves behind."""
+    found = []
+    for cls in [one for one in scope.values() if isinstance(one, type) and "__declaration__" in vars(one)]:
+        made: Any = vars(cls)["__declaration__"]
+        if made.table is not None:
+            sources = [made.of, *(field.measure.of for field in made.maintained)]
+            models = [*dict.fromkeys(one for one in sources if isinstance(one, type)), cls]
+            found += [str(one) for one in tablemapper.advise(models) if one.level == "warning"]
+    return found
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -72,6 +87,8 @@ def test_the_code_of_a_page_runs_and_prints_what_the_page_shows(
     printed = capsys.readouterr().out
     for output in _OUTPUT.findall(page.read_text(encoding="utf-8")):
         assert output in printed
+    if page.name != "advice.md":
+        assert warnings_of(scope) == []
     # It leaves no file, so that it can be pasted again, and into the folder where another page was pasted.
     assert list(tmp_path.iterdir()) == []
 
@@ -147,3 +164,12 @@ def test_the_rooms_and_modules_that_the_pages_for_contributors_name_are_there() 
     ground = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
     assert sorted(drawn) == sorted(ground | {room for room in rooms if "/" not in room})
     assert sorted(room for room in rooms if f"| `{room}` |" not in pages) == []
+
+
+def test_the_page_of_advice_has_every_code_and_its_level() -> None:
+    page = DOCS / "reference" / "advice.md"
+    rules = {*RULES_OF_CLASSES, *RULES_OF_PLACES, "TM010"}
+    table = {re.findall(r"TM\d+", row[0])[0]: row[1] for row in rows(page, "code")}
+    assert table.keys() == rules
+    assert re.findall(r"^### (TM\d+)$", page.read_text(encoding="utf-8"), re.MULTILINE) == sorted(rules)
+    assert {code for code, level in table.items() if level == "warning"} == {"TM001", "TM002", "TM003", "TM005"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from .test_docs import warnings_of
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -74,3 +77,13 @@ def test_the_flights_get_the_answers_that_pandas_gives(full_size: bool) -> None:
 def test_every_example_is_run_here() -> None:
     here = Path(__file__).read_text(encoding="utf-8")
     assert [example.name for example in EXAMPLES.glob("*.py") if f'run("{example.name}"' not in here] == []
+
+
+@pytest.mark.parametrize("name", [path.stem for path in EXAMPLES.glob("*.py")] + [f"shop.v{n}" for n in range(1, 7)])
+def test_nothing_is_to_be_warned_of_in_the_models_of_an_example(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as missing:
+        pytest.skip(f"it needs {missing.name}")
+    assert warnings_of(vars(module)) == []

@@ -13,14 +13,14 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events"]}],
+    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept"]}],
     [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates", "timestamp"]}],
-    [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
+    [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check", "timestamp"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [
         {
@@ -57,6 +57,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "arguments", "shapes", "step", "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
             ],
         },
+        {"guidance": ["advice", "places", "rules", "advise"]},
     ],
     [{"query": ["pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],

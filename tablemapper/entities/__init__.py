@@ -12,5 +12,4 @@
 - `measures`: what may be declared as an aggregate.
 - `entity`: `Record`, `Entity` and the class they are made of.
 - `aggregates`: the class of aggregates, and those that keep maintained fields.
-- `timestamp`: the time of the last write, as an operand.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,7 @@ class Aggregate(Record):
             of: type[Any] | None = None,
             table: str | None = None,
             where: Callable[[Any], Predicate[Any]] | None = None,
+            accept: Mapping[str, str] | None = None,
         ) -> None: ...
 
     @classmethod

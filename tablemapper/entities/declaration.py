@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_args, overload
 
 import attrs
 
+from ..accept import accept_faults, accepted
 from ..builtin import Builtin
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
 from ..expressions.predicates import dump
@@ -37,6 +38,7 @@ __all__ = [
     "declare",
     "dump_by_property",
     "index_table",
+    "key_templates",
     "located",
     "maintained_fault",
 ]
@@ -49,6 +51,7 @@ class Options(NamedTuple):
     type: str | None = None
     of: Any = None
     where: Callable[[Any], Predicate[Any]] | None = None
+    accept: Any = None
 
 
 @attrs.frozen(eq=False)
@@ -66,6 +69,8 @@ class IndexModel:
     """The list field that has a row for each element."""
     include_all: bool = False
     """Whether it was declared to hold all fields."""
+    accept: Mapping[str, str] = attrs.field(factory=dict)
+    """The advice about it that is not wanted, by code, with the reasons; no part of the schema."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -153,6 +158,8 @@ class Declaration(AbstractDeclaration):
     partition: Template
     row: Template
     indexes: tuple[IndexModel, ...]
+    accept: Mapping[str, str] = attrs.field(factory=dict)
+    """The advice about the class or its key that is not wanted, by code, with the reasons; no part of the schema."""
 
     @cached_property
     def templates(self) -> tuple[Template, Template]:
@@ -271,7 +278,13 @@ def declare(
     keys = {name: value for name, value in declared.items() if isinstance(value, Key)}
     indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
     where = _condition("where=", options.where, options.of or cls, faults)
+    faults += accept_faults(options.accept, index=False)
     if options.table is None:
+        faults += (
+            []
+            if options.accept is None
+            else ["accept=: it is for a class with table=; there is no advice about others"]
+        )
         faults += [
             f"{name}: a class without table= has no key and no indexes; name its table, as in "
             f'class {cls.__name__}(…, table="…")'
@@ -288,7 +301,7 @@ def declare(
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
     judged = {name for name, value in declared.items() if faulty.isdisjoint(_named(value))}
-    partition, row = _key_templates(keys["key"], fields, faults) if "key" in judged & keys.keys() else (None, None)
+    partition, row = key_templates(keys["key"], fields, faults) if "key" in judged & keys.keys() else (None, None)
     compiled = [
         model
         for name, index in indexes.items()
@@ -306,13 +319,14 @@ def declare(
         indexes=tuple(compiled),
         of=options.of,
         where=where,
+        accept=accepted(options.accept),
     )
     if (properties := len(models) - len(declaration.key_only)) > MAX_PROPERTIES:
         faults.append(f"{properties} properties, but an entity may have {MAX_PROPERTIES}")
     return declaration
 
 
-def _key_templates(
+def key_templates(
     key: Key[Any], fields: Mapping[str, FieldModel], faults: list[str]
 ) -> tuple[Template, Template] | tuple[None, None]:
     """Return the templates of a key, and judge them; None for both if they cannot be compiled."""
@@ -501,6 +515,7 @@ def compile_index(
                 )
     if not is_name(name.partition("#")[0]):  # (a former definition has a number)
         faults.append(f"{name}: this is no name of an attribute in Python; choose another for the index")
+    faults += [f"{name}: {fault}" for fault in accept_faults(index.accept, index=True)]
     named = index_table(table, name) if index.table is None else index.table
     if (fault := check_table_name(named)) is not None:
         faults.append(f"{name}: its table {shown(named)}: {fault}; write table=…")
@@ -515,7 +530,9 @@ def compile_index(
     if len(faults) > before:
         return None
     fan_out, everything = used[0] if used else None, index.include == "all"
-    return IndexModel(name, named, partition, row, tuple(include), index.unique, where, fan_out, everything)
+    return IndexModel(
+        name, named, partition, row, tuple(include), index.unique, where, fan_out, everything, accepted(index.accept)
+    )
 
 
 def _index_types(index: Index[Any], fields: Mapping[str, FieldModel]) -> Iterator[tuple[str, ValueType]]:

@@ -17,7 +17,7 @@ The constructor, ``__setattr__`` and ``Product.key`` are generated once a class.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, TypeVar, dataclass_transform
@@ -236,12 +236,13 @@ class RecordType(type):
         type: str | None = None,
         of: Any = None,
         where: Callable[[Any], Predicate[Any]] | None = None,
+        accept: Mapping[str, str] | None = None,
         **unknown: Any,
     ) -> Any:
         if not any(isinstance(base, RecordType) for base in bases):  # Record itself
             return super().__new__(mcls, name, bases, body)
         body = {"__module__": calling_frame().f_globals.get("__name__", "__main__"), **body}
-        return _make_class(mcls, name, bases, body, Options(table, type, of, where), unknown)
+        return _make_class(mcls, name, bases, body, Options(table, type, of, where, accept), unknown)
 
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> None:
         super().__init__(name, bases, body)
@@ -279,7 +280,9 @@ class Record(metaclass=RecordType):
         Not set in an object that no constructor built; `check_whole` sets it."""
         __attrs_attrs__: ClassVar[tuple[Any, ...]]
 
-        def __init_subclass__(cls, *, table: str | None = None, type: str | None = None) -> None: ...
+        def __init_subclass__(
+            cls, *, table: str | None = None, type: str | None = None, accept: Mapping[str, str] | None = None
+        ) -> None: ...
 
         @classmethod
         def _same(cls, entity: Self, /) -> Self:  # lets the checkers tell a class from every other

@@ -43,6 +43,7 @@ class Index(Generic[*Ts]):
         include: names of fields kept in the index row, or ``"all"``; a query that needs no more never reads the entity.
         where: gives the condition for an entity to be in the index: ``where=lambda p: p.price > 10``.
         unique: no two entities may have the same partition and row; judged at the end of a transaction.
+        accept: why advice about it is not followed, by code: ``accept={"TM002": "read once a night"}``.
         table: the name of its table; by default the entity's table and the index's own name, as in ``ProductsByName``.
 
     A template can name nested values: ``{home.city}``, an entry of a dict ``{sizes[large]}``, and an undeclared
@@ -60,6 +61,7 @@ class Index(Generic[*Ts]):
         where: Callable[[Any], Predicate[Any]] | None = None,
         unique: bool = False,
         table: str | None = None,
+        accept: Mapping[str, str] | None = None,
         **unknown: Never,
     ) -> None:
         self.partition: Any = dotted(partition)
@@ -68,6 +70,7 @@ class Index(Generic[*Ts]):
         self.where = where
         self.unique = unique
         self.table = table
+        self.accept = accept
         self.misplaced: tuple[object, ...] = misplaced
         self.unknown: Mapping[str, object] = unknown
 

@@ -17,7 +17,7 @@ from ..values.scalars import ValueType
 from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name
 from .plan import MAX_RANGES
 
-__all__ = ["lack", "refusal"]
+__all__ = ["lack", "refusal", "written"]
 
 _SHARDS = 16
 
@@ -117,7 +117,7 @@ def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[st
     if check_table_name(table := index_table(model.table, name)) is not None:
         plain = re.sub("[^A-Za-z0-9]", "", table)[:60]
         text += f', table="{_free(plain, [model.table, *(index.table for index in model.indexes)])}"'
-    parameters = [_written(types[field].element or types[field], model.cls) for field in fields]
+    parameters = [written(types[field].element or types[field], model.cls) for field in fields]
     typed = "" if None in parameters else f"[{', '.join(map(str, parameters))}]"
     return f"{name} = tm.Index{typed}({text})"
 
@@ -141,7 +141,7 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return next(one for one in chain([name], numbered) if one.lower() not in known)
 
 
-def _written(type: ValueType, cls: Any) -> str | None:
+def written(type: ValueType, cls: Any) -> str | None:
     """Return a type as the class body can name it; None if it is not known how."""
     if type.name == "int32":
         return "tm.Int32"

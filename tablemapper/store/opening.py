@@ -14,6 +14,7 @@ from ..entities.entity import Record
 from ..errors import CorruptStore, InvalidModel, SchemaMismatch, shown
 from ..events import Event, Observer, observer
 from ..evolution.changes import Change
+from ..guidance.advise import log_advice
 from ..progress import ProgressOption
 from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema
@@ -58,7 +59,8 @@ def open(
             version.
         durability: ``"full"``: what was acknowledged survives a power cut. ``"relaxed"``: the last transactions may be
             lost in one, all that remains is consistent.
-        limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would.
+        limits: ``"azure"`` counts the rows of indexes and aggregates in a transaction as Azure Tables would, and logs each
+            warning of `advise` once, by the logger ``tablemapper.advice``.
         timeout: seconds to wait for another process that writes a file, 5 by default; for an account that does not answer,
             30 by default.
         progress: shows the building of indexes and aggregates that are new; True for a bar, or a function.
@@ -92,6 +94,8 @@ def open(
         )
     if build and not read_only:
         build_declared(engine, progress)
+    if limits == "azure":
+        log_advice(engine.schema)
     return new_store(engine, watch, limits=limits)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TypeVar
 
+from ..entities.entity import Record
 from ..errors import InvalidQuery, shown
 from ..expressions.tree import TIMESTAMP_NAME, Attr
 from ..values.scalars import TIMESTAMP
-from .entity import Record
 
 __all__ = ["timestamp"]
 

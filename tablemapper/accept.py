@@ -1,0 +1,38 @@
+"""What a class or an index says about advice: ``accept={"TM001": "at most 50 rows"}``, a reason for each code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .errors import did_you_mean, shown
+
+__all__ = ["OF_CLASSES", "OF_INDEXES", "accept_faults", "accepted"]
+
+OF_CLASSES = ("TM001", "TM002", "TM003", "TM004", "TM006", "TM007", "TM008", "TM009")
+"""The codes that can be about a class or its key."""
+OF_INDEXES = ("TM001", "TM002", "TM003", "TM005", "TM009")
+"""Those that can be about an index."""
+
+
+def accept_faults(given: object, *, index: bool) -> Iterator[str]:
+    """Yield what is wrong with an ``accept=``."""
+    codes = OF_INDEXES if index else OF_CLASSES
+    if given is None:
+        return
+    if not isinstance(given, Mapping):
+        yield f'accept={shown(given)}: expected codes with reasons: accept={{"TM001": "at most 50 rows"}}'
+        return
+    for code, reason in given.items():
+        if code not in codes:
+            what = "an index" if index else "a class"
+            known = code in OF_CLASSES or code in OF_INDEXES
+            why = f"is never about {what}" if known else f"is no code ({', '.join(codes)})"
+            yield f"accept=: {shown(code)} {why}{'' if known else did_you_mean(str(code), codes)}"
+        elif not isinstance(reason, str) or not reason.strip():
+            yield f"accept=: {code}: {shown(reason)} is no reason; say in a sentence why it is right here"
+
+
+def accepted(given: Any) -> Mapping[str, str]:
+    """Return an ``accept=`` as data."""
+    return dict(given) if isinstance(given, Mapping) else {}

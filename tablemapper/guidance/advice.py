@@ -1,0 +1,61 @@
+"""What one piece of advice is, as text and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import attrs
+import msgspec
+
+__all__ = ["Advice", "in_order"]
+
+
+@attrs.frozen
+class Advice:
+    """Something that is possible, and unwise: ``str`` gives text to read, `to_dict` and `to_json` give data."""
+
+    code: str
+    """``TM001``; the page *Advice* of the documentation has them all."""
+    level: Literal["warning", "note"]
+    """``warning``: almost always a mistake where much is stored. ``note``: worth knowing."""
+    where: str
+    """``Product``, ``Product.key``, ``Product.by_name``."""
+    problem: str
+    """What is so."""
+    consequence: str
+    """What happens if nothing is done."""
+    remedy: str
+    """What to do."""
+    declaration: str | None = None
+    """Lines for the class body: each replaces the line of its name, or is added. None if no code can be given."""
+    evidence: Mapping[str, int | float | str] = attrs.field(factory=dict)
+    """Numbers; none where the declaration alone says it."""
+
+    @property
+    def accept(self) -> str:
+        """What silences it, as an argument of the class statement or of the index: with a reason in the place of …"""
+        return f'accept={{"{self.code}": "…"}}'
+
+    def __str__(self) -> str:
+        lines = [f"{self.code} {self.level}  {self.where}: {self.problem}", f"  {self.consequence}", f"  {self.remedy}"]
+        if self.declaration is not None:
+            lines += [f"      {line}" for line in self.declaration.splitlines()]
+            if self.where.endswith(".key"):
+                lines.append("  A change of the key needs a migration: tablemapper migrations make")
+            elif "." in self.where:
+                lines.append("  The new index is built while programs run.")
+        return "\n".join([*lines, f"  or say why it is right:  {self.accept}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as builtin types that JSON can represent."""
+        return attrs.asdict(self) | {"evidence": dict(self.evidence), "accept": self.accept}
+
+    def to_json(self) -> str:
+        """Return what `to_dict` returns as text."""
+        return msgspec.json.encode(self.to_dict()).decode()
+
+
+def in_order(some: Iterable[Advice]) -> tuple[Advice, ...]:
+    """Return advice as it is read: warnings first, then by code and place."""
+    return tuple(sorted(some, key=lambda one: (one.level != "warning", one.code, one.where, one.problem)))

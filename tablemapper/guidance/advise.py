@@ -1,0 +1,78 @@
+"""The advice on classes: what the rules find, without what is accepted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..entities.entity import Record
+from ..schema.model import Model, Schema, compile_schema
+from .advice import Advice, in_order
+from .places import Place
+from .rules import RULES_OF_CLASSES, RULES_OF_PLACES
+
+__all__ = ["advise", "advise_schema", "log_advice"]
+
+_log = logging.getLogger("tablemapper.advice")
+_logged: set[tuple[str, str, str]] = set()  # by module, code and place
+
+
+def advise(models: Sequence[type[Record]], /) -> tuple[Advice, ...]:
+    """Return what is unwise in the declarations of some classes, warnings first.
+
+    No store is needed. What a class or an index has an ``accept=`` for is left out.
+
+    Raises:
+        InvalidModel: the classes do not fit together, as in `open`.
+    """
+    return advise_schema(compile_schema(models))
+
+
+def advise_schema(schema: Schema) -> tuple[Advice, ...]:
+    """Return the advice on compiled classes."""
+    own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]
+    return in_order(one for model in own for one in _of_class(model, schema))
+
+
+def log_advice(schema: Schema) -> None:
+    """Log each warning on compiled classes, once in a process."""
+    for one in advise_schema(schema):
+        cls = schema.by_name[one.where.partition(".")[0]].cls
+        if one.level == "warning" and (known := (cls.__module__, one.code, one.where)) not in _logged:
+            _logged.add(known)
+            _log.warning("%s", one)
+
+
+def _of_class(model: Model, schema: Schema) -> Iterator[Advice]:
+    made = model.declaration
+    beside = tuple([one.declaration for one in schema.models if one.table == made.table and one is not model])
+    found = [
+        one.advice(code, made.name)
+        for code, rule in RULES_OF_CLASSES.items()
+        if (one := rule(model, schema)) is not None
+    ]
+    found += _of_place(Place(made, None, *made.templates, beside))
+    yield from _unaccepted(found, made.accept, made.name)
+    for index in model.indexes:
+        if "#" in index.name:
+            continue
+        place = Place(made, index, index.partition, index.row)
+        yield from _unaccepted(list(_of_place(place)), index.accept, place.label)
+
+
+def _of_place(place: Place) -> Iterator[Advice]:
+    for code, rule in RULES_OF_PLACES.items():
+        if (found := rule(place)) is not None:
+            yield found.advice(code, place.label)
+
+
+def _unaccepted(found: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:
+    """Yield what is not accepted, and a note on each acceptance that nothing needs (TM010)."""
+    codes = {one.code for one in found}
+    yield from (one for one in found if one.code not in accept)
+    for code in accept:
+        if code.startswith("TM0") and code not in codes:
+            yield Advice(
+                "TM010", "note", where, f"it accepts {code}, which is not said of it",
+                "A reason that nothing needs misleads who reads it.", f"Remove {code} from its accept=.",
+            )  # fmt: skip
