@@ -70,9 +70,9 @@ from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
+from .query.timestamp import timestamp
 from .schema.check import Problem, RepairReport, Report
 from .schema.model import size
-from .schema.timestamp import timestamp
 from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration

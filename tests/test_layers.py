@@ -20,7 +20,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
-    [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check", "timestamp"]}],
+    [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [
         {
@@ -59,7 +59,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         },
         {"guidance": ["advice", "places", "rules", "advise"]},
     ],
-    [{"query": ["pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
+    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["report", "run"]}],
     [{"cli": ["app", "stores", "look", "scripts"], "": ["__main__"]}],

@@ -79,38 +79,51 @@ def newest_partition(place: Place) -> Found | None:
     slots = place.partition.slots
     if (place.index is None and place.of_groups) or any(slot.buckets for slot in slots) or not slots:
         return None
-    name, own = slots[0].field, place.index is None
-    says = f"the partition {place.partition.text!r}"
-    hot = "All that is written now goes to one partition, and on Azure Tables to one server, while the others rest."
-    if is_time(slots[0]) and {slot.field for slot in slots} == {name}:
-        rest = [slot for slot in place.row.slots if slot.field != name and not is_time(slot)] if own else []
-        plain = [
-            component(slot.field, "") for slot in rest if slot.text.base is not UUID
-        ]  # (each has its own of these)
-        shards = [
-            component(field) for field in (*(slot.field for slot in rest), place.spread_by()) if field is not None
-        ]
-        mend = first_mend(place.changed((front, *parts_of(place.partition))) for front in (*plain, *shards))
-        remedy = "Put a field in front of it, or shards: a query for a time then reads one range for each of them."
-        level: Literal["warning", "note"] = "warning" if own else "note"
-        return Found(level, f"{says} is a time", hot, remedy, _mended(mend, newest_partition))
-    if is_time(slots[0]):
-        parts = parts_of(place.partition)
-        timed = {parts[slot.component] for slot in slots if is_time(slot)}
-        turned = (*(part for part in parts if part not in timed), *(part for part in parts if part in timed))
-        mend = place.changed(turned) if timed < set(parts) else None
-        return Found(
-            "note", f"{says} begins with a time", "What is written now goes to partitions that are neighbours, often of one server.",
-            "Put the time last.", _mended(mend, newest_partition),
-        )  # fmt: skip
-    fields = {field.name: field for field in place.made.fields}
-    if own and slots[0].text.base is UUID and name in fields and _made_by(fields[name].factory, "uuid7"):
-        return Found(
-            "note", f"{says} begins with a UUID of version 7, which begins with the time",
-            "New partitions are neighbours of the newest ones: writes go to the last server.",
-            "Make the partition of uuid.uuid4, or put the UUID into the row.",
-        )  # fmt: skip
-    return None
+    if not is_time(slots[0]):
+        return _newest_uuid(place)
+    alone = {slot.field for slot in slots} == {slots[0].field}
+    return _only_time(place) if alone else _time_first(place)
+
+
+def _only_time(place: Place) -> Found:
+    """All slots of the partition are of one time."""
+    own = place.index is None
+    name = place.partition.slots[0].field
+    rest = [slot for slot in place.row.slots if slot.field != name and not is_time(slot)] if own else []
+    plain = [component(slot.field, "") for slot in rest if slot.text.base is not UUID]  # (each has its own of these)
+    shards = [component(field) for field in (*(slot.field for slot in rest), place.spread_by()) if field is not None]
+    mend = first_mend(place.changed((front, *parts_of(place.partition))) for front in (*plain, *shards))
+    return Found(
+        "warning" if own else "note", f"the partition {place.partition.text!r} is a time",
+        "All that is written now goes to one partition, and on Azure Tables to one server, while the others rest.",
+        "Put a field in front of it, or shards: a query for a time then reads one range for each of them.",
+        _mended(mend, newest_partition),
+    )  # fmt: skip
+
+
+def _time_first(place: Place) -> Found:
+    """A time comes first, and other fields behind it."""
+    parts = parts_of(place.partition)
+    timed = {parts[slot.component] for slot in place.partition.slots if is_time(slot)}
+    turned = (*(part for part in parts if part not in timed), *(part for part in parts if part in timed))
+    mend = place.changed(turned) if timed < set(parts) else None
+    return Found(
+        "note", f"the partition {place.partition.text!r} begins with a time",
+        "What is written now goes to partitions that are neighbours, often of one server.",
+        "Put the time last.", _mended(mend, newest_partition),
+    )  # fmt: skip
+
+
+def _newest_uuid(place: Place) -> Found | None:
+    slot = place.partition.slots[0]
+    field = next((one for one in place.made.fields if one.name == slot.field), None)
+    if place.index is not None or slot.text.base is not UUID or field is None or not _made_by(field.factory, "uuid7"):
+        return None
+    return Found(
+        "note", f"the partition {place.partition.text!r} begins with a UUID of version 7, which begins with the time",
+        "New partitions are neighbours of the newest ones: writes go to the last server.",
+        "Make the partition of uuid.uuid4, or put the UUID into the row.",
+    )  # fmt: skip
 
 
 def few_partitions(place: Place) -> Found | None:

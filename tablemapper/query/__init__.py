@@ -1,5 +1,6 @@
 """Queries as users hold them: builders, pages, columns, writing by query.
 
+- `timestamp`: the time of the last write, as an operand.
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.
 - `batches`: batches of Arrow.

@@ -10,5 +10,4 @@
 - `maintenance`: what a change of entities does to index rows and groups.
 - `assignments`: the changes that `merge` and `update` make.
 - `check`: everything that is maintained, recomputed and compared with what is stored.
-- `timestamp`: the time of the last write, as an operand.
 """
