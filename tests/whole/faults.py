@@ -11,7 +11,7 @@ import pytest
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import clearing, followers, maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
-from tablemapper.entities import body, timestamp
+from tablemapper.entities import body
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import Groups
@@ -23,7 +23,7 @@ from tablemapper.planning import advice, conditions, parts, planner, projection,
 from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
 from tablemapper.planning.walk import Walk
-from tablemapper.query import mixed
+from tablemapper.query import mixed, timestamp
 from tablemapper.schema import assignments, check, groups, rows
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED

@@ -30,7 +30,7 @@ from ..sql.tables import quoted
 
 __all__ = ["read_statistics"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000
 
 
