@@ -85,6 +85,7 @@ from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
 from .values.uuid7 import uuid7
+from .viewer.opening import inspector
 
 __all__ = [
     "Advice",
@@ -180,6 +181,7 @@ __all__ = [
     "from_json",
     "group_by",
     "info",
+    "inspector",
     "json_schema",
     "max_ever",
     "migrate",

@@ -39,7 +39,17 @@ ENGINES: dict[str, tuple[Capabilities, Callable[[str], Any]]] = {
 }
 """What can keep the stores of tests instead of SQLite, and what it can do."""
 OF_FILES = (
-    *("aio/test_workers.py", "cli", "engines", "files", "hostile", "migrations", "test_benchmarks.py", "test_docs.py"),
+    *(
+        "aio/test_workers.py",
+        "cli",
+        "engines",
+        "files",
+        "hostile",
+        "migrations",
+        "test_benchmarks.py",
+        "test_docs.py",
+        "viewer",
+    ),
     *(f"whole/test_{name}" for name in ("ahead", "chains", "damaged", "hostile", "interrupts", "kills", "memory")),
     *(f"whole/test_{name}" for name in ("power", "rolling", "rows_touched", "search_finds", "states", "sweeps")),
 )

@@ -62,7 +62,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["report", "run"]}],
-    [{"cli": ["app", "stores", "look", "scripts"], "": ["__main__"]}],
+    [{"viewer": ["security", "cells", "pages", "app", "opening"]}],
+    [{"cli": ["app", "stores", "look", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

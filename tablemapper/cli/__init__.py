@@ -3,5 +3,6 @@
 - `app`: the program: its options, what it prints, how it ends.
 - `stores`: the commands that look after one store.
 - `look`: the commands that show what is in a store.
+- `inspect`: the command that serves the inspector.
 - `scripts`: the commands about migration scripts.
 """

@@ -1,0 +1,8 @@
+"""The inspector: pages that show what is in a store, and never write.
+
+- `security`: what every request has to pass, and what every answer carries.
+- `cells`: values as pages show them.
+- `pages`: what stands on each page, as data.
+- `app`: the pages as an ASGI application.
+- `opening`: the function that users call; it loads the others when it is called.
+"""

@@ -1,0 +1,146 @@
+"""The pages as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
+from ..store.store import Store
+from .pages import PAGES, Answer, Ask, Missing
+from .security import Guard
+
+__all__ = ["make_app"]
+
+_HERE = Path(__file__).parent
+_LARGEST = 2 * 1024 * 1024  # bytes of a page
+_AT_A_TIME, _WAIT = 4, 5.0  # questions, and seconds that another one waits
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n:'\"]+/)+")
+_log = logging.getLogger("tablemapper.viewer")
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def make_app(
+    store: Store, *, token: str | None = None, title: str = "", hosts: Collection[str] | None = None
+) -> ASGIApp:
+    """Return the application, behind its guard; ``hosts``: the names in ``Host`` that are answered."""
+    site = _Site(store, title or "store")
+    routes = [Route(path, site.endpoint(make)) for path, make in PAGES.items()]
+    routes.append(Route("/static/inspector.css", _stylesheet))
+    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: site.unknown}), token, hosts)
+
+
+async def _stylesheet(_: Request) -> Response:
+    return Response((_HERE / "static" / "inspector.css").read_bytes(), media_type="text/css")
+
+
+class _Site:
+    """The pages of one store."""
+
+    def __init__(self, store: Store, title: str) -> None:
+        self._store, self._title = store, title
+        self._turns = asyncio.Semaphore(_AT_A_TIME)
+        self._templates = Environment(
+            loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        )
+        self._templates.filters["number"] = lambda value: f"{value:,}"
+
+    def endpoint(self, make: Callable[[Ask], Answer]) -> Callable[[Request], Any]:
+        """Return what answers requests for a page."""
+
+        async def page(request: Request) -> Response:
+            try:
+                async with asyncio.timeout(_WAIT):
+                    await self._turns.acquire()
+            except TimeoutError:
+                return self._fault(request, 503, "busy: other questions are being answered; load this page again")
+            try:
+                return await run_in_threadpool(self._answer, request, make)
+            finally:
+                self._turns.release()
+
+        return page
+
+    async def unknown(self, request: Request, error: Exception) -> Response:
+        """Answer a path that leads nowhere."""
+        code = error.status_code if isinstance(error, HTTPException) else 404
+        return self._fault(request, code, "there is no such page")
+
+    def _answer(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
+        try:
+            return self._made(request, make)
+        except Missing as error:
+            return self._fault(request, 404, str(error))
+        except TableMapperError as error:
+            text = f"{type(error).__name__}: {error}"
+            if isinstance(error, StoreError):
+                text = _FOLDERS.sub("", text)
+            waits = isinstance(error, StoreLocked | NotReady)
+            code = 400 if isinstance(error, InvalidQuery) else 503 if waits or isinstance(error, QueryStopped) else 500
+            return self._fault(request, code, text, moving=waits, first=isinstance(error, InvalidToken))
+        except Exception:
+            _log.exception("a page could not be made")
+            return self._fault(request, 500, "internal error")
+
+    def _made(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
+        shrink = 1
+        while True:  # a page that is too large is made again with less on it
+            ask = Ask(self._store, request.query_params, request.path_params.get("name", ""), shrink)
+            answer = make(ask)
+            if request.query_params.get("format") == "json":
+                body, kind = _encoder.encode({"title": self._title} | dict(answer.json)), "application/json"
+            else:
+                shows = dict(answer.shows) | {"name": ask.name}
+                body, kind = self._render(request, answer.template, shows), "text/html"
+            if len(body) <= _LARGEST or shrink > 1_000:
+                return Response(body, media_type=kind, headers=_refresh(moving=answer.moving))
+            shrink *= 4
+
+    def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
+        if request.query_params.get("format") == "json":
+            body, kind = _encoder.encode({"error": text}), "application/json"
+        else:
+            shows = {
+                "code": code,
+                "text": text,
+                "name": "",
+                "first": request.path_params.get("name") if first else None,
+            }
+            body, kind = self._render(request, "fault.html", shows), "text/html"
+        return Response(body, code, media_type=kind, headers=_refresh(moving=moving))
+
+    def _render(self, request: Request, template: str, shows: dict[str, Any]) -> bytes:
+        root = quote(request.scope.get("root_path", "").rstrip("/"))
+
+        def url(page: str = "", name: str = "", **params: Any) -> str:
+            path = "/".join([root, *filter(None, [page, quote(name, safe="")])]) if page else f"{root}/"
+            rest = urlencode({key: value for key, value in params.items() if value is not None})
+            return f"{path}?{rest}" if rest else path
+
+        def as_json() -> str:
+            params = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
+            return "?" + urlencode([*params, ("format", "json")])
+
+        text = self._templates.get_template(template).render(
+            shows, url=url, as_json=as_json, title=self._title, page=template.removesuffix(".html")
+        )
+        return text.replace("\0", "␀").encode("utf-8", "replace")
+
+
+def _refresh(*, moving: bool) -> dict[str, str]:
+    return {"Refresh": "2"} if moving else {}

@@ -1,0 +1,77 @@
+"""Values as pages show them: short, and never as anything but text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import msgspec
+
+from ..entities.json import to_dict
+
+__all__ = ["LONG", "Cell", "cell", "cells"]
+
+LONG = 200  # characters of a value in a table
+_BYTES = 32
+_TAGS = 12
+
+
+@attrs.frozen
+class Cell:
+    """One value: its text, or a short text for each element of a list."""
+
+    text: str
+    style: str = ""
+    """``n`` for a number, ``none`` for what is empty."""
+    tags: tuple[str, ...] = ()
+
+
+def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
+    """Return the values of an entity's fields."""
+    plain = to_dict(entity)
+    fields = type(entity).__declaration__.fields
+    return [cell(getattr(entity, one.name), plain.get(one.property), most=most) for one in fields]
+
+
+def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
+    """Return how a value is shown.
+
+    Args:
+        value: the value itself.
+        plain: the same as JSON has it.
+        most: characters that are shown.
+    """
+    if value is None:
+        return Cell("–", "none")
+    if isinstance(value, bytes):
+        text = value[:_BYTES].hex(" ")
+        return Cell(f"{text} … {len(value):,} bytes" if len(value) > _BYTES else text or "no bytes", "k")
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return Cell(_cut(str(value), most), "n")
+    shown = value if plain is None else plain
+    if isinstance(shown, str):
+        return Cell(_cut(shown, most)) if shown else Cell('""', "none")
+    if isinstance(shown, list) and shown and all(isinstance(one, str) and one for one in shown[:_TAGS]):
+        return Cell("", "", tuple(_tags(shown, most)))
+    text = _json(shown)
+    return Cell(_cut(text, most), "none" if text in ("[]", "{}") else "")
+
+
+def _tags(texts: list[str], most: int) -> Iterable[str]:
+    for text in texts[:_TAGS]:
+        yield _cut(text, max(1, most // _TAGS))
+    if len(texts) > _TAGS:
+        yield f"… {len(texts):,} in all"
+
+
+def _json(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… {len(text):,} characters"

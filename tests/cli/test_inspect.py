@@ -1,0 +1,104 @@
+"""The command that serves the inspector, as a person starts it and ends it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+import tablemapper as tm
+from tablemapper.cli import inspect  # noqa: F401  its command
+from tablemapper.cli.app import Exit, run
+
+
+class Part(tm.Entity, table="Parts"):
+    bin: tm.Field[str]
+    number: tm.Field[int]
+    key = tm.Key[str, int](partition="{bin}", row="{number}")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    with tm.open(tmp_path / "parts.db", models=[Part]) as store:
+        store.insert_many(Part("a", n) for n in range(3))
+    return tmp_path / "parts.db"
+
+
+@contextmanager
+def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Start the command; give the line that it prints, and the process."""
+    command = [sys.executable, "-m", "tablemapper", "inspect", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline(), process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_prints_a_url_serves_and_ends_with_ctrl_c(place: Path) -> None:
+    before = place.read_bytes()
+    with served(str(place)) as (line, process):
+        found = re.fullmatch(r"(http://127\.0\.0\.1:\d+)/\?token=([\w-]{43})\n", line)
+        assert found, line
+        with httpx.Client(base_url=found[1], trust_env=False, timeout=60) as client:
+            assert client.get("/").status_code == 403
+            first = client.get(line.strip())
+            assert (first.status_code, first.headers["location"]) == (303, "/")
+            assert "parts.db" in client.get("/").text
+            assert str(place.parent) not in client.get("/").text
+            assert len(client.get("/entities/Part?format=json").json()["entities"]) == 3
+            assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+            assert client.post("/").status_code == 405
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+    assert place.read_bytes() == before
+
+
+def test_for_programs_the_line_is_json_and_each_start_has_its_token(place: Path) -> None:
+    tokens = set()
+    for _ in range(2):
+        with served(str(place), "--json") as (line, _):
+            report = json.loads(line)
+            assert report["ok"]
+            tokens.add(report["url"].partition("token=")[2])
+    assert len(tokens) == 2
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", "", "127.0.0.2"])
+def test_another_host_is_refused(place: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(place), "--host", host]) == Exit.USAGE
+    assert "mount tm.inspector(…) in an application of yours, behind its login" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert run(["inspect", str(place), "--port", str(taken.getsockname()[1])]) == Exit.USAGE
+    assert "choose another one" in capsys.readouterr().err
+    assert run(["inspect", str(place), "--port", "70000"]) == Exit.USAGE
+
+
+def test_a_place_that_is_no_store_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["inspect", str(tmp_path / "none.db")]) == Exit.STORE
+    (tmp_path / "text.db").write_text("text" * 2_000)
+    assert run(["inspect", str(tmp_path / "text.db")]) == Exit.STORE
+    assert list(tmp_path.iterdir()) == [tmp_path / "text.db"]
+
+
+def test_a_missing_package_says_which_extra(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert run(["inspect", str(place)]) == Exit.USAGE
+    assert "pip install 'tablemapper[inspect]'" in capsys.readouterr().err

@@ -1,0 +1,289 @@
+"""What the pages of the inspector show, over a file that was opened without its models."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.sqlite.online import takeover
+from tests.viewer.visits import links, visit
+
+
+class Product(tm.Entity, table="Products"):
+    category: tm.Field[str]
+    number: tm.Field[int]
+    name: tm.Field[str] = tm.field(default="")
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    cover: tm.Field[bytes] = tm.field(default=b"")
+    text: tm.Field[str] = tm.field(default="")
+
+    key = tm.Key[str, int](partition="{category}", row="{number}")
+    by_name = tm.Index[str](partition="{name}", unique=True)
+
+
+class Total(tm.Aggregate, table="Totals", of=Product):
+    category: tm.Field[str] = tm.group_by(Product.category)
+    number: tm.Field[int] = tm.count()
+    key = tm.Key[str](partition="{category}")
+
+
+MODELS = [Product, Total]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    place = tmp_path / "shop.db"
+    with tm.open(place, models=MODELS) as store:
+        store.insert_many(
+            Product("books", n, f"b-{n}", price=Decimal(n), tags=["x", "y"][:n], cover=b"\x00\xff") for n in range(5)
+        )
+        store.insert(Product("a/b c?&", 1))
+    return place
+
+
+@pytest.fixture
+def app(place: Path) -> Iterator[Any]:
+    with tm.open(place, read_only=True) as store:
+        yield tm.inspector(store, title="shop.db")
+
+
+def json(app: Any, url: str, code: int = 200) -> Any:
+    answer = visit(app, f"{url}{'&' if '?' in url else '?'}format=json")
+    assert answer.status_code == code
+    assert answer.headers["content-type"].startswith("application/json")
+    return answer.json()
+
+
+def test_the_overview_lists_classes_with_what_they_hold(app: Any) -> None:
+    found = json(app, "/")
+    assert found["title"] == "shop.db"
+    assert found["classes"] == [
+        {
+            "name": "Product", "kind": "entities", "table": "Products", "entities": 6, "at_least": False,
+            "indexes": [{"name": "by_name", "table": "ProductsByName", "state": "ready"}],
+        },
+        {"name": "Total", "kind": "aggregate", "table": "Totals", "entities": 2, "at_least": False, "indexes": []},
+    ]  # fmt: skip
+    page = visit(app, "/")
+    assert 'id="classes"' in page.text
+    assert {"/class/Product", "/entities/Product", "/class/Total"} <= set(links(page))
+
+
+def test_counts_stop(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tablemapper.viewer.pages.COUNTED", 3)
+    first = json(app, "/")["classes"][0]
+    assert (first["entities"], first["at_least"]) == (3, True)
+    assert "3 or more" in visit(app, "/").text
+
+
+def test_a_class_shows_its_declaration(app: Any) -> None:
+    found = json(app, "/class/Product")
+    assert (found["table"], found["key"], found["aggregates"]) == ("Products", ["{category}", "{number}"], ["Total"])
+    assert {one["name"]: one["type"] for one in found["fields"]} == {
+        "category": "str", "number": "int", "name": "str", "price": "Decimal | None", "tags": "list[str]", "cover": "bytes",
+        "text": "str",
+    }  # fmt: skip
+    assert [(one["name"], one["unique"], one["state"]) for one in found["indexes"]] == [("by_name", True, "ready")]
+    page = visit(app, "/class/Product").text
+    assert all(text in page for text in ("ProductsByName", "{category}", 'id="fields"', 'id="indexes"'))
+
+
+def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
+    seen, url, pages = [], "/entities/Product?size=4", 0
+    while url:
+        seen += [(one["PartitionKey"], one["RowKey"]) for one in json(app, url)["entities"]]
+        following = [one for one in links(visit(app, url)) if "after=" in one and "format" not in one]
+        url, pages = (following or [""])[0], pages + 1
+    assert pages == 2
+    assert len(set(seen)) == len(seen) == 6
+    assert seen == sorted(seen)
+
+
+def test_one_partition_is_shown_alone(app: Any) -> None:
+    assert {one["category"] for one in json(app, "/entities/Product?partition=books")["entities"]} == {"books"}
+    assert json(app, "/entities/Product?partition=none") == {"title": "shop.db", "entities": [], "next": None}
+    assert 'id="empty"' in visit(app, "/entities/Product?partition=none").text
+
+
+def test_values_have_their_looks(app: Any) -> None:
+    page = visit(app, "/entities/Product").text
+    assert '<span class="tag">x</span><span class="tag">y</span>' in page
+    assert '<td class="none">–</td>' in page
+    assert '<td class="none">""</td>'.replace('"', "&#34;", 0).replace('""', "&#34;&#34;") in page
+    assert '<td class="none">[]</td>' in page
+    assert '<td class="k">00 ff</td>' in page
+    assert '<td class="n">4</td>' in page
+
+
+def test_the_link_of_a_row_leads_to_its_entity_whatever_its_key_is(app: Any) -> None:
+    found = [one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/")]
+    assert len(found) == 6
+    shown = [json(app, one)["entity"] for one in found]
+    assert [one["category"] for one in shown] == ["a/b c?&", *["books"] * 5]
+
+
+def test_an_entity_is_shown_whole_with_types_bytes_and_etag(app: Any, place: Path) -> None:
+    with tm.open(place, read_only=True) as store:
+        wanted: Any = next(iter(store.query(store.classes["Product"]).allow_scan()))
+        size, etag = tm.size(wanted), tm.info(wanted).etag
+    url = next(one for one in links(visit(app, "/entities/Product")) if one.startswith("/entity/"))
+    found = json(app, url)
+    assert (found["size"], found["entity"]["odata.etag"]) == (size, etag)
+    page = visit(app, url).text
+    assert f"<dd>{size}</dd>" in page
+    assert "<td>Binary</td>" in page
+
+
+def test_long_values_are_cut_in_tables_and_not_on_their_own_page(place: Path) -> None:
+    with tm.open(place, models=MODELS) as store:
+        store.insert(Product("long", 1, "long", text="m" * 30_000))
+        app = tm.inspector(store)
+        assert "m" * 200 + "… 30,000 characters" in visit(app, "/entities/Product").text
+        url = next(one for one in links(visit(app, "/entities/Product?partition=long")) if one.startswith("/entity/"))
+        assert "m" * 30_000 in visit(app, url).text
+
+
+def test_a_page_has_at_most_two_megabytes(place: Path) -> None:
+    with tm.open(place, models=MODELS) as store:
+        store.insert_many(Product("long", n, f"long {n}", text="<" * 30_000) for n in range(100))
+        app = tm.inspector(store)
+        for url in ("/entities/Product?size=200", "/entities/Product?size=200&format=json"):
+            answer = visit(app, url)
+            assert answer.status_code == 200
+            assert len(answer.content) <= 2 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "text"),
+    [
+        ("/nothing", 404, "no such page"),
+        ("/class/Nope", 404, "no class"),
+        ("/entities/Nope", 404, "no class"),
+        ("/entity/Product?p=x&r=y", 404, "has the key"),
+        ("/entity/Product", 404, "has the key"),
+        ("/entities/Product?size=0", 400, "expected a number"),
+        ("/entities/Product?size=-1", 400, "expected a number"),
+        ("/entities/Product?size=ten", 400, "expected a number"),
+        ("/entities/Product?size=", 400, "expected a number"),
+        ("/entities/Product?size=²", 400, "expected a number"),
+        ("/entities/Product?after=forged", 400, "First page"),
+    ],
+)
+def test_what_is_wrong_is_said(app: Any, url: str, code: int, text: str) -> None:
+    page = visit(app, url)
+    assert page.status_code == code
+    assert text in page.text
+    assert "error" in json(app, url, code)
+
+
+@pytest.mark.parametrize("size", ["201", "1000000", "9" * 3000])
+def test_a_size_above_the_most_is_clipped(place: Path, size: str) -> None:
+    with tm.open(place, models=MODELS) as store:
+        store.insert_many(Product("many", n, f"n{n}") for n in range(250))
+        assert len(json(tm.inspector(store), f"/entities/Product?size={size}")["entities"]) == 200
+
+
+def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+        by_name = tm.Index[str](partition="{name}", unique=True)
+        by_price = tm.Index[Decimal](partition="{price}")
+
+    with tm.open(place, models=[Product], build=False) as store:
+        app = tm.inspector(store)
+        loads = [visit(app, "/status")]
+        store.build(limit=2)
+        loads.append(visit(app, "/status"))
+        assert [one.headers.get("refresh") for one in loads] == ["2", "2"]
+        assert loads[0].text != loads[1].text
+        assert "building" in loads[1].text
+        store.build()
+        done = visit(app, "/status")
+        assert "refresh" not in done.headers
+        assert "building" not in done.text
+
+
+def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    with tm.open(place, read_only=True) as store:
+        outer = Starlette(routes=[Mount("/a/b", tm.inspector(store))])
+        for url in ("/a/b/", "/a/b/entities/Product?size=2", "/a/b/class/Product", "/a/b/status", "/a/b/nothing"):
+            found = [one for one in links(visit(outer, url)) if not one.startswith("?")]
+            assert found
+            assert [one for one in found if not one.startswith("/a/b/")] == []
+            assert {visit(outer, one).status_code for one in found} == {200}
+
+
+def test_it_never_writes(place: Path) -> None:
+    before = place.read_bytes()
+    with tm.open(place, read_only=True) as store:
+        app = tm.inspector(store)
+        for url in ("/", "/status", "/class/Product", "/entities/Product", "/entities/Total", "/entity/Total?p=books"):
+            assert visit(app, url).status_code == 200
+    assert place.read_bytes() == before
+    assert not any(path.stat().st_size for path in place.parent.iterdir() if path.name.endswith("-wal"))
+
+
+def test_a_store_of_asyncio_is_shown_too(place: Path) -> None:
+    async def shown() -> int:
+        import httpx
+
+        async with tm.open_async(place, read_only=True) as store:
+            transport = httpx.ASGITransport(app=tm.inspector(store))
+            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+                return len((await client.get("/entities/Product?format=json")).json()["entities"])
+
+    assert asyncio.run(shown()) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [((None, None), TypeError), (("store", 5), TypeError), (("store", ""), ValueError)]
+)
+def test_what_is_no_store_or_token_is_refused(place: Path, given: Any, error: type[Exception]) -> None:
+    with tm.open(place, read_only=True) as store, pytest.raises(error, match="inspector"):
+        tm.inspector(store if given[0] else None, token=given[1])
+
+
+def test_a_missing_package_says_which_extra() -> None:
+    program = (
+        "import sys; sys.modules['starlette'] = None\nimport tablemapper as tm\n"
+        "class A(tm.Entity, table='Aaa'):\n    a: tm.Field[str]\n    key = tm.Key[str](partition='{a}')\n"
+        "assert 'jinja2' not in sys.modules\n"
+        "try: tm.inspector(tm.open(':memory:', models=[A]))\nexcept ModuleNotFoundError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "pip install 'tablemapper[inspect]'" in done.stdout
+
+
+def test_what_the_pages_are_made_of_is_in_the_package() -> None:
+    from fnmatch import fnmatch
+    from tomllib import loads
+
+    root = Path(__file__).parents[2]
+    listed = loads((root / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["tablemapper"]
+    viewer = root / "tablemapper" / "viewer"
+    files = [one for one in viewer.rglob("*") if one.is_file() and one.suffix not in (".py", ".pyc")]
+    assert len(files) > 5
+    for one in files:
+        path = one.relative_to(root / "tablemapper").as_posix()
+        assert any(fnmatch(path, pattern) for pattern in listed), path

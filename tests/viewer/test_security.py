@@ -1,0 +1,307 @@
+"""What the inspector refuses, and what each of its answers carries: safe for who started it without reading this."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+import tablemapper as tm
+from tablemapper.viewer import app as viewer
+from tablemapper.viewer import security
+from tablemapper.viewer.app import make_app
+from tests.viewer.visits import links, visit
+
+
+class Note(tm.Entity, table="Notes"):
+    folder: tm.Field[str]
+    title: tm.Field[str]
+    text: tm.Field[str | None] = tm.field(default=None)
+    words: tm.Field[list[str]] = tm.field(factory=list)
+    key = tm.Key[str, str](partition="{folder}", row="{title}")
+
+
+TOKEN = "a-token-of-this-test"
+URLS = ["/", "/status", "/class/Note", "/entities/Note", "/static/inspector.css", "/nothing", "/entities/Note?size=0"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[tm.Store]:
+    with tm.open(tmp_path / "notes.db", models=[Note]) as store:
+        store.insert(Note("f", "t"))
+        yield store
+
+
+def test_every_answer_has_the_headers(store: tm.Store) -> None:
+    open_app, closed = tm.inspector(store), tm.inspector(store, token=TOKEN)
+    answers = [visit(open_app, url) for url in URLS]
+    answers += [visit(open_app, "/", method="POST"), visit(open_app, "/?" + "x" * 9_000), visit(closed, "/")]
+    answers += [visit(closed, f"/?token={TOKEN}"), visit(make_app(store, hosts={"localhost:1"}), "/")]
+    assert {one.status_code for one in answers} == {200, 303, 400, 403, 404, 405, 414, 421}
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert set(policy.split("; ")) == {
+            "default-src 'none'", "style-src 'self'", "img-src 'self'", "form-action 'self'", "frame-ancestors 'none'",
+            "base-uri 'none'",
+        }  # fmt: skip
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("url", ["/", "/entities/Note", "/static/inspector.css", "/nothing"])
+def test_other_methods_are_refused(store: tm.Store, method: str, url: str) -> None:
+    answer = visit(tm.inspector(store), url, method=method)
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_head_is_answered(store: tm.Store) -> None:
+    assert visit(tm.inspector(store), "/", method="HEAD").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "127.0.0.1:9", "localhost", "127.0.0.1.evil:8000", ""]
+)
+def test_a_foreign_host_is_refused(store: tm.Store, host: str) -> None:
+    app = make_app(store, token=TOKEN, hosts=security.loopback_names(8000))
+    answer = visit(app, f"/?token={TOKEN}", headers={"Host": host})
+    assert answer.status_code == 421
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"])
+def test_the_names_of_this_machine_are_answered(store: tm.Store, host: str) -> None:
+    app = make_app(store, hosts=security.loopback_names(8000))
+    assert visit(app, "/", headers={"Host": host}).status_code == 200
+
+
+def test_a_mounted_inspector_answers_any_host(store: tm.Store) -> None:
+    assert visit(tm.inspector(store), "/", headers={"Host": "shop.example"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("url", "cookie"),
+    [
+        ("/", None), ("/?token=wrong", None), ("/?token=", None), ("/entities/Note", None), ("/static/inspector.css", None),
+        ("/", "tablemapper_8000=wrong"), ("/", "tablemapper_8001=" + TOKEN), ("/", "tablemapper_8000"),
+        (f"/?token=wrong&token={TOKEN}", None), ("/?token=wrong", "tablemapper_8000=" + TOKEN), ("/?token=%ff", None),
+    ],
+)  # fmt: skip
+def test_without_the_token_nothing_is_told(store: tm.Store, url: str, cookie: str | None) -> None:
+    answer = visit(
+        tm.inspector(store, token=TOKEN, title="notes.db"), url, headers={"Cookie": cookie} if cookie else {}
+    )
+    assert (answer.status_code, answer.text) == (403, "forbidden")
+    assert "set-cookie" not in answer.headers
+
+
+def test_the_token_becomes_a_cookie_and_leaves_the_url(store: tm.Store) -> None:
+    app = tm.inspector(store, token=TOKEN)
+    first = visit(app, f"/entities/Note?size=5&token={TOKEN}&partition=f%26g")
+    assert (first.status_code, first.headers["location"]) == (303, "/entities/Note?size=5&partition=f%26g")
+    cookie, *rest = re.split(r"; ?", first.headers["set-cookie"])
+    assert cookie == f"tablemapper_8000={TOKEN}"
+    assert {one.lower() for one in rest} == {"httponly", "samesite=strict", "path=/"}
+    page = visit(app, first.headers["location"], headers={"Cookie": f"other=1; {cookie}"})
+    assert page.status_code == 200
+    assert TOKEN not in page.text
+
+
+def test_the_cookie_is_for_the_place_of_the_mount(store: tm.Store) -> None:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    outer = Starlette(routes=[Mount("/a/b", tm.inspector(store, token=TOKEN))])
+    answer = visit(outer, f"/a/b/status?token={TOKEN}")
+    assert answer.headers["location"] == "/a/b/status"
+    assert "path=/a/b" in answer.headers["set-cookie"].lower().split("; ")
+
+
+def test_the_way_back_stays_on_this_host(store: tm.Store) -> None:
+    answer = visit(tm.inspector(store, token=TOKEN), f"http://127.0.0.1:8000//evil.example/x?token={TOKEN}")
+    assert answer.headers["location"] == "/evil.example/x"
+
+
+def test_tokens_are_compared_in_constant_time(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Any] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((one, other))
+        return False
+
+    monkeypatch.setattr(security.hmac, "compare_digest", compare)
+    app = tm.inspector(store, token=TOKEN)
+    assert visit(app, f"/?token={TOKEN}").status_code == 403
+    assert visit(app, "/", headers={"Cookie": f"tablemapper_8000={TOKEN}"}).status_code == 403
+    assert compared == [(TOKEN.encode(), TOKEN.encode())] * 2
+
+
+def test_the_token_is_in_no_repr(store: tm.Store) -> None:
+    assert TOKEN not in repr(tm.inspector(store, token=TOKEN))
+
+
+def test_a_long_url_is_refused(store: tm.Store) -> None:
+    app = tm.inspector(store)
+    assert visit(app, "/entities/Note?partition=" + "x" * 8_000).status_code == 200
+    for url in ("/entities/Note?partition=" + "x" * 8_200, "/" + "x" * 8_200, "/" + "%61" * 2_800):
+        assert visit(app, url).status_code == 414
+
+
+def test_a_websocket_is_closed(store: tm.Store) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(tm.inspector(store)({"type": "websocket", "path": "/"}, None, send))
+    assert [one["type"] for one in sent] == ["websocket.close"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (RuntimeError("secret in /home/x"), 500, "internal error"),
+        (
+            tm.CorruptStore("/home/some one/notes.db: a page is damaged"),
+            500,
+            "CorruptStore: notes.db: a page is damaged",
+        ),
+        (tm.StoreLocked("/home/x/notes.db: another process has it"), 503, "StoreLocked: notes.db: another process"),
+        (tm.QueryStopped("it took too long"), 503, "QueryStopped: it took too long"),
+    ],
+)
+def test_an_error_says_no_more_than_it_may(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, code: int, text: str
+) -> None:  # fmt: skip
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tm.Store, "status", fail)
+    for end in ("", "?format=json"):
+        answer = visit(tm.inspector(store), f"/status{end}")
+        assert answer.status_code == code
+        assert text in answer.text
+        assert "/home" not in answer.text
+        assert "Traceback" not in answer.text
+        assert answer.headers.get("refresh") == ("2" if isinstance(error, tm.StoreLocked) else None)
+    told = [one.levelno for one in caplog.records if one.name == "tablemapper.viewer"]
+    assert told == ([logging.ERROR] * 2 if isinstance(error, RuntimeError) else [])
+
+
+def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer, "_WAIT", 0.01)
+    running, free = threading.Semaphore(0), threading.Event()
+    most, status = [0], tm.Store.status
+
+    def slow(self: tm.Store) -> tm.Status:
+        most[0] += 1
+        running.release()
+        free.wait(60)
+        return status(self)
+
+    monkeypatch.setattr(tm.Store, "status", slow)
+
+    async def crowd() -> tuple[httpx.Response, list[httpx.Response], httpx.Response]:
+        transport = httpx.ASGITransport(app=tm.inspector(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            first = [asyncio.create_task(client.get("/status")) for _ in range(4)]
+            for _ in first:
+                await asyncio.to_thread(running.acquire)
+            refused = await client.get("/status")
+            free.set()
+            return refused, await asyncio.gather(*first), await client.get("/status")
+
+    refused, answered, later = asyncio.run(crowd())
+    assert (refused.status_code, "busy" in refused.text) == (503, True)
+    assert [one.status_code for one in (*answered, later)] == [200] * 5
+    assert most == [5]
+
+
+def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    budget = tm.Query.budget
+
+    def noted(self: Any, **limits: Any) -> Any:
+        given.append(limits)
+        return budget(self, **limits)
+
+    monkeypatch.setattr(tm.Query, "budget", noted)
+    visit(tm.inspector(store), "/entities/Note")
+    assert given == [{"timeout": 2.0, "examined": 100_000}]
+
+
+# ------------------------------------------------------------------------------------------------------------- hostile
+
+HOSTILE = [
+    "<script>alert(1)</script>", '"><svg onload=alert(1)>', "'><img src=x onerror=alert(1)>", "javascript:alert(1)", "{{7*7}}",
+    "{% for x in y %}", "</title><script>", "<!--", "]]>", "&lt;b&gt;", "a\0b", "‮evil", "\u2028", "//evil.example", "%00",
+    "\r\nSet-Cookie: x=1", "x" * 65, "' onmouseover='x", "<style>*{}</style>", "&#60;script&#62;",
+]  # fmt: skip
+_ALLOWED = re.compile(
+    r"</?(?:html|head|meta|title|link|body|header|strong|a|nav|small|main|h1|h2|dl|div|dt|dd|table|thead|tbody|tr|th|td|span|p|form|label|input|button|pre|br)"
+    r'(?: (?:lang|charset|name|content|rel|href|class|id|scope|aria-[a-z]+|for|value|method|action)="[^"<>]*")*>'
+)
+
+
+def harmless(page: httpx.Response) -> None:
+    """Fail if a page holds a tag or an attribute that the templates do not write, or a link that leaves it."""
+    body = page.text.removeprefix("<!doctype html>")
+    assert "<" not in _ALLOWED.sub("", body), _ALLOWED.sub("", body)
+    for link in links(page):
+        assert link.startswith(("/", "?"))
+        assert not link.startswith("//")
+    assert "\0" not in page.text
+    assert ">49<" not in page.text
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str) -> None:
+    with tm.open(tmp_path / "notes.db", models=[Note]) as store:
+        store.insert(Note(text, text, text, [text, text]))
+        store.insert(Note("f", "long", text * (64 * 1024 // len(text) // 8)))
+        app = tm.inspector(store, title=text)
+        first = visit(app, "/entities/Note")
+        found = [one for one in links(first) if one.startswith("/entity/")]
+        assert len(found) == 2
+        urls = [*found, "/", "/status", "/class/Note", "/entities/Note?size=1"]
+        word = str(httpx.QueryParams({"x": text})).removeprefix("x=")
+        urls += [f"/entities/Note?{name}={word}" for name in ("partition", "size", "after", "format", "x")]
+        urls += [
+            f"/class/{word}",
+            f"/entities/{word}",
+            f"/entity/Note?p={word}&r={word}",
+            f"/entity/Note?p={word}",
+            f"/{word}",
+        ]
+        for url in urls:
+            page = visit(app, url)
+            assert page.status_code in (200, 400, 404), url
+            harmless(page)
+            assert "x=1" not in page.headers.get("set-cookie", "")
+
+
+def test_hostile_names_of_a_foreign_catalogue_are_text(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in (*HOSTILE, "N" * 255):
+        monkeypatch.setattr(tm.Store, "classes", {text: Note})
+        app = tm.inspector(store)
+        found = links(visit(app, "/"))
+        assert [one for one in found if one.startswith("/class/")]
+        for url in {one for one in found if not one.startswith("?")} | {"/?format=json"}:
+            page = visit(app, url)
+            assert page.status_code == 200 or "\n" in text, url
+            if page.headers["content-type"].startswith("text/html"):
+                harmless(page)
+
+
+def test_no_page_has_a_script_or_a_style_of_its_own() -> None:
+    for path in (Path(viewer.__file__).parent / "templates").iterdir():
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"<script|<style|style=|\son\w+=|\|\s*safe|autoescape|javascript:|https?:", text), path
