@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import attrs
 
+from ..builtin import Builtin
 from ..entities.declaration import Declaration, IndexModel, compile_index, index_table, key_templates
 from ..entities.index import Index
 from ..entities.key import Key
@@ -27,7 +27,7 @@ SHARDS = 16
 
 def is_time(slot: Slot) -> bool:
     """Return whether a slot holds a day or a moment, or a part of one."""
-    return not slot.buckets and slot.text.base in (date, datetime)
+    return not slot.buckets and slot.text.base in (Builtin.date, Builtin.datetime)
 
 
 def component(field: str, spec: str = f"shard({SHARDS})") -> str:

@@ -6,12 +6,12 @@ A rule of places looks at a key or an index, a rule of classes at a class. Each 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date, datetime
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 import attrs
 
+from ..builtin import Builtin
 from ..entities.declaration import declaration_of
 from ..keys.template import Slot, Template
 from ..planning.advice import written
@@ -218,7 +218,9 @@ def random_rows(model: Model, schema: Schema) -> Found | None:
     if first.field not in fields or not _made_by((field := fields[first.field]).factory, "uuid4"):
         return None
     indexed = {name for index in made.indexes for name in index.fields} | made.key_fields
-    times = [one.name for one in made.fields if one.type.kind in (date, datetime) and one.name not in indexed]
+    times = [
+        one.name for one in made.fields if one.type.kind in (Builtin.date, Builtin.datetime) and one.name not in indexed
+    ]
     if not times:
         return None
     kind = written(field.type, made.cls)
