@@ -20,7 +20,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
-    [{"schema": ["labels", "forms", "rows", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
+    [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [
         {
@@ -32,7 +32,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "engines": ["context", "status", "statistics", "protocol", "decide", "migration"],
-            "engines.azure": ["service", "accounts", "batches", "wire", "drive", "names", "rows", "catalogue", "writes", "reads", "check", "engine"],
+            "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
+            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "sweep", "reads", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

@@ -434,6 +434,13 @@ class AsyncStore(Face[Store], ByKey):
             partial(self._sync.statistics, cls, recent=recent, top=top, progress=cancellation.progress(progress)),
         )
 
+    async def sweep(self, *, full: bool = False, progress: ProgressOption = False) -> int:
+        """Finish or undo what writers left that ended early; as `Store.sweep`."""
+        cancellation = Cancellation()
+        return await self._workers.run_until(
+            cancellation, partial(self._sync.sweep, full=full, progress=cancellation.progress(progress))
+        )
+
     async def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Correct every index row and every aggregate from the entities; as `Store.repair`."""
         cancellation = Cancellation()

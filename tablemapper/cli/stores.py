@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
-from ..engines.opening import open_engine
+from ..engines.opening import is_account, open_engine
 from ..engines.opening import restore as restore_store
 from ..engines.opening import status as status_of
 from ..schema.check import Problem
@@ -23,6 +23,7 @@ Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; 
 Rest = Annotated[
     float, Parameter(help="the pause after a transaction that delays others, as a multiple of their delay")
 ]
+Account = Annotated[str, Parameter(help="the account, by its connection string; or the file of a store")]
 Limit = Annotated[int | None, Parameter(help="how many entities this call reads at most")]
 
 
@@ -70,6 +71,19 @@ def check(place: Place, /, *, models: Models, scripts: Scripts | None = None, js
     summary = str(report).partition("\n")[0]
     unchecked = [f"not compared: {one}" for one in report.unchecked]
     return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
+
+
+@app.command
+def sweep(place: Account, /, *, models: Models, full: bool = False, json: Json = False) -> Exit:
+    """Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.
+
+    Args:
+        full: also remove what is not needed any more to finish writes.
+    """
+    where = place if is_account(place) else existing(Path(place))
+    with open_store(where, models=load_models(models), build=False) as store:
+        done = store.sweep(full=full, progress=not json)
+    return show({"ok": True, "writes": done}, f"{done:,} writes finished or undone", json=json)
 
 
 @app.command

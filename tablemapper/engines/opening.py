@@ -68,7 +68,7 @@ class _Account:
     def open(
         self, schema: Schema | None, *, durability: str, timeout: float | None, read_only: bool = False, **options: Any
     ) -> Engine:
-        from .azure.accounts import account_of, named_account
+        from .azure.tables.accounts import account_of, named_account
 
         if read_only or schema is None:
             raise ValueError(
@@ -84,14 +84,19 @@ class _Account:
         is_text = _CONNECTION.match(self.text)
         account = account_of(self.text, self.credential) if is_text else named_account(name, self.credential)
         try:
-            from .azure.wire import Wire
+            from .azure.tables.wire import Wire
         except ModuleNotFoundError as error:
             raise StoreError(f"Azure Tables needs urllib3: pip install 'tablemapper[azure]' ({error})") from None
         from .azure.engine import AzureEngine
-        from .azure.names import CATALOGUE
+        from .azure.tables.names import CATALOGUE
 
         seconds = 30.0 if timeout is None else timeout
         return AzureEngine.open(Wire(account), str(account), schema, catalogue=catalogue or CATALOGUE, timeout=seconds)
+
+
+def is_account(where: str) -> bool:
+    """Return whether a text names an account of Azure, not a file."""
+    return _CONNECTION.match(where) is not None or where.lower().startswith("azure:")
 
 
 def place_of(where: Where, credential: Any = None) -> Place:
@@ -101,7 +106,7 @@ def place_of(where: Where, credential: Any = None) -> Place:
         NotAStore: it is neither a path nor an account.
     """
     if isinstance(where, str):
-        if _CONNECTION.match(where) or where.lower().startswith("azure:"):
+        if is_account(where):
             return _Account(where, credential)
         _check_path(where)
     if credential is not None:

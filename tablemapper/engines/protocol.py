@@ -410,6 +410,15 @@ class Engine(Protocol):
         """Compare everything that is maintained with what the entities say that it should be."""
         ...
 
+    @property
+    def eventual(self) -> Collection[str]:
+        """The aggregates that may be older than their entities, by label: they answer no totals of these."""
+        ...
+
+    def sweep(self, meter: Meter, *, full: bool = False) -> int:
+        """Finish or undo what writers left that ended early, and return how many writes; 0 where nothing is ever left."""
+        ...
+
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, beside readers and writers."""
         ...

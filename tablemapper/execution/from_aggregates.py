@@ -22,8 +22,9 @@ from ..keys.forms import MICROSECOND
 from ..planning.conditions import AnyPredicate, present, time_comparisons
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
-from ..schema.groups import AggregateModel, Slot, State, slot_of
+from ..schema.groups import AggregateModel
 from ..schema.model import Model
+from ..schema.slots import Slot, State, slot_of
 from .prepared import PlanCache, PreparedPlan
 from .run import Run
 from .totals import COUNT, Measured, States
@@ -109,7 +110,8 @@ def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     """Return the aggregates of a class that can be read."""
     engine = plans.engine
     aggregates = engine.schema.aggregates_of(spec.model)
-    return [aggregate for aggregate in aggregates if engine.label(aggregate) not in engine.unready]
+    labels = {aggregate: engine.label(aggregate) for aggregate in aggregates}
+    return [one for one, label in labels.items() if label not in engine.unready and label not in engine.eventual]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:

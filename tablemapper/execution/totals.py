@@ -17,8 +17,8 @@ from ..errors import InvalidQuery, TableMapperError, shown
 from ..expressions.arithmetic import Computed, OfAnyClass, calculation_fault
 from ..expressions.python import calculation_source
 from ..expressions.tree import Attr, Expr
-from ..schema.groups import Slot, State, slot_of, store_sortable
 from ..schema.rows import DAMAGE, unreadable
+from ..schema.slots import Slot, State, slot_of, store_sortable
 
 __all__ = ["COUNT", "Groups", "Measured", "Owner", "States", "calculated", "fields_of", "summed_up", "value"]
 

@@ -29,8 +29,8 @@ from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predic
 from ..planning.partitions import Partition
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
-from ..schema.groups import Slot
 from ..schema.model import Model
+from ..schema.slots import Slot
 from .division import Divisible, in_partition
 from .pages import counted, query_identity
 from .results import check_condition, refuse_named

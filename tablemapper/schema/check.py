@@ -12,10 +12,11 @@ import attrs
 
 from ..errors import CorruptStore, TableMapperError
 from ..progress import Meter
-from .groups import AggregateModel, Delta, State
+from .groups import AggregateModel, Delta
 from .maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from .model import Model
 from .rows import DAMAGE, Row
+from .slots import State
 
 __all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "same"]
 

@@ -14,9 +14,10 @@ from ..errors import InvalidEntity
 from ..expressions.python import walk
 from ..keys.composed import decode_source
 from ..limits import MAX_INT64, MIN_INT64
-from .groups import AggregateModel, Delta, Seek, State
+from .groups import AggregateModel, Delta
 from .model import Model
 from .rows import Row
+from .slots import Seek, State
 
 __all__ = ["Advance", "group_rows"]
 

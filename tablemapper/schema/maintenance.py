@@ -22,7 +22,7 @@ from ..expressions.python import python_source, walk
 from ..keys.forms import check_key
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
 from .group_rows import Advance, group_rows
-from .groups import AggregateModel, Delta, State
+from .groups import AggregateModel, Delta
 from .model import Model, Schema
 from .row_source import (
     MAX_FAN_OUT,
@@ -37,6 +37,7 @@ from .row_source import (
     where_names,
 )
 from .rows import Row, unreadable
+from .slots import State
 
 __all__ = [
     "AggregateMaintenance",

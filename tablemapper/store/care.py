@@ -99,6 +99,22 @@ class Care:
         with start_meter(progress, "check") as meter:
             return self._engine.check(meter)
 
+    def sweep(self, *, full: bool = False, progress: ProgressOption = False) -> int:
+        """Finish or undo what writers left that ended early, and return how many writes that were; 0 on SQLite.
+
+        On Azure Tables, what is maintained in other partitions follows the transaction of an entity. If its writer ends
+        in between, this does the rest. It leaves a write alone for its first minute.
+
+        Args:
+            full: also remove what is not needed any more to finish writes; it reads the tables of aggregates.
+            progress: True for a bar, or a function.
+
+        Raises:
+            StoreError: the service does not answer.
+        """
+        with start_meter(progress, "sweep") as meter:
+            return self._engine.sweep(meter, full=full)
+
     def repair(self, *, progress: ProgressOption = False) -> RepairReport:
         """Correct every index row and every aggregate from the entities, and report what was wrong.
 

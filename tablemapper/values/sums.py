@@ -34,10 +34,13 @@ from ..codegen import Names
 from ..errors import shown
 from ..limits import MAX_INT64, MIN_INT64
 
-__all__ = ["DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "negated", "read_number"]
+__all__ = [
+    "DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "negated", "read_number", "read_signed",
+]  # fmt: skip
 
 V = TypeVar("V")
 State: TypeAlias = list[Any]
+Number: TypeAlias = Callable[[object], int]
 
 _UNITS_OF_ONE = 1 << 1074  # of 2**-1074, the smallest float above zero
 _MOST_TRAILING_ZEROS = 1074 + 1024 + 64  # 2**64 times the largest float: no sum of ours ends in more
@@ -81,8 +84,8 @@ class ExactSum(Generic[V]):
     """
     pack: Callable[[State], list[Any]]
     """Return the state as a short list of ints of 64 bits and bytes. Equal states give equal lists."""
-    unpack: Callable[[list[Any]], State]
-    """Return the state that was packed.
+    unpack: Callable[..., State]
+    """Return the state that was packed, or the delta, if ``read_signed`` is given as the function that reads numbers.
 
     Raises:
         ValueError, TypeError: this is not what ``pack`` returned.
@@ -121,6 +124,13 @@ def read_number(packed: object) -> int:
     if type(packed) is int and packed >= 0:
         return packed
     raise ValueError(f"{shown(packed)} is no number of values")
+
+
+def read_signed(packed: object) -> int:
+    """Return how many values more there are, or fewer, as it is stored; ValueError if it is something else."""
+    if type(packed) is int:
+        return packed
+    raise ValueError(f"{shown(packed)} is no change of a number of values")
 
 
 def negated(state: Any) -> Any:
@@ -184,11 +194,11 @@ def _pack_float(state: State) -> list[Any]:
     return [n, zeros, packed, plus, minus] if plus or minus else [n, zeros, packed]
 
 
-def _unpack_float(packed: list[Any]) -> State:
+def _unpack_float(packed: list[Any], number: Number = read_number) -> State:
     n, zeros, units, plus, minus = packed if len(packed) > 3 else (*packed, 0, 0)
     if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:
         raise ValueError(f"no sum of floats ends in {zeros} zero bits")
-    return [read_number(n), _unpack_int(units) << zeros, read_number(plus), read_number(minus)]
+    return [number(n), _unpack_int(units) << zeros, number(plus), number(minus)]
 
 
 def _advance_float(packed: list[Any], delta: State) -> tuple[State, list[Any]]:
@@ -237,9 +247,9 @@ def _pack_total(state: State) -> list[Any]:
     return [state[0], _pack_int(state[1])]
 
 
-def _unpack_total(packed: list[Any]) -> State:
+def _unpack_total(packed: list[Any], number: Number = read_number) -> State:
     n, total = packed
-    return [read_number(n), _unpack_int(total)]
+    return [number(n), _unpack_int(total)]
 
 
 def _add_timedelta(state: State, value: timedelta, sign: int) -> None:
@@ -325,9 +335,9 @@ def _pack_decimal(state: State) -> list[Any]:
     ]
 
 
-def _unpack_decimal(packed: list[Any]) -> State:
+def _unpack_decimal(packed: list[Any], number: Number = read_number) -> State:
     by_exponent = {
-        _exponent(exponent): [read_number(count), _unpack_int(total)]
+        _exponent(exponent): [number(count), _unpack_int(total)]
         for exponent, count, total in zip(packed[::3], packed[1::3], packed[2::3], strict=True)
     }
     return [sum(count for count, _ in by_exponent.values()), by_exponent]

@@ -36,7 +36,6 @@ from tablemapper.planning.ranges import BoundPlan, KeyRange
 from tablemapper.planning.walk import Down, Walk
 from tablemapper.progress import Meter
 from tablemapper.schema.check import Check, Owed, RepairReport, Report
-from tablemapper.schema.groups import store_sortable
 from tablemapper.schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -48,6 +47,7 @@ from tablemapper.schema.maintenance import (
 )
 from tablemapper.schema.model import Model, Schema
 from tablemapper.schema.rows import FIRST, Row
+from tablemapper.schema.slots import store_sortable
 from tablemapper.values.scalars import SCALARS
 
 T = TypeVar("T")
@@ -393,6 +393,11 @@ class DictEngine:
         state = self.state
         check = Check({model: state.owed(model) for model in state.models.values()}, Holding(state), state.last, meter)
         return check.report(check.findings(()))
+
+    eventual = ()
+
+    def sweep(self, meter: Meter, *, full: bool = False) -> int:
+        return 0
 
     def repair(self, meter: Meter) -> RepairReport:
         return RepairReport((), (), self.check(meter).entities, 0.0)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.execution.from_aggregates import matching_aggregate
 from tablemapper.execution.totals import COUNT
-from tablemapper.schema.groups import slot_of
+from tablemapper.schema.slots import slot_of
 
 
 class Reading(tm.Entity, table="Readings"):

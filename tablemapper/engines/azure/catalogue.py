@@ -31,11 +31,11 @@ from ...schema.check import Owed
 from ...schema.forms import ModelForm
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
 from ...schema.model import Model, Schema, reserved_keys
-from .drive import ATTEMPTS, Work, delay, read
-from .rows import Codec, codec_of
-from .service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
+from .tables.drive import ATTEMPTS, Work, delay, read
+from .tables.rows import Codec, codec_of
+from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = ["Catalogue", "Classes", "Look", "check_models", "open_catalogue", "read_head"]
+__all__ = ["Catalogue", "Classes", "Look", "check_models", "is_local", "open_catalogue", "read_head"]
 
 FORMAT = 1
 MAX_PROPERTIES = 250  # of an entity: two more are hidden
@@ -154,14 +154,15 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
             raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
-        named = {form.table for form in forms.values()}
-        for name in dict.fromkeys([form.table for form in evolution.models_after.values()]):
+        named = _tables(forms)
+        outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
+        for name in dict.fromkeys([*[form.table for form in evolution.models_after.values()], *outer]):
             if name in named:
                 continue
             created = yield from read(CreateTable(name), timeout)
             if not created and (yield from _is_foreign(name, timeout)):
                 again = yield from _read_catalogue(table, timeout)
-                if again is None or name not in {form.table for form in again.forms.values()}:
+                if again is None or name not in _tables(again.forms):
                     raise NotAStore(
                         f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
                         "else's; choose another table="
@@ -176,6 +177,13 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
                 raise
             yield delay(0)
     raise SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
+
+
+def _tables(forms: Mapping[str, ModelForm]) -> set[str]:
+    """Return the tables of classes and of indexes."""
+    return {form.table for form in forms.values()} | {
+        index.table for form in forms.values() for index in form.indexes.values()
+    }
 
 
 def _is_foreign(table: str, timeout: float) -> Work[bool]:
@@ -223,18 +231,21 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
         )
     if ":" in model.name:  # (what keeps such a field)
         return
+    if model.aggregate is None:
+        return
+    of = schema.by_class[model.aggregate.source]
+    outer = not _is_inner(model, of)
     for index in model.indexes:
-        if not _is_local(model, index):
+        if outer:
             yield (
-                f"{model.name}.{index.name}: an index in other partitions than its entities' is not possible on Azure Tables "
-                f"yet; give it the partition of the key, {own.text!r}, and its values in row="
+                f"{model.name}.{index.name}: an index on an aggregate in another partition than its entities is not possible "
+                f'on Azure Tables yet; give the aggregate table="{of.table}" and the partition of {of.name}, '
+                f"{of.declaration.templates[0].text!r}, or sort its groups in Python"
             )
-    if model.aggregate is not None:
-        of = schema.by_class[model.aggregate.source]
-        if model.table != of.table or not _same_partition(model, of):
+        elif not is_local(model, index):
             yield (
-                f"{model.name}: an aggregate in another partition than its entities is not possible on Azure Tables yet; give "
-                f'it table="{of.table}" and the partition of {of.name}, {of.declaration.templates[0].text!r}'
+                f"{model.name}.{index.name}: an index on an aggregate in other partitions than its groups' is not possible on "
+                f"Azure Tables yet; give it the partition of the key, {own.text!r}, and its values in row="
             )
 
 
@@ -249,12 +260,16 @@ def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
     return "other entities"
 
 
-def _is_local(model: Model, index: IndexModel) -> bool:
+def is_local(model: Model, index: IndexModel) -> bool:
+    """Return whether the rows of an index lie in the partitions of the entities."""
     return _parts(index.partition, {}) == _parts(model.declaration.templates[0], {})
 
 
-def _same_partition(model: Model, source: Model) -> bool:
+def _is_inner(model: Model, source: Model) -> bool:
+    """Return whether the groups of an aggregate lie in the partitions of the entities."""
     assert model.aggregate is not None
+    if model.table != source.table:
+        return False
     names = {}
     for name, attr in model.aggregate.groups.items():
         whole = isinstance(attr, Attr) and attr.part is None and not attr.path
@@ -280,6 +295,9 @@ class Classes:
         catalogue: of the store.
         schema: the opened classes.
         followed: the classes of which the store has more than their code declares.
+        outer: what is maintained from a class in other partitions, where there is something.
+        aggregates: all of them, by label.
+        outer_aggregates: those in other partitions.
     """
 
     def __init__(self, schema: Schema, catalogue: Catalogue) -> None:
@@ -296,6 +314,18 @@ class Classes:
             self._owed[model] = self._maintenance(model)
             for aggregate in self._owed[model].aggregates:
                 self._owed.setdefault(aggregate.model, maintenance(schema, aggregate.model))
+        self.outer: dict[Model, Maintenance] = {}
+        self._inner: dict[Model, Maintenance] = {}
+        for model, owed in self._owed.items():
+            outer = Maintenance(
+                tuple([one for one in owed.indexes if not is_local(model, one.model)]),
+                tuple([one for one in owed.aggregates if not _is_inner(one.model, model)]),
+            )
+            if outer.indexes or outer.aggregates:
+                self.outer[model] = outer
+            self._inner[model] = owed.less([outer])
+        self.aggregates = {one.model.name: one for owed in self._owed.values() for one in owed.aggregates}
+        self.outer_aggregates = [one for owed in self.outer.values() for one in owed.aggregates]
         tables: dict[str, int] = {}
         for form in catalogue.forms.values():
             tables[form.table] = tables.get(form.table, 0) + 1
@@ -359,8 +389,8 @@ class Classes:
     # -- what is maintained: `decide.Duties`
 
     def owed(self, model: Model) -> Sequence[Owed]:
-        """Return what is maintained from a class: all of it from all entities."""
-        return [(self._owed[model], None)]
+        """Return what is maintained from a class in the partitions of its entities: from all of them."""
+        return [(self._inner[model], None)]
 
     def owner(self, aggregate: Model) -> Model | None:
         """Return None: no aggregate keeps a field of another class."""

@@ -6,29 +6,33 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ...schema.check import Stored
-from ...schema.maintenance import IndexMaintenance, IndexRow
+from ...schema.maintenance import IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
-from .names import BASE_ROW, HIDDEN, index_prefix, row_key_of
-from .reads import Source, rows_of
-from .rows import read_value
-from .service import PARTITION, ROW, Entity
+from .reads import Source, outer_places, rows_of
+from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
+from .tables.rows import read_value
+from .tables.service import PARTITION, ROW, Entity
 
-__all__ = ["held"]
+__all__ = ["Held", "held"]
 
 
-def held(source: Source) -> Stored:
+def held(source: Source) -> Held:
     """Return what the tables of an engine hold."""
-    return _Held(source)
+    return Held(source)
 
 
-class _Held:
-    """See `schema.check.Stored`."""
+class Held:
+    """See `schema.check.Stored`.
+
+    Attributes:
+        intents: what writes have still to do elsewhere, each with the table that it lies in.
+    """
 
     def __init__(self, source: Source) -> None:
         self._classes = source.classes
         self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self._classes.models}
+        self.intents: list[tuple[str, Entity]] = []
         self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}
         tables: dict[str, list[Model]] = {}
         for model in self._classes.models:
@@ -36,15 +40,42 @@ class _Held:
             self._indexes |= {index: {} for index in self._classes.maintained(model).indexes}
         for table, models in tables.items():
             for entity in rows_of(source, table):
-                self._take(entity, models)
+                self._take(entity, table, models)
+        for owed in self._classes.outer.values():
+            for index in owed.indexes:
+                for entity in rows_of(source, index.model.table):
+                    self._take_outer(index, entity)
 
-    def _take(self, entity: Entity, models: list[Model]) -> None:
+    def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
+        places = list(outer_places(index, entity))
+        if len(places) > 1:  # (a unique value that is being passed on)
+            row = self._rows[index.owner].get((places[1][2], places[1][3]))
+            places = (
+                places[1:] if row is not None and row[-1].ops.get(index.model.name) == entity[NEXT_OP] else places[:1]
+            )
+        columns = [] if index.model.unique else index_columns(index.owner, index.model)
+        entry = (*places[0], *[read_value(field, entity) for field in columns])
+        if index.model.unique:  # (which holds keys alone)
+            row = self._rows[index.owner].get(entry[2:4])
+            found = (
+                []
+                if row is None
+                else [one for one in index.rows_of(row, self.whole(index.owner)) or () if one[:4] == entry]
+            )
+            entry = found[0] if found else entry
+        self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
+
+    def _take(self, entity: Entity, table: str, models: list[Model]) -> None:
         partition, row = entity[PARTITION], entity[ROW]
         if HIDDEN[0] <= row < HIDDEN[1]:
+            if row.startswith(INTENTS[0]):
+                self.intents.append((table, entity))
             for index, rows in self._indexes.items():
                 if index.owner in models and row.startswith(index_prefix(index.label)):
                     entry = _entry(index, entity)
                     rows[entry[0], entry[1], entry[2], entry[3]] = entry
+            return
+        if BELOW in entity:
             return
         for model in models:
             if self._classes.claims(model, partition, row):
@@ -89,5 +120,5 @@ class _Held:
 def _entry(index: IndexMaintenance, entity: Entity) -> IndexRow:
     partition, base = entity[PARTITION], entity[BASE_ROW]
     row = row_key_of(index.label, entity[ROW], base, unique=index.model.unique)
-    columns = [field for field in index.model.include if field.name in index.owner.position]
+    columns = index_columns(index.owner, index.model)
     return (partition, row, partition, base, *[read_value(field, entity) for field in columns])

@@ -21,12 +21,14 @@ from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
-from .catalogue import Classes, check_models, open_catalogue, read_head
+from .catalogue import Classes, check_models, is_local, open_catalogue, read_head
 from .check import held
-from .drive import All, Driver, Now, Work, read, side_by_side
-from .names import CATALOGUE
+from .outbox import Outbox
 from .reads import AzureReads, rows_of, visible
-from .service import (
+from .sweep import sweep, unfinished
+from .tables.drive import All, Driver, Now, Work, read, side_by_side
+from .tables.names import BELOW, CATALOGUE
+from .tables.service import (
     ETAG,
     PARTITION,
     ROW,
@@ -80,6 +82,7 @@ class AzureEngine:
         self._name = name
         self._table = catalogue
         self._classes = classes
+        self._outbox = Outbox(catalogue)
         self._looked = driver.run(_now())
         self._closed = False
         self._process = os.getpid()
@@ -160,7 +163,9 @@ class AzureEngine:
         return None if found is None else self._row(model, found)
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
-        """Return the row of an entity, unless it is one of another class of the table."""
+        """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
+        if BELOW in entity:
+            return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
         return self._classes.codec(model).row(entity) if claimed else None
 
@@ -176,6 +181,8 @@ class AzureEngine:
         classes = self.classes
         models = self.schema.tables().get(table, [])
         for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
+            if BELOW in entity:
+                continue
             key = entity[PARTITION], entity[ROW]
             model = next((one for one in models if classes.claims(one, *key)), None)
             if model is not None:
@@ -189,7 +196,7 @@ class AzureEngine:
         while True:
             beyond = [] if last is None else [Comparison(PARTITION, "gt", "String", last)]
             page: Page
-            find = Find(model.table, _every(*beyond, visible()), (PARTITION, ROW), 1)
+            find = Find(model.table, _every(*beyond, visible()), (PARTITION, ROW, BELOW), 1)
             page = self.run(read(find, self.timeout))
             while not page.entities and page.after is not None:
                 page = self.run(read(Find(find.table, find.where, find.select, 1, page.after), self.timeout))
@@ -250,7 +257,8 @@ class AzureEngine:
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
-            self.run(write(self.classes, operations, maintained_limit=maintained_limit, timeout=self.timeout))
+            limit = maintained_limit
+            self.run(write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
 
     def _write_note(self, note: Note) -> Work[None]:
         held, etag = yield from self._note(note.name)
@@ -302,7 +310,7 @@ class AzureEngine:
         while operations:
             some = operations[:size]
             try:
-                yield from write(classes, some, timeout=self.timeout)
+                yield from write(classes, some, self._outbox, timeout=self.timeout)
             except TooLarge:
                 if size == 1:
                     raise
@@ -331,8 +339,18 @@ class AzureEngine:
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
-        """Return nothing: an index holds all that it is declared to."""
-        return {}
+        """Return for each index in other partitions all fields: its rows may be older than the entities."""
+        names = [field.name for field in model.declaration.fields]
+        return {one.name: names for one in model.indexes if not is_local(model, one)}
+
+    @property
+    def eventual(self) -> Collection[str]:
+        """The aggregates in other partitions than their entities, by label."""
+        return {one.model.name for one in self._classes.outer_aggregates}
+
+    def sweep(self, meter: Meter, *, full: bool = False) -> int:
+        """Finish or undo what writers left in other partitions."""
+        return self.run(sweep(self.classes, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
         """Fail: nothing is unready."""
@@ -362,8 +380,11 @@ class AzureEngine:
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
         classes = self.classes
-        check = Check({model: classes.owed(model) for model in classes.models}, held(self), None, meter)
-        return check.report(check.findings(()))
+        maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
+        stored = held(self)
+        check = Check(maintained, stored, None, meter)
+        left = self.run(unfinished(stored.intents, self._outbox, self.timeout))
+        return check.report(check.findings(left))
 
     def repair(self, meter: Meter) -> RepairReport:
         """Refuse: nothing repairs a store in an account yet."""

@@ -24,16 +24,29 @@ from ...planning.plan import Plan
 from ...planning.projection import Layout
 from ...planning.ranges import BoundPlan, KeyRange
 from ...planning.walk import Walk
+from ...schema.maintenance import IndexMaintenance
 from ...schema.model import Model
 from ...schema.rows import Row
 from ..protocol import Position
-from .catalogue import Classes
-from .drive import Work, read, side_by_side
-from .names import BASE_ROW, HIDDEN, index_key, index_prefix, row_key_of
-from .rows import read_value
-from .service import MAX_PAGE, PARTITION, ROW, Comparison, Entity, Every, Filter, Find, Get, Page, Some
+from .catalogue import Classes, is_local
+from .tables.drive import Work, read, side_by_side
+from .tables.names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    BELOW,
+    HIDDEN,
+    NEXT_ROW,
+    OP_UNITS,
+    index_key,
+    index_prefix,
+    outer_key,
+    outer_row_of,
+    row_key_of,
+)
+from .tables.rows import read_value
+from .tables.service import MAX_PAGE, PARTITION, ROW, Comparison, Entity, Every, Filter, Find, Get, Page, Some
 
-__all__ = ["AzureReads", "Source", "rows_of", "visible"]
+__all__ = ["AzureReads", "Source", "outer_places", "rows_of", "visible"]
 
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
@@ -112,13 +125,17 @@ def _of_entities(one: KeyRange) -> Iterator[Filter]:
         yield visible()
 
 
-def _of_index(one: KeyRange, prefix: str) -> Iterator[Filter]:
-    """Yield the bounds of index rows, in whose keys more follows what the index itself gives."""
+def _of_index(one: KeyRange, prefix: str, *, whole: bool) -> Iterator[Filter]:
+    """Yield the bounds of index rows, in whose keys more follows what the index itself gives, if they are not whole."""
     yield from _of_bound(PARTITION, one.partition)
+    if whole:
+        yield from _of_bound(ROW, one.row)
+        return
     row = one.row
     low = row.lo + SEPARATOR if row.point else _followed(row.lo)
     high = row.lo + SEPARATOR[0] + '"' if row.point else None if row.hi is None else _followed(row.hi)
-    yield from _within(ROW, prefix + low, raise_last(prefix) if high is None else prefix + high)
+    above = raise_last(prefix) if prefix else None
+    yield from _within(ROW, prefix + low, above if high is None else prefix + high)
 
 
 def _followed(edge: str) -> str:
@@ -182,7 +199,9 @@ class AzureReads:
     def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
         """Return how many requests are sent at least."""
         least = len(bound.ranges)
-        join = "" if bound.plan.index is None or bound.plan.covering else ", and one for each row of the index"
+        index = bound.plan.index
+        covering = bound.plan.covering and index is not None and is_local(bound.plan.model, index)
+        join = "" if index is None or covering else ", and one for each row of the index"
         return [f"{least} request{'' if least == 1 else 's'}, one more for each further {MAX_PAGE:,} rows{join}"]
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
@@ -205,7 +224,10 @@ class _Reading:
         self._walk = Walk.of(bound) if bound.plan.by_partition else None
         index = bound.plan.index
         self._index = None if index is None else self._classes.index(self._model, index.name)
+        self._outer = index is not None and not is_local(self._model, index)
+        """Whether it is an index in other partitions than its entities'."""
         self._top = None if limit is None or limit + 2 >= MAX_PAGE else limit + 2
+        self._covering = bound.plan.covering and not self._outer  # (in other partitions a row may be left over)
         self._select = self._selected()
 
     def _selected(self) -> tuple[str, ...]:
@@ -215,15 +237,18 @@ class _Reading:
         columns = [self._model.declaration.field(name) for name in fields if self._model.position[name] != 2]
         if any(field.type.undeclared for field in columns):
             return ()
-        return (*_KEYS, *[field.property for field in columns])
+        return (*_KEYS, *[field.property for field in columns], *([] if self._model.aggregate is None else [BELOW]))
 
     # -- what is sent
 
     def _find(self, one: KeyRange, after: Position | None) -> Find:
-        if self._index is None:
+        index = self._index
+        if index is None:
             parts = list(_of_entities(one))
+        elif self._outer:
+            parts = list(_of_index(one, "", whole=index.model.unique))
         else:
-            parts = list(_of_index(one, index_prefix(self._index.label)))
+            parts = list(_of_index(one, index_prefix(index.label), whole=False))
         if after is not None and (not one.partition.point or one.partition.lo == after[0]):
             last = self._row_key(after)
             if one.partition.point:
@@ -231,11 +256,14 @@ class _Reading:
             else:
                 beyond = Every((_text(PARTITION, "eq", after[0]), _text(ROW, "gt", last)))
                 parts.append(Some((_text(PARTITION, "gt", after[0]), beyond)))
-        return Find(self._model.table, _all(*parts), self._select, self._top)
+        table = index.model.table if index is not None and self._outer else self._model.table
+        return Find(table, _all(*parts), self._select, self._top)
 
     def _row_key(self, place: Position) -> str:
         if self._index is None:
             return str(place[1])
+        if self._outer:
+            return place[1] if self._index.model.unique else outer_key(place[1], place[2], place[3], "")
         return index_key(self._index.label, place[1], place[3], unique=self._index.model.unique)
 
     def _pages(self, find: Find, page: Page) -> Iterator[Sequence[Entity]]:
@@ -290,9 +318,8 @@ class _Reading:
 
     def _of_range(self, one: KeyRange, pages: Iterable[Sequence[Entity]]) -> Iterator[_Entry]:
         low, high = one.entities or (None, None)
-        for entity in chain.from_iterable(pages):
-            place = self._place(entity)
-            if not one.partition.holds(place[0]) or not one.row.holds(place[1]):
+        for place, entity in self._placed(chain.from_iterable(pages)):
+            if BELOW in entity or not one.partition.holds(place[0]) or not one.row.holds(place[1]):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
@@ -302,20 +329,34 @@ class _Reading:
                 continue
             yield place, entity
 
-    def _place(self, entity: Entity) -> Place:
+    def _placed(self, entities: Iterable[Entity]) -> Iterator[_Entry]:
+        """Yield rows with their places, of rows of one place the last."""
+        last: _Entry | None = None
+        for entity in entities:
+            for place in self._places(entity):
+                if last is not None and last[0] != place:
+                    yield last
+                last = place, entity
+        if last is not None:
+            yield last
+
+    def _places(self, entity: Entity) -> Iterator[Place]:
         partition, row = entity[PARTITION], entity[ROW]
-        if self._index is None:
-            return partition, row
-        base = entity[BASE_ROW]
-        own = row_key_of(self._index.label, row, base, unique=self._index.model.unique)
-        return partition, own, partition, base
+        index = self._index
+        if index is None:
+            yield partition, row
+        elif not self._outer:
+            base = entity[BASE_ROW]
+            yield partition, row_key_of(index.label, row, base, unique=index.model.unique), partition, base
+        else:
+            yield from outer_places(index, entity)
 
     # -- what becomes of it
 
     def chunks(self, after: Position | None, limit: int | None, spending: Spending | None) -> Iterator[list[Row]]:
         """Yield rows as the layout says."""
         entries = self._entries(after)
-        size = MAX_PAGE if self._index is None or self._plan.covering else _JOINED
+        size = MAX_PAGE if self._index is None or self._covering else _JOINED
         if limit is not None:
             size = min(size, limit)
         done = 0
@@ -332,7 +373,7 @@ class _Reading:
 
     def _laid_out(self, entries: Sequence[_Entry]) -> Iterator[Row]:
         layout = self._layout
-        if self._index is not None and self._plan.covering:
+        if self._covering:
             fields = [self._model.declaration.field(name) for name in layout.fields or ()]
             for place, entity in entries:
                 yield (*place, *[read_value(field, entity) for field in fields])
@@ -359,6 +400,18 @@ class _Reading:
             row = self._codec.row(found)
             if any(entry[:2] == place[:2] for entry in self._index.rows((row,))):
                 yield place, row
+
+
+def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
+    """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
+    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
+    if not index.model.unique:
+        op = row[-OP_UNITS:]
+        yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]
+        return
+    for name in (BASE_ROW, NEXT_ROW):
+        if name in entity:
+            yield partition, row, base, entity[name]
 
 
 def rows_of(source: Source, table: str, *where: Filter) -> Iterator[Entity]:

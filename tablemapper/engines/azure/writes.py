@@ -8,31 +8,41 @@ is that of the first operation that failed.
 from __future__ import annotations
 
 import logging
-import secrets
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import msgspec
 
 from ...entities.etag import Stamp
-from ...errors import CorruptStore, InvalidEntity, InvalidTransaction, OutcomeUnknown, StoreError, StoreLocked
+from ...errors import (
+    CorruptStore,
+    InvalidEntity,
+    InvalidTransaction,
+    OutcomeUnknown,
+    StoreError,
+    StoreLocked,
+    UniqueViolation,
+)
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
 from ...schema.model import Model
 from ...schema.rows import FIRST, Row
-from ..decide import Decision, EntityChange, Key, decide
+from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
 from .catalogue import Classes
-from .drive import ATTEMPTS, Now, Work, delay, read, side_by_side
-from .names import BASE_ROW, OP, index_key
-from .rows import Hidden, members_of
-from .service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
+from .elsewhere import outer_of
+from .finishing import Unknown, carry_out, pack_values, take_back
+from .known import Known, local_key
+from .outbox import Intent, Late, Outbox, Patience, Take, TooLong
+from .reservations import Reservations
+from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
+from .tables.names import BASE_ROW, OP, mark_key
+from .tables.rows import Hidden, included, ops_member
+from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["TooLarge", "write"]
 
 _BODY = 3_500_000  # bytes of a transaction
-_VALUES = 600_000  # bytes of the values whose ends a group has
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -45,13 +55,22 @@ class TooLarge(InvalidTransaction):
 
 
 def write(
-    classes: Classes, operations: Sequence[Operation], *, maintained_limit: int | None = None, timeout: float = 30.0
+    classes: Classes,
+    operations: Sequence[Operation],
+    outbox: Outbox,
+    *,
+    maintained_limit: int | None = None,
+    timeout: float = 30.0,
 ) -> Work[None]:
     """Apply operations of one table and partition in one transaction, with all that is maintained from them.
+
+    What is maintained in other partitions follows the transaction; what is left of it when somebody else has to go on is
+    for `sweep`.
 
     Args:
         classes: what is maintained.
         operations: they get what was stored.
+        outbox: of the process.
         maintained_limit: as for `Engine.apply`.
         timeout: seconds after which the outcome is unknown, if no answer comes.
 
@@ -60,13 +79,12 @@ def write(
         OutcomeUnknown: nobody knows whether it was.
     """
     began: float = yield Now()
-    known = _Known(classes, operations, timeout)
+    known = Known(classes, operations, min(timeout, outbox.times.deadline))
     yield from known.begin()
     for attempt in range(ATTEMPTS):
         decision = yield from known.decide(maintained_limit)
-        op = f"{time.time_ns() // 1000:013x}{secrets.token_hex(6)}"
-        made = _Transaction(classes, known, decision, op)
-        etags = yield from _commit(made, known, began)
+        made = _Transaction(classes, known, decision, outbox.new_op())
+        etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout)).run()
         if etags is not None:
             made.tell(etags, operations)
             return
@@ -78,195 +96,31 @@ def write(
     )
 
 
-# ---------------------------------------------------------------------------------------------- what is known
-
-
-class _Known:
-    """What is known of the store: `decide.Stored`. What a decision asks besides is noted, and read."""
-
-    def __init__(self, classes: Classes, operations: Sequence[Operation], timeout: float) -> None:
-        self.classes = classes
-        self.timeout = timeout
-        self.table, self.partition = operations[0].model.table, operations[0].partition
-        self.operations = operations
-        self.shadows = [self._shadow(one) for one in operations]
-        self.rows: dict[tuple[Model, str], Row | None] = {}
-        self.etags: dict[str, str | None] = {}
-        """By row key: what the service is to find; None: nothing."""
-        self.blind: set[str] = set()
-        """The entities that are written whatever is there."""
-        self.others: dict[str, Entity | None] = {}
-        """Rows of indexes."""
-        self._assumes = True
-        self._lacking: dict[str, Model | None] = {}
-
-    def _shadow(self, operation: Operation) -> Operation:
-        """Return an operation whose new row has all that the store has of the class."""
-        followed = self.classes.followed.get(operation.model)
-        if followed is None or not followed.checked or operation.verb in ("delete", "require"):
-            return operation
-        moved = operation.moved
-
-        def complete(old: Row | None) -> Row:
-            new = operation.new if operation.change is None else operation.change(old)
-            assert new is not None
-            if moved is not None:
-                return followed.completed(new, self.row(operation.model, moved.key), moved=True)
-            return followed.completed(new, old)
-
-        return attrs.evolve(operation, change=complete)
-
-    def begin(self, *, afresh: bool = False) -> Work[None]:
-        """Assume what need not be read, and read the rest; afresh everything is read."""
-        self.rows.clear()
-        self.etags.clear()
-        self.blind.clear()
-        self.others.clear()
-        self._assumes = not afresh
-        wanted = {one.row: one.model for one in self.operations if afresh or not self._assumed(one)}
-        yield from self._read(wanted)
-
-    def _assumed(self, operation: Operation) -> bool:
-        """Assume the row of an operation, if that is possible."""
-        model, place = operation.model, (operation.model, operation.row)
-        etag, old = operation.etag, operation.old
-        if operation.verb == "insert":
-            self.rows[place], self.etags[operation.row] = None, None
-            return True
-        if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
-            self.rows[place], self.etags[operation.row] = old, old[2].etag
-            return True
-        if operation.change is not None or self.classes.needs_row(model) or model.aggregate is not None:
-            return False
-        if operation.verb == "upsert":
-            self.rows[place], self.etags[operation.row] = None, None
-            self.blind.add(operation.row)
-            return True
-        if etag is None or isinstance(etag, Stamp):
-            columns = len(self.classes.stored(model).columns)
-            self.rows[place] = (*operation.key, 0 if etag is None else etag, *([None] * columns), Hidden())
-            self.etags[operation.row] = "*" if etag is None else etag.etag
-            return True
-        return False
-
-    def _is_whole(self, model: Model, row: Row) -> bool:
-        hidden = len(row) == self.classes.codec(model).width and isinstance(row[-1], Hidden)
-        return hidden and isinstance(row[2], Stamp)
-
-    def _read(self, wanted: Mapping[str, Model | None]) -> Work[None]:
-        """Read rows of the partition: entities and groups of a model, or others."""
-        works = [read(Get(self.table, self.partition, row), self.timeout) for row in wanted]
-        found = yield from side_by_side(works)
-        carried = {one.row: one.old for one in self.operations if one.old is not None}
-        for (row, model), entity in zip(wanted.items(), found, strict=True):
-            if model is None:
-                self.others[row] = entity
-                continue
-            self.etags[row] = None if entity is None else entity[ETAG]
-            claimed = entity is not None and self.classes.claims(model, self.partition, row)
-            held = self.classes.codec(model).row(entity) if claimed and entity is not None else None
-            if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
-                held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
-            self.rows[model, row] = held
-
-    def decide(self, maintained_limit: int | None) -> Work[Decision]:
-        """Return what the operations change, once all is known that this depends on."""
-        while True:
-            self._lacking.clear()
-            try:
-                decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
-                if not self._assumes:
-                    for index, rows in decision.changes.indexes.items():
-                        for one in rows.deletes:
-                            self._other(_index_key(index, one))
-            except Exception:
-                if not self._lacking:
-                    raise
-            else:
-                if not self._lacking:
-                    return decision
-            yield from self._read(dict(self._lacking))
-
-    # -- `decide.Stored`
-
-    def row(self, model: Model, key: Key) -> Row | None:
-        if key[0] != self.partition:
-            raise AssertionError(f"{model.name} {key} is in another partition")
-        place = model, key[1]
-        if place not in self.rows:
-            self._lacking[key[1]] = model
-            return None
-        return self.rows[place]
-
-    def group(self, aggregate: AggregateMaintenance, key: Key) -> Row | None:
-        row = self.row(aggregate.model, key)
-        if row is None:
-            return None
-        hidden: Hidden = row[-1]
-        if hidden.state is None:
-            raise CorruptStore(f"{aggregate.model.name} {key}: the group has no state")
-        return (*row[2:-1], hidden.state)
-
-    def values(self, aggregate: AggregateMaintenance, key: Key) -> dict[int, dict[Any, int]]:
-        """Return how often each live value of a group is there, by slot."""
-        row = self.row(aggregate.model, key)
-        if row is None or not row[-1].values:
-            return {}
-        held: dict[int, dict[Any, int]] = {}
-        for slot, value, count in msgspec.msgpack.decode(row[-1].values):
-            held.setdefault(slot, {})[value] = count
-        return held
-
-    def extreme(
-        self,
-        aggregate: AggregateMaintenance,
-        key: Key,
-        slot: int,
-        end: Literal["min", "max"],
-        change: Mapping[Any, int],
-    ) -> Any:
-        counts = self.values(aggregate, key).get(slot, {})
-        live = [value for value in {**counts, **change} if counts.get(value, 0) + change.get(value, 0) > 0]
-        return (min if end == "min" else max)(live, default=None)
-
-    def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
-        if self._assumes:
-            return None
-        found = self._other(_index_key(index, (partition, row, partition, "")))
-        return None if found is None else (partition, found[BASE_ROW])
-
-    def _other(self, row: str) -> Entity | None:
-        if row not in self.others:
-            self._lacking[row] = None
-            return None
-        return self.others[row]
-
-
-def _same_write(one: Row, other: Row) -> bool:
-    """Return whether two rows of an entity are of the same write."""
-    ours, theirs = one[-1], other[-1]
-    return isinstance(ours, Hidden) and isinstance(theirs, Hidden) and bool(ours.op) and ours.op == theirs.op
-
-
-def _index_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
-    return index_key(index.label, row[1], row[3], unique=index.model.unique)
-
-
 # ---------------------------------------------------------------------------------------------- what is sent
 
 
 class _Transaction:
     """The changes of one attempt."""
 
-    def __init__(self, classes: Classes, known: _Known, decision: Decision, op: str) -> None:
+    def __init__(self, classes: Classes, known: Known, decision: Decision, op: str) -> None:
         self._classes = classes
         self._known = known
         self.decision = decision
         self.op = op
+        self.outer = outer_of(classes.outer, decision.entities, known.table, known.partition, op)
         self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         self.changes += self._groups()
         for index, rows in decision.changes.indexes.items():
             self.changes += self._index(index, rows.deletes, rows.puts, rows.rewrites)
+        self.intent = self.outer.intent
+        if self.intent:
+            try:
+                self.changes.append(self.intent.change("C"))
+            except TooLong:
+                raise TooLarge(
+                    f"{len(known.operations)} operations have too much in indexes of other partitions for one entity group "
+                    "transaction; split it, or let an index include less"
+                ) from None
         self._check()
 
     def _is_in_group(self, change: EntityChange) -> bool:
@@ -294,7 +148,8 @@ class _Transaction:
                     f"{names}: this would erase properties that it does not declare; use merge, or declare a tm.Extra field"
                 ],
             )
-        members = {**codec.members(change.new), **undeclared, OP: self.op}
+        ops = self.outer.ops[self.decision.entities.index(change)]
+        members = {**codec.members(change.new), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return Change("replace", row, members, etag)
         return Change("upsert" if row in self._known.blind else "insert", row, members)
@@ -325,40 +180,24 @@ class _Transaction:
                 if held is None:
                     continue
                 row, state = list(held[:-1]), held[-1].state
-            values = [
-                (slot, value, count)
-                for slot, counts in sorted(counted[place][1].items() if place in counted else ())
-                for value, count in counts.items()
-                if count
-            ]
-            packed = msgspec.msgpack.encode(values) if values else b""
-            if len(packed) > _VALUES:
-                raise InvalidEntity(
-                    f"{model.name} {key}",
-                    [f"{len(values):,} different values in one group, whose least and greatest are asked for: use min_ever or "
-                     "max_ever, or group by a shard, too"],
-                )  # fmt: skip
+            packed = pack_values(counted[place][1] if place in counted else {}, model.name, key)
             members = {**self._classes.codec(model).group(tuple(row), state, packed), OP: self.op}
             yield Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
 
     def _index(
         self, index: IndexMaintenance, deletes: Sequence[Row], puts: Sequence[Row], rewrites: Sequence[Row]
     ) -> Iterable[Change]:
-        columns = [field for field in index.model.include if field.name in index.owner.position]
-        gone = {_index_key(index, row): row for row in deletes}
+        gone = {local_key(index, row): row for row in deletes}
 
         def members(row: Row) -> Entity:
-            held: Entity = {BASE_ROW: row[3]}
-            for field, value in zip(columns, row[4:], strict=True):
-                held |= members_of(field, value)
-            return held
+            return {BASE_ROW: row[3], **included(index, row)}
 
         for row in puts:
-            key = _index_key(index, row)
+            key = local_key(index, row)
             passed = gone.pop(key, None) is not None  # (from one entity of the transaction to another)
             yield Change("insert" if index.model.unique and not passed else "upsert", key, members(row))
         for row in rewrites:
-            yield Change("upsert", _index_key(index, row), members(row))
+            yield Change("upsert", local_key(index, row), members(row))
         for key in gone:
             if self._known.others.get(key, self) is None:
                 _log.warning("%s: the row %r was missing", index.label, key)
@@ -382,45 +221,190 @@ class _Transaction:
     def tell(self, etags: Sequence[str | None], operations: Sequence[Operation]) -> None:
         """Give the operations what was stored."""
         by_row = dict(zip([change.row for change in self.changes], etags, strict=True))
-        for operation, change in zip(operations, self.decision.entities, strict=True):
+        for operation, change, ops in zip(operations, self.decision.entities, self.outer.ops, strict=True):
             operation.old = change.old
             if change.new is None or operation.verb == "require":
                 continue
             etag = by_row[operation.row]
             undeclared = {} if change.old is None else change.old[-1].undeclared
             stamp = _UNKNOWN if etag is None else Stamp(etag)
-            operation.new = (*change.new[:2], stamp, *change.new[FIRST:], Hidden(self.op, undeclared))
+            operation.new = (*change.new[:2], stamp, *change.new[FIRST:], Hidden(self.op, undeclared, ops))
+
+    def commit(self, pending: str | None) -> Commit:
+        """Return the request, ``pending`` being the ETag of the intent that is there."""
+        changes = list(self.changes)
+        if pending is not None:
+            changes[-1] = self.intent.change("C", pending)
+        return Commit(self._known.table, self._known.partition, tuple(changes))
+
+    def taken_by(self, holder: Key, take: Take) -> UniqueViolation:
+        """Return the error of a value that another entity has."""
+        index, puts = self.outer.puts[take.index]
+        return violation(index, lambda *_: holder, [row for row in puts if row[:2] == (take.partition, take.row)])
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    """One attempt to write: what is sent before the transaction, the transaction, and what follows it."""
+
+    made: _Transaction
+    known: Known
+    outbox: Outbox
+    patience: Patience
+    pending: str | None = None
+    """The ETag of the intent, while values are taken."""
 
     @property
-    def commit(self) -> Commit:
-        return Commit(self._known.table, self._known.partition, tuple(self.changes))
+    def intent(self) -> Intent:
+        return self.made.intent
 
-
-def _commit(made: _Transaction, known: _Known, began: float) -> Work[list[str | None] | None]:
-    """Send a transaction until it is known what came of it; None: it was refused, and nothing was written."""
-    doubt = False
-    attempt = 0
-    what = known.operations[0]
-    if not made.changes:
-        return []
-    while True:
+    def run(self) -> Work[list[str | None] | None]:
+        """Return the ETags of what was written; None: nothing was written, as others were faster."""
+        intent, known = self.intent, self.known
+        if not intent:
+            return (yield from self._commit())
         try:
-            etags: list[str | None] = yield made.commit
-            return etags
-        except Lost as lost:
-            doubt = True
-            now = yield Now()
-            if now - began > known.timeout:
-                raise OutcomeUnknown(
-                    f"{what}: {lost}; it may have been written, or not: read it before you write it again"
-                ) from None
-            yield delay(attempt, lost)
-            attempt += 1
-        except Refused as refused:
-            if doubt and (yield from _was_done(made, known, refused)):
-                return (yield from _etags(made, known))
-            _judge(refused, what)
+            yield from self.outbox.name(self.patience, intent.table, intent.partition)
+            if intent.takes and not (yield from self._take()):
+                return None
+        except Late:
+            raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
+        etags = yield from self._commit()
+        if etags is None:
+            if self.pending is not None:
+                yield from self._give_up()
             return None
+        try:
+            yield from carry_out(intent, known.classes.aggregates, self.patience, known.timeout, self.outbox)
+            if not self.patience.doubt:
+                yield from self.patience.send(intent.table, intent.partition, Change("delete", intent.row, {}, "*"))
+                yield from self._spend()
+        except (Late, Lost, Refused, StoreError, Unknown) as error:
+            _log.warning(
+                "%s is written; what follows from it in other partitions is left to sweep(): %s",
+                known.operations[0],
+                error,
+            )
+        return etags
+
+    def _spend(self) -> Work[None]:
+        """Have the markers deleted, if nobody but this write can ever have read its intent to finish it."""
+        now: float = yield Now()
+        began = self.patience.until - self.known.timeout
+        if self.patience.doubt or now - began > self.outbox.times.lease:
+            return
+        for one in self.intent.deltas:
+            table = self.known.classes.aggregates[one.label].model.table
+            self.outbox.spend(table, one.partition, [mark_key(self.intent.op, one.row)])
+
+    # -- before the transaction
+
+    def _take(self) -> Work[bool]:
+        """Take unique values; return whether all were free.
+
+        Raises:
+            UniqueViolation: another entity has one.
+        """
+        intent, known = self.intent, self.known
+        try:
+            (self.pending,) = yield Commit(intent.table, intent.partition, (intent.change("P"),))
+        except Lost:  # (the next attempt is another write; who sweeps finds this one, if it is there)
+            return False
+        except Refused as refused:
+            _judge(refused, known.operations[0])
+            return False
+        reservations = Reservations(intent, self.patience, known.timeout)
+        taken = yield from side_by_side([reservations.take(one) for one in intent.takes])
+        if all(one == "taken" for one in taken):
+            return True
+        yield from self._give_up()
+        if known.afresh:  # (else the error may be another one: that of the entity itself comes first)
+            own = {(known.partition, one.row) for one in known.operations}
+            for one, holder in zip(intent.takes, taken, strict=True):
+                if isinstance(holder, tuple) and holder not in own:
+                    raise self.made.taken_by(holder, one)
+        return False
+
+    def _give_up(self) -> Work[None]:
+        """Fence the intent, and take back what was taken."""
+        intent = self.intent
+        assert self.pending is not None
+        try:
+            yield from self._fence(self.pending)
+            yield from take_back(intent, self.patience, self.known.timeout)
+            if not self.patience.doubt:
+                yield from self.patience.send(intent.table, intent.partition, Change("delete", intent.row, {}, "*"))
+        except (Late, StoreError) as error:
+            _log.warning(
+                "%s: nothing was written; what is left of it is for sweep(): %s", self.known.operations[0], error
+            )
+
+    def _fence(self, etag: str) -> Work[None]:
+        attempt = 0
+        while True:
+            try:
+                yield Commit(self.intent.table, self.intent.partition, (self.intent.change("X", etag),))
+            except Lost as lost:
+                yield from self.patience.again(attempt, lost)
+                attempt += 1
+            except Refused:  # (it was fenced by others)
+                return
+            else:
+                return
+
+    # -- the transaction
+
+    def _commit(self) -> Work[list[str | None] | None]:
+        """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
+        made, what = self.made, self.known.operations[0]
+        if not made.changes:
+            return []
+        commit, attempt = made.commit(self.pending), 0
+        while True:
+            try:
+                etags: list[str | None] = yield commit
+                return etags
+            except Lost as lost:
+                try:
+                    yield from self.patience.again(attempt, lost)
+                except Late:
+                    raise _unknown(what, str(lost)) from None
+                attempt += 1
+            except Refused as refused:
+                if attempt and (yield from self._was_done(refused)):
+                    return (yield from _etags(made, self.known))
+                _judge(refused, what)
+                return None
+
+    def _was_done(self, refused: Refused) -> Work[bool]:
+        """Return whether the transaction was executed by a send of which the answer was lost.
+
+        Raises:
+            OutcomeUnknown: nobody knows.
+        """
+        if not self.intent:
+            return (yield from _was_done(self.made, self.known, refused))
+        intent, attempt = self.intent, 0
+        while True:
+            found = yield from read(Get(intent.table, intent.partition, intent.row), self.known.timeout)
+            if found is not None and found["state"] != "P":
+                return found["state"] in ("C", "D")
+            try:  # (from then on it never can be)
+                yield Commit(
+                    intent.table, intent.partition, (intent.change("X", None if found is None else found[ETAG]),)
+                )
+                self.pending = None if self.pending is None else "*"
+                return False
+            except (Lost, Refused) as error:
+                try:
+                    yield from self.patience.again(attempt, error if isinstance(error, Lost) else None)
+                except Late:
+                    raise _unknown(self.known.operations[0], str(error)) from None
+                attempt += 1
+
+
+def _unknown(what: Operation, why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{what}: {why}; it may have been written, or not: read it before you write it again")
 
 
 def _judge(refused: Refused, what: Operation) -> None:
@@ -433,7 +417,7 @@ def _judge(refused: Refused, what: Operation) -> None:
         raise InvalidEntity(str(what), [f"the service refuses it: {refused}"])
 
 
-def _was_done(made: _Transaction, known: _Known, refused: Refused) -> Work[bool]:
+def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
     """Return whether a transaction was executed by a send of which the answer was lost.
 
     Raises:
@@ -458,7 +442,7 @@ def _was_done(made: _Transaction, known: _Known, refused: Refused) -> Work[bool]
     )
 
 
-def _etags(made: _Transaction, known: _Known) -> Work[list[str | None]]:
+def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:
     """Return the ETags of what was written, None of what others wrote since."""
     works = [read(Get(known.table, known.partition, one.row), known.timeout) for one in made.changes]
     found = yield from side_by_side(works)

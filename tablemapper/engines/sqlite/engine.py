@@ -410,6 +410,15 @@ class SqliteEngine:
             beside, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
             return attrs.evolve(check.report([*findings, *beside]), unchecked=unchecked)
 
+    @property
+    def eventual(self) -> Collection[str]:
+        """No aggregate: all are in the transactions of their entities."""
+        return ()
+
+    def sweep(self, meter: Meter, *, full: bool = False) -> int:
+        """Return 0: no writer leaves anything."""
+        return 0
+
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say that it should be, and report what was done."""
         self.file.check_writable()

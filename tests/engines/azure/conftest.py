@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tablemapper.engines.azure.accounts import account_of
-from tablemapper.engines.azure.wire import Wire
+from tablemapper.engines.azure.tables.accounts import account_of
+from tablemapper.engines.azure.tables.wire import Wire
 
 from .azurite import Azurite, start
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from tablemapper.engines.azure.service import (
+from tablemapper.engines.azure.tables.service import (
     ETAG,
     MAX_CHANGES,
     MAX_PAGE,

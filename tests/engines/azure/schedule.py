@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Generator
 from contextlib import suppress
@@ -9,8 +10,8 @@ from typing import Any
 
 import attrs
 
-from tablemapper.engines.azure.drive import All, Now, Pause, Step
-from tablemapper.engines.azure.service import Commit, Lost, Refused, Request
+from tablemapper.engines.azure.tables.drive import All, Now, Pause, Step
+from tablemapper.engines.azure.tables.service import Commit, Lost, Refused, Request
 
 from .memory import Memory
 
@@ -57,14 +58,15 @@ class Process:
 class Schedule:
     """A service whose clients take turns by chance."""
 
-    def __init__(self, memory: Memory, seed: int, rates: Rates | None = None) -> None:
+    def __init__(self, memory: Memory, seed: int, rates: Rates | None = None, late_by: float = 5.0) -> None:
         self.memory = memory
         self.rng = random.Random(seed)
         self.rates = rates or Rates()
         self.now = 0.0
         self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0)
         self._processes: list[Process] = []
-        self._late: list[Request] = []
+        self._late: list[tuple[float, Request]] = []
+        self.late_by = late_by
 
     def start(self, work: Work) -> Process:
         """Add a client."""
@@ -75,12 +77,16 @@ class Schedule:
     def run(self) -> None:
         """Let all clients end, and late requests arrive."""
         while self._processes or self._late:
-            if self._late and (not self._processes or self.rng.random() < 0.1):
-                self._deliver(self._late.pop(self.rng.randrange(len(self._late))))
+            due = [one for one in self._late if one[0] <= self.now]
+            if due or (self._late and (not self._processes or self.rng.random() < 0.02)):
+                late = due[0] if due else self.rng.choice(self._late)
+                self._late.remove(late)
+                self._deliver(late[1])
                 continue
             able = [one for one in self._processes if not one.waits and one.ready_at <= self.now]
             if not able:
-                self.now = min(one.ready_at for one in self._processes if not one.waits)
+                ready = [one.ready_at for one in self._processes if not one.waits]
+                self.now = min(*ready, *[at for at, _ in self._late], math.inf)
                 continue
             self._step(self.rng.choice(able))
 
@@ -119,7 +125,7 @@ class Schedule:
         drawn -= rates.crash
         if drawn < rates.late and isinstance(request, Commit):
             self.counts["late"] += 1
-            self._late.append(request)
+            self._late.append((self.now + self.rng.random() * self.late_by, request))
             process.error = Lost("the request is late")
             return
         drawn -= rates.late

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.accounts import _Token, account_of, named_account
+from tablemapper.engines.azure.tables.accounts import _Token, account_of, named_account
 
 SECRET = "c2VjcmV0IG9mIHRoZSBhY2NvdW50"
 

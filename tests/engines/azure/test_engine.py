@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.service import Change, Commit, CreateTable, Get, Lost, Refused
+from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
 from .memory import Memory, Options
@@ -400,17 +400,18 @@ def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_n
 # ------------------------------------------------------------------------------------------ what is refused
 
 
-class Far(tm.Entity, table="Fars"):
-    id: tm.Field[str]
-    name: tm.Field[str]
-    key = tm.Key[str](partition="{id}")
-    by_name = tm.Index[str](partition="{name}")
-
-
 class FarTotal(tm.Aggregate, of=Part, table="Totals"):
     kind: tm.Field[str] = tm.group_by(Part.kind)
     parts: tm.Field[int] = tm.count()
     key = tm.Key[str](partition="{kind}")
+    by_parts = tm.Index[str, int](partition="{kind}", row="{parts}")
+
+
+class NearTotal(tm.Aggregate, of=Part, table="Parts"):
+    kind: tm.Field[str] = tm.group_by(Part.kind)
+    parts: tm.Field[int] = tm.count()
+    key = tm.Key[str](partition="{kind}", row="near")
+    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}")
 
 
 class Shelf(tm.Entity, table="Shelves"):
@@ -427,8 +428,8 @@ class Taken(tm.Entity, table="TableMapper"):
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        ([Far], r"Far\.by_name: an index in other partitions .* give it the partition of the key, '\{id\}'"),
-        ([Part, FarTotal], r'FarTotal: an aggregate in another partition .* give it table="Parts"'),
+        ([Part, NearTotal], r"NearTotal\.by_parts: an index on an aggregate in other partitions .* '\{kind\}'"),
+        ([Part, FarTotal], r'FarTotal\.by_parts: an index on an aggregate in another partition .* table="Parts"'),
         ([Part, Shelf], r"Shelf\.parts is maintained from Part, .* declare an aggregate of Part"),
         ([Taken], 'the table "TableMapper" is that of the catalogue'),
     ],

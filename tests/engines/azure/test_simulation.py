@@ -11,7 +11,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import writes
-from tablemapper.engines.azure.service import Commit, Request
+from tablemapper.engines.azure.outbox import Outbox
+from tablemapper.engines.azure.tables.service import Commit, Request
 from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
@@ -65,7 +66,7 @@ class Play:
         for _ in range(12):
             name = f"token{len(self.tokens)}"
             operation = self.operation(name)
-            process = self.schedule.start(write(self.engine._classes, [operation]))
+            process = self.schedule.start(write(self.engine._classes, [operation], Outbox("TableMapper")))
             self.tokens.append(Token(name, process, operation.verb != "delete", operation.verb in ("insert", "upsert")))
 
     def operation(self, name: str) -> Operation:

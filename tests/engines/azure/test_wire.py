@@ -14,9 +14,9 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablemapper.engines.azure.accounts import account_of
-from tablemapper.engines.azure.batches import read_batch, refusal
-from tablemapper.engines.azure.service import (
+from tablemapper.engines.azure.tables.accounts import account_of
+from tablemapper.engines.azure.tables.batches import read_batch, refusal
+from tablemapper.engines.azure.tables.service import (
     ETAG,
     Change,
     Commit,
@@ -33,7 +33,7 @@ from tablemapper.engines.azure.service import (
     edm_of,
     properties,
 )
-from tablemapper.engines.azure.wire import Wire, filter_text
+from tablemapper.engines.azure.tables.wire import Wire, filter_text
 
 from .azurite import Azurite
 from .memory import Memory, Options

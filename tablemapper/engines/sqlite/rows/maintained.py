@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 import apsw
 
 from ....errors import CorruptStore, SchemaMismatch, TableMapperError
-from ....schema.groups import Delta, Seek
+from ....schema.groups import Delta
 from ....schema.maintenance import (
     AggregateMaintenance,
     ChangeSet,
@@ -26,6 +26,7 @@ from ....schema.maintenance import (
 )
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
+from ....schema.slots import Seek
 from ...decide import violation
 from ..file.writer import Writer, sorted_rows
 from ..sql.maintained_tables import Values

@@ -17,8 +17,8 @@ from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout, layout_of, tuples
 from ....planning.ranges import BoundPlan, KeyRange
 from ....planning.walk import Down, Walk
-from ....schema.groups import store_sortable
 from ....schema.rows import DAMAGE, Row, unreadable
+from ....schema.slots import store_sortable
 from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals

@@ -7,23 +7,34 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import attrs
 import msgspec
 
-from ...codegen import Names, compile_functions
-from ...entities.etag import Stamp
-from ...entities.fields import FieldModel
-from ...errors import CorruptStore
-from ...schema.model import Model
-from ...schema.rows import FIRST, Row
-from .names import OP, OURS, STATE, TYPE_NAME, VALUES
+from ....codegen import Names, compile_functions
+from ....entities.etag import Stamp
+from ....entities.fields import FieldModel
+from ....errors import CorruptStore
+from ....schema.maintenance import IndexMaintenance, index_columns
+from ....schema.model import Model
+from ....schema.rows import FIRST, Row
+from .names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES
 from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
-__all__ = ["Codec", "Hidden", "codec_of", "members_of", "read_value"]
+__all__ = [
+    "Codec",
+    "Hidden",
+    "codec_of",
+    "hidden_members",
+    "holds",
+    "included",
+    "members_of",
+    "ops_member",
+    "read_value",
+]
 
 _PIECE = 60_000  # bytes of a hidden value in one property
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
@@ -38,6 +49,8 @@ class Hidden:
     """The write that made it."""
     undeclared: Mapping[str, Any] = {}
     """Members that no class declares, as they came."""
+    ops: Mapping[str, str] = {}
+    """For each index in other partitions in which the entity has rows, the write that made them."""
     state: bytes | None = None
     """Of a group: its state, packed."""
     values: bytes = b""
@@ -56,10 +69,7 @@ class Codec:
 
     def group(self, row: Row, state: bytes, values: bytes) -> Entity:
         """Return the members of a group."""
-        members = self.members(row) | _binary(STATE, state)
-        for at in range(0, len(values), _PIECE):
-            members |= _binary(f"{VALUES}{at // _PIECE}", values[at : at + _PIECE])
-        return members
+        return self.members(row) | hidden_members(state, values)
 
     @property
     def width(self) -> int:
@@ -110,6 +120,14 @@ def members_of(field: FieldModel, value: Any) -> Entity:
     members: Entity = {}
     if value is not None:
         _write(members, field.property, field.type.edm, value)
+    return members
+
+
+def included(index: IndexMaintenance, row: Sequence[Any]) -> Entity:
+    """Return the members of what the row of an index holds beside keys."""
+    members: Entity = {}
+    for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
+        members |= members_of(field, value)
     return members
 
 
@@ -209,6 +227,30 @@ def _hidden(entity: Members, known: frozenset[str] | None) -> Hidden:
     return Hidden(
         entity.get(OP, ""),
         undeclared,
+        _ops(entity),
         None if state is None else base64.b64decode(state),
         b"".join([values[at] for at in sorted(values)]),
     )
+
+
+def _ops(entity: Members) -> Mapping[str, str]:
+    written = entity.get(OPS)
+    return {} if written is None else dict([one.split(":", 1) for one in written.split(" ")])
+
+
+def holds(entity: Members | None, index: str, op: str) -> bool:
+    """Return whether the rows of an entity in an index are of a write."""
+    return entity is not None and _ops(entity).get(index) == op
+
+
+def ops_member(ops: Mapping[str, str]) -> Entity:
+    """Return the member that says of which writes the rows in indexes are."""
+    return {OPS: " ".join([f"{index}:{op}" for index, op in sorted(ops.items())])} if ops else {}
+
+
+def hidden_members(state: bytes, values: bytes) -> Entity:
+    """Return the members of a group that are hidden."""
+    members = _binary(STATE, state)
+    for at in range(0, len(values), _PIECE):
+        members |= _binary(f"{VALUES}{at // _PIECE}", values[at : at + _PIECE])
+    return members

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ...errors import NotAStore, shown
+from ....errors import NotAStore, shown
 
 __all__ = ["Account", "Signature", "account_of", "named_account"]
 

@@ -1,0 +1,199 @@
+"""What is known of a partition when a write is decided: assumed where that is possible, and read.
+
+At first as little is read as can be, and the rest is assumed: the row that an entity was read as, or that a new one is
+not there. The service checks that by ETags. When it refuses, everything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from ...entities.etag import Stamp
+from ...errors import CorruptStore
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ...schema.model import Model
+from ...schema.rows import FIRST, Row
+from ..decide import Decision, Key, decide
+from ..protocol import Operation
+from .catalogue import Classes
+from .finishing import values_of
+from .tables.drive import Work, read, side_by_side
+from .tables.names import BASE_ROW, index_key
+from .tables.rows import Hidden
+from .tables.service import ETAG, Entity, Get
+
+__all__ = ["Known", "local_key"]
+
+_Place = tuple[str, str]
+
+
+class Known:
+    """What is known of the store: `decide.Stored`. What a decision asks besides is noted, and read."""
+
+    def __init__(self, classes: Classes, operations: Sequence[Operation], timeout: float) -> None:
+        self.classes = classes
+        self.timeout = timeout
+        self.table, self.partition = operations[0].model.table, operations[0].partition
+        self.operations = operations
+        self.shadows = [self._shadow(one) for one in operations]
+        self.rows: dict[tuple[Model, str], Row | None] = {}
+        self.etags: dict[str, str | None] = {}
+        """By row key: what the service is to find; None: nothing."""
+        self.blind: set[str] = set()
+        """The entities that are written whatever is there."""
+        self.others: dict[str, Entity | None] = {}
+        """Rows of indexes."""
+        self.afresh = False
+        """Whether everything was read."""
+        self._lacking: dict[str, Model | None] = {}
+
+    def _shadow(self, operation: Operation) -> Operation:
+        """Return an operation whose new row has all that the store has of the class."""
+        followed = self.classes.followed.get(operation.model)
+        if followed is None or not followed.checked or operation.verb in ("delete", "require"):
+            return operation
+        moved = operation.moved
+
+        def complete(old: Row | None) -> Row:
+            new = operation.new if operation.change is None else operation.change(old)
+            assert new is not None
+            if moved is not None:
+                return followed.completed(new, self.row(operation.model, moved.key), moved=True)
+            return followed.completed(new, old)
+
+        return attrs.evolve(operation, change=complete)
+
+    def begin(self, *, afresh: bool = False) -> Work[None]:
+        """Assume what need not be read, and read the rest; afresh everything is read."""
+        self.rows.clear()
+        self.etags.clear()
+        self.blind.clear()
+        self.others.clear()
+        self.afresh = afresh
+        wanted = {one.row: one.model for one in self.operations if afresh or not self._assumed(one)}
+        yield from self._read(wanted)
+
+    def _assumed(self, operation: Operation) -> bool:
+        """Assume the row of an operation, if that is possible."""
+        model, place = operation.model, (operation.model, operation.row)
+        etag, old = operation.etag, operation.old
+        if operation.verb == "insert":
+            self.rows[place], self.etags[operation.row] = None, None
+            return True
+        if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
+            self.rows[place], self.etags[operation.row] = old, old[2].etag
+            return True
+        if operation.change is not None or self.classes.needs_row(model) or model.aggregate is not None:
+            return False
+        if operation.verb == "upsert":
+            self.rows[place], self.etags[operation.row] = None, None
+            self.blind.add(operation.row)
+            return True
+        if etag is None or isinstance(etag, Stamp):
+            columns = len(self.classes.stored(model).columns)
+            self.rows[place] = (*operation.key, 0 if etag is None else etag, *([None] * columns), Hidden())
+            self.etags[operation.row] = "*" if etag is None else etag.etag
+            return True
+        return False
+
+    def _is_whole(self, model: Model, row: Row) -> bool:
+        hidden = len(row) == self.classes.codec(model).width and isinstance(row[-1], Hidden)
+        return hidden and isinstance(row[2], Stamp)
+
+    def _read(self, wanted: Mapping[str, Model | None]) -> Work[None]:
+        """Read rows of the partition: entities and groups of a model, or others."""
+        works = [read(Get(self.table, self.partition, row), self.timeout) for row in wanted]
+        found = yield from side_by_side(works)
+        carried = {one.row: one.old for one in self.operations if one.old is not None}
+        for (row, model), entity in zip(wanted.items(), found, strict=True):
+            if model is None:
+                self.others[row] = entity
+                continue
+            self.etags[row] = None if entity is None else entity[ETAG]
+            claimed = entity is not None and self.classes.claims(model, self.partition, row)
+            held = self.classes.codec(model).row(entity) if claimed and entity is not None else None
+            if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
+                held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
+            self.rows[model, row] = held
+
+    def decide(self, maintained_limit: int | None) -> Work[Decision]:
+        """Return what the operations change, once all is known that this depends on."""
+        while True:
+            self._lacking.clear()
+            try:
+                decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
+                if self.afresh:
+                    for index, rows in decision.changes.indexes.items():
+                        for one in rows.deletes:
+                            self._other(local_key(index, one))
+            except Exception:
+                if not self._lacking:
+                    raise
+            else:
+                if not self._lacking:
+                    return decision
+            yield from self._read(dict(self._lacking))
+
+    # -- `decide.Stored`
+
+    def row(self, model: Model, key: Key) -> Row | None:
+        if key[0] != self.partition:
+            raise AssertionError(f"{model.name} {key} is in another partition")
+        place = model, key[1]
+        if place not in self.rows:
+            self._lacking[key[1]] = model
+            return None
+        return self.rows[place]
+
+    def group(self, aggregate: AggregateMaintenance, key: Key) -> Row | None:
+        row = self.row(aggregate.model, key)
+        if row is None:
+            return None
+        hidden: Hidden = row[-1]
+        if hidden.state is None:
+            raise CorruptStore(f"{aggregate.model.name} {key}: the group has no state")
+        return (*row[2:-1], hidden.state)
+
+    def values(self, aggregate: AggregateMaintenance, key: Key) -> dict[int, dict[Any, int]]:
+        """Return how often each live value of a group is there, by slot."""
+        row = self.row(aggregate.model, key)
+        if row is None or not row[-1].values:
+            return {}
+        return values_of(row[-1].values)
+
+    def extreme(
+        self,
+        aggregate: AggregateMaintenance,
+        key: Key,
+        slot: int,
+        end: Literal["min", "max"],
+        change: Mapping[Any, int],
+    ) -> Any:
+        counts = self.values(aggregate, key).get(slot, {})
+        live = [value for value in {**counts, **change} if counts.get(value, 0) + change.get(value, 0) > 0]
+        return (min if end == "min" else max)(live, default=None)
+
+    def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
+        if not self.afresh:
+            return None
+        found = self._other(local_key(index, (partition, row, partition, "")))
+        return None if found is None else (partition, found[BASE_ROW])
+
+    def _other(self, row: str) -> Entity | None:
+        if row not in self.others:
+            self._lacking[row] = None
+            return None
+        return self.others[row]
+
+
+def _same_write(one: Row, other: Row) -> bool:
+    """Return whether two rows of an entity are of the same write."""
+    ours, theirs = one[-1], other[-1]
+    return isinstance(ours, Hidden) and isinstance(theirs, Hidden) and bool(ours.op) and ours.op == theirs.op
+
+
+def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
+    return index_key(index.label, row[1], row[3], unique=index.model.unique)

@@ -1,0 +1,299 @@
+"""What a write does to rows in other partitions: an intent in its own transaction says it, and it is done after that.
+
+An intent is *pending* while unique values are taken, before the transaction; the transaction makes it *committed*.
+Whoever finds it pending for long *fences* it: then the transaction cannot succeed any more. All that an intent says can
+be done several times, by several at once, and long after it was done, without doing harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, TypeAlias, cast
+
+import attrs
+import msgspec
+
+from ...errors import CorruptStore
+from ...keys.forms import SEPARATOR
+from ...limits import MAX_KEY_UNITS, utf16_units
+from .tables.drive import Now, Work, delay
+from .tables.names import digest, intent_key
+from .tables.service import (
+    ETAG,
+    MAX_CHANGES,
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    Entity,
+    Lost,
+    Members,
+    Refused,
+    properties,
+)
+
+__all__ = [
+    "WORKS",
+    "Delete",
+    "Delta",
+    "Intent",
+    "Late",
+    "Outbox",
+    "Patience",
+    "Put",
+    "Release",
+    "State",
+    "Take",
+    "Times",
+    "TooLong",
+    "intent_of",
+    "restated",
+    "works_partition",
+]  # fmt: skip
+
+State: TypeAlias = Literal["P", "C", "X", "D"]
+"""Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
+_PIECE = 30_000  # characters of an intent in one property
+MAX_INTENT = 450_000  # characters
+_HOUR = 3600.0
+_TOGETHER = 48  # markers that are deleted with a change of a group
+_MOST_SPENT = 10_000  # partitions
+_log = logging.getLogger("tablemapper.azure")
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True):
+    """A row of an index that comes."""
+
+    table: str
+    partition: str
+    row: str
+    members: dict[str, str | int | float | bool]
+    index: str
+
+
+class Delete(msgspec.Struct, frozen=True, array_like=True):
+    """A row of an index that goes."""
+
+    table: str
+    partition: str
+    row: str
+
+
+class Take(msgspec.Struct, frozen=True, array_like=True):
+    """A unique value that an entity gets."""
+
+    table: str
+    partition: str
+    row: str
+    base: str
+    """The row key of the entity."""
+    index: str
+    was: str | None
+    """The write of the entity that gives it up in the same transaction; None if nobody does."""
+
+
+class Release(msgspec.Struct, frozen=True, array_like=True):
+    """A unique value that an entity gives up, and the write by which it has it."""
+
+    table: str
+    partition: str
+    row: str
+    op: str
+
+
+class Delta(msgspec.Struct, frozen=True, array_like=True):
+    """What changes in a group."""
+
+    label: str
+    partition: str
+    row: str
+    packed: bytes
+
+
+class Intent(msgspec.Struct, array_like=True):
+    """What a write does in other partitions, and where it lies itself."""
+
+    table: str
+    partition: str
+    op: str
+    puts: list[Put] = []
+    deletes: list[Delete] = []
+    takes: list[Take] = []
+    releases: list[Release] = []
+    deltas: list[Delta] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.puts or self.deletes or self.takes or self.releases or self.deltas)
+
+    @property
+    def row(self) -> str:
+        """The row key of the intent."""
+        return intent_key(self.op)
+
+    def change(self, state: State, etag: str | None = None) -> Change:
+        """Return the change that writes the intent: it is new, or replaces that of an ETag.
+
+        Raises:
+            TooLong: it does not fit into one entity.
+        """
+        text = msgspec.json.encode(self).decode()
+        if len(text) > MAX_INTENT:
+            raise TooLong(len(text))
+        members = {f"c{at // _PIECE}": text[at : at + _PIECE] for at in range(0, len(text), _PIECE)} | {"state": state}
+        return Change("insert" if etag is None else "replace", self.row, members, etag)
+
+
+class TooLong(Exception):
+    """What a write does in other partitions does not fit into one entity."""
+
+
+def intent_of(entity: Entity) -> tuple[Intent, State]:
+    """Return an intent that was read, and its state."""
+    pieces: list[str] = []
+    while (piece := entity.get(f"c{len(pieces)}")) is not None:
+        pieces.append(piece)
+    try:
+        return msgspec.json.decode("".join(pieces), type=Intent), msgspec.convert(entity["state"], State)
+    except (KeyError, TypeError, msgspec.MsgspecError) as error:
+        key = entity[PARTITION], entity[ROW]
+        raise CorruptStore(f"{key}: what a write has still to do cannot be read: {error}") from error
+
+
+def restated(table: str, entity: Entity, state: State) -> Commit:
+    """Return the request that gives an intent, as it was read, another state: ``"X"`` fences it."""
+    members: Members = {name: entity[name] for name in properties(entity)} | {"state": state}
+    return Commit(table, entity[PARTITION], (Change("replace", entity[ROW], members, entity[ETAG]),))
+
+
+def _new_op() -> str:
+    """Return what stands for one attempt to write: later ones sort behind it."""
+    return f"{time.time_ns() // 1000:013x}{secrets.token_hex(6)}"
+
+
+# ---------------------------------------------------------------------------------------------- sending until an answer
+
+
+@attrs.frozen
+class Times:
+    """How long things last, in seconds."""
+
+    deadline: float = 30.0
+    """After which a write, or who finishes it, sends nothing more."""
+    lease: float = 60.0
+    """For which an intent is left to its writer."""
+    grace: float = 600.0
+    """For which an intent is kept that may still be in somebody's hands; no request is under way for as long."""
+
+
+class Late(Exception):
+    """The deadline is over: what is left is for `sweep`."""
+
+
+@attrs.define(eq=False)
+class Patience:
+    """Sends requests until answers come, up to a deadline."""
+
+    until: float
+    doubt: bool = False
+    """Whether an answer was lost, so that a request may still be executed later."""
+
+    def again(self, attempt: int, lost: Lost | None = None) -> Work[None]:
+        """Wait before another attempt.
+
+        Raises:
+            Late: there is no time left.
+        """
+        self.doubt |= lost is not None
+        now: float = yield Now()
+        if now > self.until:
+            raise Late("the deadline is over")
+        yield delay(attempt, lost)
+
+    def send(self, table: str, partition: str, *changes: Change) -> Work[bool]:
+        """Send changes that may be made twice; return whether all that they need was there.
+
+        Raises:
+            Late, Refused
+        """
+        attempt = 0
+        while True:
+            try:
+                yield Commit(table, partition, changes)
+            except Lost as lost:
+                yield from self.again(attempt, lost)
+                attempt += 1
+            except Refused as refused:
+                if refused.status == 404 and refused.code != "TableNotFound":
+                    return False
+                raise
+            else:
+                return True
+
+
+def put_works(patience: Patience, puts: Sequence[Put]) -> Iterable[Work[bool]]:
+    """Yield the works that put rows: those of one partition together."""
+    places: dict[tuple[str, str], list[Change]] = {}
+    for one in puts:
+        places.setdefault((one.table, one.partition), []).append(Change("upsert", one.row, one.members))
+    for (table, partition), changes in places.items():
+        for at in range(0, len(changes), MAX_CHANGES):
+            yield patience.send(table, partition, *changes[at : at + MAX_CHANGES])
+
+
+# ---------------------------------------------------------------------------------------------- which partitions
+
+
+WORKS = 16
+"""The partitions of the catalogue that name partitions in which there are intents."""
+
+
+def works_partition(number: int) -> str:
+    """Return one of these partitions."""
+    return f"work {number:x}"
+
+
+class Outbox:
+    """What the writes of a process share: the partitions that it has named to those who sweep, and markers.
+
+    Args:
+        catalogue: the table of the catalogue.
+        times: how long things last.
+        new_op: gives what stands for one attempt to write.
+    """
+
+    def __init__(self, catalogue: str, times: Times | None = None, new_op: Callable[[], str] | None = None) -> None:
+        self.catalogue = catalogue
+        self.new_op = new_op or _new_op
+        self.times = times or Times()
+        self._named: dict[tuple[str, str], float] = {}
+        self._spent: dict[tuple[str, str], list[str]] = {}
+
+    def spend(self, table: str, partition: str, marks: Sequence[str]) -> None:
+        """Have markers deleted that nobody needs any more, with the next change of a group beside them."""
+        if len(self._spent) < _MOST_SPENT:
+            self._spent.setdefault((table, partition), []).extend(marks)
+
+    def spent(self, table: str, partition: str) -> list[str]:
+        """Return such markers, which are to be deleted or to be given back."""
+        marks = self._spent.pop((table, partition), [])
+        if marks[_TOGETHER:]:
+            self._spent[table, partition] = marks[_TOGETHER:]
+        return marks[:_TOGETHER]
+
+    def name(self, patience: Patience, table: str, partition: str) -> Work[None]:
+        """Name a partition before the first intent is there, and again each hour."""
+        place, now = (table, partition), cast(float, (yield Now()))
+        if self._named.get(place, -_HOUR) > now - _HOUR:
+            return
+        row = f"{table}{SEPARATOR}{partition}"
+        if utf16_units(row) > MAX_KEY_UNITS:
+            row = f'{table}{SEPARATOR} "h{digest(partition)}'
+        where = works_partition(zlib.crc32(row.encode()) % WORKS)
+        yield from patience.send(self.catalogue, where, Change("upsert", row, {"t": table, "p": partition}))
+        if len(self._named) > 100_000:
+            self._named.clear()
+        self._named[place] = now

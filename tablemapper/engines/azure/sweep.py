@@ -1,0 +1,200 @@
+"""What writers left that ended before they were done: found by the partitions that they named, and finished or undone.
+
+All ages are by the clock of the service: it writes when an entity was last changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import attrs
+
+from ...entities.etag import Stamp
+from ...errors import TableMapperError
+from ...schema.check import Finding, Problem
+from .catalogue import Classes
+from .finishing import Unknown, carry_out, take_back
+from .outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
+from .tables.drive import Now, Work, read, side_by_side
+from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
+from .tables.rows import holds
+from .tables.service import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    Comparison,
+    Entity,
+    Every,
+    Filter,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+)
+
+__all__ = ["found", "sweep", "unfinished"]
+
+_NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
+_TOGETHER = 16
+_log = logging.getLogger("tablemapper.azure")
+
+
+def found(find: Find, timeout: float) -> Work[list[Entity]]:
+    """Read all entities of a request."""
+    page: Page = yield from read(find, timeout)
+    entities = list(page.entities)
+    while page.after is not None:
+        page = yield from read(attrs.evolve(find, after=page.after), timeout)
+        entities += page.entities
+    return entities
+
+
+def _rows(table: str, rows: tuple[str, str], partition: str | None = None) -> Find:
+    parts: list[Filter] = [Comparison(ROW, "ge", "String", rows[0]), Comparison(ROW, "lt", "String", rows[1])]
+    if partition is not None:
+        parts.append(Comparison(PARTITION, "eq", "String", partition))
+    return Find(table, Every(tuple(parts)))
+
+
+def sweep(classes: Classes, outbox: Outbox, timeout: float, *, full: bool = False) -> Work[int]:
+    """Finish or undo what writers left, and return how many writes that were.
+
+    Args:
+        classes: that the store was opened with; what others have left of other classes stays.
+        outbox: of the process.
+        timeout: seconds after which to give up, if no answer comes.
+        full: also look through the tables of aggregates for markers that nobody needs any more.
+    """
+    sweeper = Sweeper(classes, outbox.times, timeout, (yield from _server_time(outbox.catalogue, timeout)))
+    done = 0
+    for number in range(WORKS):
+        where = Comparison(PARTITION, "eq", "String", works_partition(number))
+        named = yield from found(Find(outbox.catalogue, where), timeout)
+        for at in range(0, len(named), _TOGETHER):
+            some = named[at : at + _TOGETHER]
+            counts = yield from side_by_side([sweeper.partition(one["t"], one["p"]) for one in some])
+            done += sum(count for count, _ in counts)
+            for one, (_, left) in zip(some, counts, strict=True):
+                if not left and sweeper.age(one) > _NAMED:
+                    yield from _tried(
+                        Commit(outbox.catalogue, one[PARTITION], (Change("delete", one[ROW], {}, one[ETAG]),))
+                    )
+    if full:
+        for aggregate in classes.outer_aggregates:
+            yield from sweeper.marks(aggregate.model.table)
+    return done
+
+
+def _server_time(catalogue: str, timeout: float) -> Work[int]:
+    """Return the clock of the service in µs: that of a row that is written for it."""
+    (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
+    return int(Stamp(etag))
+
+
+def _tried(commit: Commit) -> Work[bool]:
+    """Send a change under an ETag; return whether it was certainly made."""
+    try:
+        yield commit
+    except (Lost, Refused):
+        return False
+    return True
+
+
+@attrs.frozen
+class Sweeper:
+    """Sweeps partitions.
+
+    Args:
+        classes: that are known.
+        times: how long things last.
+        timeout: seconds after which to give up, if no answer comes.
+        now: the clock of the service, in µs.
+    """
+
+    classes: Classes
+    times: Times
+    timeout: float
+    now: int
+
+    def age(self, entity: Entity) -> float:
+        """Return for how many seconds an entity has been as it is."""
+        return (self.now - int(Stamp(entity[ETAG]))) / 1_000_000
+
+    def partition(self, table: str, partition: str) -> Work[tuple[int, int]]:
+        """Return how many intents of a partition were finished or undone, and how many are left there."""
+        began: float = yield Now()
+        intents = yield from found(_rows(table, INTENTS, partition), self.timeout)
+        done = left = 0
+        for entity in intents:
+            left += 1
+            if self.age(entity) <= self.times.lease:
+                continue
+            try:
+                more, gone = yield from self._intent(table, entity, Patience(began + self.times.deadline))
+            except (Late, Refused, Unknown, TableMapperError) as error:
+                _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
+            else:
+                done += more
+                left -= gone
+        return done, left
+
+    def _intent(self, table: str, entity: Entity, patience: Patience) -> Work[tuple[bool, bool]]:
+        """Return whether something was done, and whether the intent is gone."""
+        intent, state = intent_of(entity)
+        old = self.age(entity) > self.times.grace
+        if state == "P":
+            if (yield from _tried(restated(table, entity, "X"))):
+                yield from take_back(intent, patience, self.timeout)
+                return True, False
+            return False, False
+        if state == "C":
+            yield from carry_out(intent, self.classes.aggregates, patience, self.timeout)
+            yield from self._bury(intent, patience)
+            yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
+            return True, False
+        if not old:
+            return False, False
+        if state == "X":
+            yield from take_back(intent, patience, self.timeout)
+        yield from _tried(Commit(table, entity[PARTITION], (Change("delete", intent.row, {}, entity[ETAG]),)))
+        return False, True
+
+    def _bury(self, intent: Intent, patience: Patience) -> Work[None]:
+        """Delete the rows of indexes again whose entities were written since: others have deleted them before."""
+        bases = list(dict.fromkeys([(one.members[BASE_PARTITION], one.members[BASE_ROW]) for one in intent.puts]))
+        gets = [read(Get(intent.table, str(partition), str(row)), self.timeout) for partition, row in bases]
+        entities = dict(zip(bases, (yield from side_by_side(gets)), strict=True))
+        for one in intent.puts:
+            if not holds(entities[one.members[BASE_PARTITION], one.members[BASE_ROW]], one.index, intent.op):
+                yield from patience.send(one.table, one.partition, Change("delete", one.row, {}, "*"))
+
+    def marks(self, table: str) -> Work[None]:
+        """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
+        marks = [
+            one for one in (yield from found(_rows(table, MARKS), self.timeout)) if self.age(one) > self.times.grace
+        ]
+        gets = [read(Get(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
+        intents: list[Entity | None] = []
+        for at in range(0, len(gets), _TOGETHER):
+            intents += yield from side_by_side(gets[at : at + _TOGETHER])
+        gone = [one for one, intent in zip(marks, intents, strict=True) if intent is None]
+        deletes = [Commit(table, one[PARTITION], (Change("delete", one[ROW], {}, one[ETAG]),)) for one in gone]
+        for at in range(0, len(deletes), _TOGETHER):
+            yield from side_by_side([_tried(one) for one in deletes[at : at + _TOGETHER]])
+
+
+def unfinished(intents: Sequence[tuple[str, Entity]], outbox: Outbox, timeout: float) -> Work[list[Finding]]:
+    """Return what is wrong where no writer goes on with an intent, each with the table that it lies in."""
+    if not intents:
+        return []
+    now = yield from _server_time(outbox.catalogue, timeout)
+    old = [(table, one) for table, one in intents if (now - int(Stamp(one[ETAG]))) / 1e6 > outbox.times.lease]
+    return [
+        Finding(Problem("missing", table, (one[PARTITION], one[ROW]), "a write is not finished; call store.sweep()"))
+        for table, one in old
+        if one["state"] in ("P", "C")
+    ]

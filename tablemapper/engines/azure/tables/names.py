@@ -1,0 +1,106 @@
+"""Names of hidden properties, rows and tables; nothing else knows them.
+
+The row keys of what an engine keeps beside entities begin with a text that no template makes: `` "`` and a letter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ....keys.forms import SEPARATOR, check_key
+from ....limits import MAX_KEY_UNITS, utf16_units
+
+__all__ = [
+    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "OP", "OPS", "OP_UNITS",
+    "OURS", "STATE", "TYPE_NAME", "VALUES", "digest", "index_key", "index_prefix", "intent_key", "mark_key", "outer_key",
+    "outer_row_of", "row_key_of",
+]  # fmt: skip
+
+OURS = "_tm_"
+"""What the names of hidden properties begin with."""
+OP, OPS, STATE, VALUES = f"{OURS}op", f"{OURS}ix", f"{OURS}state", f"{OURS}values"
+"""The last write of an entity, and for each index in other partitions the write that its rows there are of; of a group
+its state, and how often each value is there whose ends it has, in pieces."""
+BELOW = f"{OURS}below"
+"""In a group that is not there for readers: what is taken off it came before what it is taken off from."""
+BASE_PARTITION, BASE_ROW = "_pk", "_rk"
+"""In the row of an index: the key of the entity; where the partition is the entity's own, its row key alone."""
+NEXT_OP, NEXT_ROW = f"{OURS}op2", "_rk2"
+"""In the row of a unique value: the write that passes it on to another entity of the partition, and that entity."""
+TYPE_NAME = "EntityType"
+CATALOGUE = "TableMapper"
+OP_UNITS = 25
+_HASHED_UNITS = 2 + 35 + 2 + OP_UNITS  # a separator, a hash, a separator, and the write
+HIDDEN = (' "g', ' "{')
+"""The first row key that is hidden, and what is above all."""
+INTENTS = (' "o', ' "p')
+"""The row keys of intents, as a half-open range: what writes have to do in other partitions."""
+MARKS = (' "y', ' "z')
+"""The row keys of markers, beside a group: what was added to it."""
+
+
+def intent_key(op: str) -> str:
+    """Return the row key of the intent of a write."""
+    return INTENTS[0] + op
+
+
+def mark_key(op: str, group: str) -> str:
+    """Return the row key of the marker that a write was added to a group."""
+    return _within(f"{MARKS[0]}{op}{SEPARATOR}", group)
+
+
+def outer_key(row: str, partition: str, base: str, op: str) -> str:
+    """Return the row key of a row of an index in other partitions; without a write, what such keys begin with.
+
+    Args:
+        row: the row key that the index itself gives.
+        partition, base: the key of the entity.
+        op: the write that made the row.
+    """
+    end = SEPARATOR + op
+    front, rest = row + SEPARATOR, f"{partition}{SEPARATOR}{base}"
+    if utf16_units(front + rest) + 2 + OP_UNITS > MAX_KEY_UNITS:
+        rest = f' "h{digest(partition + chr(0) + base)}'
+    return front + rest + end
+
+
+def outer_row_of(key: str, partition: str, base: str, op: str) -> str:
+    """Return the row key that the index itself gave, of the key of its row."""
+    rest = f"{SEPARATOR}{partition}{SEPARATOR}{base}{SEPARATOR}{op}"
+    return key.removesuffix(rest) if key.endswith(rest) else key[:-_HASHED_UNITS]
+
+
+def _within(front: str, rest: str) -> str:
+    return front + rest if utf16_units(front + rest) <= MAX_KEY_UNITS else f'{front} "h{digest(rest)}'
+
+
+def digest(text: str) -> str:
+    """Return 32 hex digits that stand for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def index_prefix(label: str) -> str:
+    """Return what the row keys of an index begin with whose rows lie in the entities' own partitions."""
+    return f' "x{label}{SEPARATOR}'
+
+
+def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
+    """Return the row key of a row of such an index.
+
+    Args:
+        label: of the index.
+        row: the row key that the index itself gives.
+        base: the row key of the entity, which a unique index does not need.
+        unique: whether it is one.
+    """
+    front = f"{index_prefix(label)}{row}{SEPARATOR}"
+    return check_key(front if unique else _within(front, base), what=f"{label}: the key of its row")
+
+
+def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
+    """Return the row key that the index itself gave, of the key of its row."""
+    rest = key[len(index_prefix(label)) :]
+    if unique:
+        return rest.removesuffix(SEPARATOR)
+    end = SEPARATOR + base
+    return rest.removesuffix(end) if rest.endswith(end) else rest.rpartition(SEPARATOR)[0]

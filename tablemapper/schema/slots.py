@@ -1,0 +1,432 @@
+"""What the measures of an aggregate are answered from: a slot for each that is kept of a group.
+
+Each kind of slot is a class, and says all about itself, most of it as source for generated functions. A new measure is
+a class here, or a word in the ``measures`` of one, and a function in `entities.fields`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from ..codegen import Names
+from ..entities.fields import MeasureKind
+from ..errors import shown
+from ..expressions.arithmetic import Computed
+from ..expressions.predicates import dump
+from ..expressions.tree import Attr, Predicate
+from ..keys.codec import key_codec
+from ..values.scalars import SCALARS, ValueType
+from ..values.sums import SUMS, ExactSum, negated, read_number, read_signed
+
+__all__ = ["Count", "Ever", "Extremes", "Seek", "Slot", "State", "Sum", "slot_of", "sortable_source", "store_sortable"]
+
+State: TypeAlias = list[Any]
+"""``[number of entities, value of each slot…]``"""
+End: TypeAlias = Literal["min", "max"]
+Seek: TypeAlias = Callable[[int, End], Any]
+"""Finds the least or greatest live value of a slot, by its number, once the values that changed are stored."""
+
+
+@attrs.frozen(eq=False)
+class Slot:
+    """What one or more measures are answered from.
+
+    Sources name variables: ``held`` is the slot's value in a state, ``change`` in a delta.
+    """
+
+    name: ClassVar[str]
+    measures: ClassVar[frozenset[MeasureKind]]
+    """What it answers."""
+    ordered: ClassVar[bool] = False
+    """Whether values are added in their `sortable` form."""
+    counts_values: ClassVar[bool] = False
+    """Whether it is kept beside the state how often each live value is there, to seek the ends."""
+    lasting: ClassVar[bool] = False
+    """Whether it keeps values that are gone: then a group stays when it is empty, and no check can recompute it."""
+
+    attr: Attr[Any, Any] | Computed[Any, Any] | None
+    """What is measured; None for the entities themselves."""
+    where: Predicate[Any] | None
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for slots that always hold the same."""
+        attr = None if self.attr is None else self.attr.source
+        return self.name, attr, None if self.where is None else repr(dump(self.where))
+
+    # -- as source, for aggregates
+
+    def zero_source(self, names: Names) -> str:
+        """Return source of a change that changes nothing."""
+        raise NotImplementedError
+
+    def empty_source(self, names: Names) -> str:
+        """Return source of what a state without values holds."""
+        return self.zero_source(names)
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        """Return statements that add a value, which is not None, to a change; ``sign`` is 1, or -1 to take it off."""
+        raise NotImplementedError
+
+    def check(self, value: Any) -> Any:
+        """Return a value that was calculated, as it is added; raise ValueError if it cannot be."""
+        return value
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        """Return source of what is held after a change, ``number`` being that of the slot for ``seek``."""
+        raise NotImplementedError
+
+    def pack_source(self, held: str, names: Names) -> str:
+        """Return source of what is stored."""
+        return held
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        """Return source of what was packed."""
+        return stored
+
+    def pack_delta(self, change: Any) -> Any:
+        """Return a change, in either direction, as it is stored."""
+        return change
+
+    def unpack_delta(self, stored: Any) -> Any:
+        """Return a change that was packed; ValueError if it is something else."""
+        raise NotImplementedError
+
+    def unpack_signed(self, stored: Any) -> Any:
+        """Return what is held in a state that may be below zero, of what was packed."""
+        return self.unpack_delta(stored)
+
+    def merge(self, held: Any, change: Any) -> Any:
+        """Return what is held after a change, of changes that come in any order."""
+        raise NotImplementedError
+
+    def advance_source(self, number: int, names: Names) -> str:
+        """Return a statement that makes of ``v`` and a stored number what is held after ``delta``, and that packed."""
+        merged = self.merge_source(self.unpack_source(f"v{number}", names), f"delta[{number}]", number - 1, names)
+        return f"h{number} = {merged}; p{number} = {self.pack_source(f'h{number}', names)}"
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        """Return the function that gives a measure of what is held."""
+        raise NotImplementedError
+
+    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
+        """Return source of a measure of what is held."""
+        return f"{names.name(measure, self.show(measure))}({held})"
+
+    def expected(self, live: Any, stored: Any) -> Any:
+        """Return what a check expects, of what live values give and what is stored."""
+        return live
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        """Return the change that leads from what is stored to what the changes of all live values add up to."""
+        raise NotImplementedError
+
+    # -- as Python, for totals of queries
+
+    def start(self) -> Any:
+        """Return what is held of no values."""
+        return None
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        """Return the function that gives what is held with one more value; what was held may change."""
+        raise NotImplementedError
+
+    def united(self, held: Any, other: Any) -> Any:
+        """Return what is held of the values of two groups."""
+        return None
+
+    def of_some(self, held: Any) -> State:
+        """Return the number of the entities that are measured (at least whether there is one), and what is held."""
+        raise NotImplementedError
+
+
+class Count(Slot):
+    """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
+
+    name = "count"
+    measures = frozenset({"count"})
+
+    def zero_source(self, names: Names) -> str:
+        return "0"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"{change} += sign"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{held} + {change}"
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return live - stored
+
+    def unpack_delta(self, stored: Any) -> Any:
+        return read_signed(stored)
+
+    def merge(self, held: Any, change: Any) -> Any:
+        return held + change
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('number', read_number)}({stored})"
+
+    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
+        return held
+
+    def of_some(self, held: Any) -> State:
+        return [held, None]
+
+
+class Sum(Slot):
+    """The exact sum of a field, and how many values it has."""
+
+    name = "sum"
+    measures = frozenset({"sum", "avg"})
+
+    @property
+    def _exact(self) -> ExactSum[Any]:
+        assert self.attr is not None
+        return SUMS[self.attr.type.kind]
+
+    def zero_source(self, names: Names) -> str:
+        return repr(self._exact.zero())
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return self._exact.add_source(change, value, names)
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', self._exact.merge)}({held}, {change})"
+
+    def check(self, value: Any) -> Any:
+        return self._exact.check(value)
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return self._exact.merge(live, negated(stored))
+
+    def pack_source(self, held: str, names: Names) -> str:
+        return f"{names.name('pack', self._exact.pack)}({held})"
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('unpack', self._exact.unpack)}({stored})"
+
+    def pack_delta(self, change: Any) -> Any:
+        return self._exact.pack(change)
+
+    def unpack_delta(self, stored: Any) -> Any:
+        return self._exact.unpack(stored, read_signed)
+
+    def merge(self, held: Any, change: Any) -> Any:
+        return self._exact.merge(held, change)
+
+    def advance_source(self, number: int, names: Names) -> str:
+        if (advance := self._exact.advance) is None:
+            return super().advance_source(number, names)
+        return f"h{number}, p{number} = {names.name('advance', advance)}(v{number}, delta[{number}])"
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        return self._exact.mean if measure == "avg" else self._exact.shown
+
+    def start(self) -> Any:
+        return self._exact.zero()
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        add = self._exact.add
+
+        def included(held: Any, value: Any) -> Any:
+            add(held, value, 1)
+            return held
+
+        return included
+
+    def united(self, held: Any, other: Any) -> Any:
+        return self._exact.merge(held, other)
+
+    def of_some(self, held: Any) -> State:
+        return [held[0], held]
+
+
+class _Ends(Slot):
+    """The least and the greatest value of a field, ``[]`` or ``[least, greatest]``, in sortable form."""
+
+    ordered = True
+
+    @property
+    def _class(self) -> type:
+        """What the sortable forms of the field's values are."""
+        assert self.attr is not None
+        return _CLASSES.get(self.attr.type.kind, str)
+
+    def check(self, value: Any) -> Any:
+        assert self.attr is not None
+        return self.attr.type.check(value)
+
+    def unpack_source(self, stored: str, names: Names) -> str:
+        return f"{names.name('ends', partial(_read_ends, self._class))}({stored})"
+
+    def unpack_signed(self, stored: Any) -> Any:
+        return _read_ends(self._class, stored)
+
+    def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
+        assert self.attr is not None
+        kind, end = self.attr.type, 0 if measure.startswith("min") else -1
+        return lambda held: _load_sortable(kind, held[end]) if held else None
+
+    def start(self) -> Any:
+        return []
+
+    def adder(self) -> Callable[[Any, Any], Any]:
+        assert self.attr is not None
+        store = sortable(self.attr.type)
+        return lambda held, value: _widened(held, store(value))
+
+    def united(self, held: Any, other: Any) -> Any:
+        return _widened_by(held, other)
+
+    def of_some(self, held: Any) -> State:
+        return [len(held), held]
+
+
+class Extremes(_Ends):
+    """The ends of the live values. A change counts how often each value came, or went."""
+
+    name = "extremes"
+    measures = frozenset({"min", "max"})
+    counts_values = True
+
+    def zero_source(self, names: Names) -> str:
+        return "{}"
+
+    def empty_source(self, names: Names) -> str:
+        return "[]"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"{change}[{value}] = {change}.get({value}, 0) + sign"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', partial(_ends_after, self._class))}({held}, {change}, {number}, seek)"
+
+    def pack_delta(self, change: Any) -> Any:
+        return [[value, count] for value, count in change.items() if count]
+
+    def unpack_delta(self, stored: Any) -> Any:
+        change = {value: read_signed(count) for value, count in stored}
+        for value in change:
+            _read_ends(self._class, [value, value])
+        return change
+
+    def merge(self, held: Any, change: Any) -> Any:
+        return held  # (the values are counted beside the state: `AggregateModel.settle`)
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return {}  # the values are counted beside the state: `AggregateModel.settle`
+
+
+class Ever(_Ends):
+    """The ends of all values that ever were."""
+
+    name = "ever"
+    measures = frozenset({"min_ever", "max_ever"})
+    lasting = True
+
+    def zero_source(self, names: Names) -> str:
+        return "[]"
+
+    def add_source(self, change: str, value: str, names: Names) -> list[str]:
+        return [f"if sign > 0: {change} = {names.name('widened', _widened)}({change}, {value})"]
+
+    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', _widened_by)}({held}, {change})"
+
+    def unpack_delta(self, stored: Any) -> Any:
+        return _read_ends(self._class, stored)
+
+    def merge(self, held: Any, change: Any) -> Any:
+        return _widened_by(held, change)
+
+    def correction(self, live: Any, stored: Any) -> Any:
+        return live
+
+    def expected(self, live: Any, stored: Any) -> Any:
+        """Take what is stored, if that is no less extreme than the live values."""
+        wider = stored and (not live or (stored[0] <= live[0] and stored[-1] >= live[-1]))
+        return stored if wider else live
+
+
+_CLASSES: dict[type, type] = {int: int, bool: int, timedelta: int, float: float, bytes: bytes}
+"""Of sortable forms; all others are text."""
+
+
+def _read_ends(kind: type, stored: Any) -> list[Any]:
+    if isinstance(stored, list) and (not stored or [one.__class__ for one in stored] == [kind, kind]):
+        return stored
+    raise ValueError(f"{shown(stored)} are not the ends of a group's values")
+
+
+def _widened(ends: list[Any], value: Any) -> list[Any]:
+    """Return ``[least, greatest]`` with one more value in it."""
+    if not ends:
+        return [value, value]
+    if value < ends[0]:
+        return [value, ends[-1]]
+    return [ends[0], value] if value > ends[-1] else ends
+
+
+def _widened_by(ends: list[Any], others: list[Any]) -> list[Any]:
+    for value in others:
+        ends = _widened(ends, value)
+    return ends
+
+
+def _ends_after(kind: type, ends: list[Any], change: dict[Any, int], number: int, seek: Seek) -> list[Any]:
+    for value, count in change.items():
+        if count < 0 and ends and value in (ends[0], ends[-1]):
+            least = seek(number, "min")
+            return [] if least is None else _read_ends(kind, [least, seek(number, "max")])
+    return _widened_by(ends, [value for value, count in change.items() if count > 0])
+
+
+_BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tuple)}
+"""Of types whose values sort by their key texts only."""
+
+
+def _own(kind: ValueType) -> ValueType:
+    return SCALARS[kind.kind] if kind.kind in (timedelta, bytes) else kind  # (inside JSON these are text)
+
+
+def sortable(kind: ValueType) -> Callable[[Any], Any]:
+    """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
+    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _own(kind).store
+
+
+def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
+    """Return source of what `sortable` gives."""
+    if kind.name in _BY_KEY:
+        return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
+    return _own(kind).store_source(variable, names)
+
+
+def store_sortable(kind: ValueType, value: Any) -> Any:
+    """Return one value in its `sortable` form."""
+    return sortable(kind)(value)
+
+
+def _load_sortable(kind: ValueType, stored: Any) -> Any:
+    """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
+    if stored.__class__ is int and kind.kind is int and kind.enum is None:
+        return stored  # (one that is a sum can be beyond 64 bits)
+    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else _own(kind).load(stored)
+
+
+_KINDS: dict[MeasureKind, type[Slot]] = {
+    measure: kind for kind in (Count, Sum, Extremes, Ever) for measure in kind.measures
+}
+
+
+def slot_of(
+    measure: MeasureKind, attr: Attr[Any, Any] | Computed[Any, Any] | None, where: Predicate[Any] | None = None
+) -> Slot:
+    """Return the slot that a measure is answered from."""
+    return _KINDS[measure](attr, where)

@@ -1,0 +1,714 @@
+"""What is maintained in other partitions, as it ships, step by step in an order that is drawn: with kills, lost answers,
+late requests, and those who sweep meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure import elsewhere, finishing, reservations, sweep, writes
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.outbox import Outbox, Times
+from tablemapper.engines.azure.tables.drive import Pause, Work, read
+from tablemapper.engines.azure.tables.names import INTENTS, MARKS, NEXT_OP, OP
+from tablemapper.engines.azure.tables.rows import holds
+from tablemapper.engines.azure.tables.service import Change, Commit, Get, Lost, Refused, Request
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import compile_schema
+from tablemapper.store.operations import Operations
+
+from .memory import Memory, Options
+from .schedule import Rates, Schedule
+
+RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
+TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
+SCORES = (0.1, 1e16, -3.5, 2.0)
+
+
+class User(tm.Entity, table="Users"):
+    """Everything that an index can be: unique, with properties, partial, of lists, folded, in the partition."""
+
+    tenant: tm.Field[str]
+    id: tm.Field[int]
+    name: tm.Field[str]
+    team: tm.Field[str]
+    email: tm.Field[str | None] = tm.field(default=None)
+    nick: tm.Field[str | None] = tm.field(default=None)
+    score: tm.Field[float] = tm.field(default=0.0)
+    price: tm.Field[Decimal | None] = tm.field(default=None)
+    tags: tm.Field[list[str]] = tm.field(factory=list)
+    words: tm.Field[list[str]] = tm.field(factory=list)
+
+    key = tm.Key[str, int](partition="{tenant}", row=("user", "{id}"))
+    by_email = tm.Index[str](partition="{email}", row="holder", unique=True, include=("score",))
+    by_word = tm.Index[str](partition="{words}", row="w", unique=True)
+    by_nick = tm.Index[str, str](partition="{tenant}", row="{nick}", unique=True)
+    by_team = tm.Index[str, float](partition="{team:fold}", row="{score}", include=("price",))
+    by_tag = tm.Index[str, int](partition="{tags}", row="{id}", include=("score",))
+    by_high = tm.Index[float](partition="high", row="{score}", where=lambda u: u.score > 1.0)
+
+
+class Team(tm.Aggregate, of=User, table="Teams"):
+    team: tm.Field[str] = tm.group_by(User.team)
+    users: tm.Field[int] = tm.count()
+    total: tm.Field[float] = tm.sum(User.score)
+    mean: tm.Field[float | None] = tm.avg(User.score)
+    least: tm.Field[float | None] = tm.min(User.score)
+    most: tm.Field[float | None] = tm.max(User.score)
+    priced: tm.Field[int] = tm.count(User.price)
+    price: tm.Field[Decimal | None] = tm.sum(User.price)
+    high: tm.Field[int] = tm.count(where=User.score > 1.0)
+
+    key = tm.Key[str](partition="{team}", row="team")
+
+
+class Best(tm.Aggregate, of=User, table="Teams"):
+    team: tm.Field[str] = tm.group_by(User.team)
+    ever: tm.Field[float | None] = tm.max_ever(User.score)
+
+    key = tm.Key[str](partition="{team}", row="ever")
+
+
+class Tagged(tm.Aggregate, of=User, table="Tagged", where=lambda u: u.score < 1e9):
+    tag: tm.Field[str] = tm.group_by(User.tags.each())
+    users: tm.Field[int] = tm.count()
+    last: tm.Field[str | None] = tm.max(User.name)
+
+    key = tm.Key[str](partition="all", row="{tag}")
+
+
+class Tenant(tm.Aggregate, of=User, table="Users"):
+    tenant: tm.Field[str] = tm.group_by(User.tenant)
+    users: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{tenant}", row="total")
+
+
+MODELS = [User, Team, Best, Tagged, Tenant]
+
+
+class History(Memory):
+    """A service that keeps every name that an entity ever had, and looks after each change whether values are unique."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 1_700_000_000.0
+        self.schedule: Schedule | None = None
+        super().__init__(Options(vague=seed % 2 == 0), clock=self._time)
+        self.names: list[str] = []
+        self.broken: str | None = None
+
+    def _time(self) -> int:
+        return int((self.now + (0 if self.schedule is None else self.schedule.now)) * 1e6)
+
+    def send(self, request: Request) -> Any:
+        answer = super().send(request)
+        if isinstance(request, Commit):
+            if request.table == "Users":
+                self.names += [change.members["name"] for change in request.changes if "name" in change.members]
+            if self.broken is None:
+                self.broken = self._fault()
+        return answer
+
+    def _fault(self) -> str | None:
+        """Return what is wrong with unique values at this moment."""
+        for index, property, row in (("by_email", "email", "holder"), ("by_word", "words", "w")):
+            live: dict[str, tuple[str, str]] = {}
+            for key, stored in self.tables.get("Users", {}).items():
+                if property not in stored.typed or not key[1].startswith("user"):
+                    continue
+                text = stored.typed[property][1]
+                members = {name: value for name, (_, value) in stored.typed.items()}
+                for value in [text] if property == "email" else json.loads(text):
+                    if value in live:
+                        return f"{value} is live twice: {live[value]}, {key}"
+                    live[value] = key
+                    held = self.tables[f"UsersBy{property[:-1].title() if property == 'words' else 'Email'}"].get(
+                        (value, row)
+                    )
+                    ops = [] if held is None else [held.typed[name][1] for name in (OP, NEXT_OP) if name in held.typed]
+                    if not any(holds(members, index, op) for op in ops):
+                        return f"{value} of {key} is not reserved"
+        return None
+
+
+@attrs.define(eq=False)
+class Told:
+    """What the caller of a write was told, of the names that it gives."""
+
+    names: list[str]
+    outcome: str = "?"
+    error: BaseException | None = None
+
+
+class Play:
+    """Some processes that write the same entities, and some that sweep."""
+
+    def __init__(self, seed: int, rates: Rates = RATES, times: Times = TIMES, late_by: float = 10.0) -> None:
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        self.memory = History(seed)
+        self.engine = AzureEngine.open(self.memory, "in memory", compile_schema(MODELS), sleep=lambda seconds: None)
+        self.engine._outbox = Outbox("TableMapper", times)
+        self.model = self.engine.schema.by_class[User]
+        self.operations = Operations(self.engine)
+        self.schedule = self.memory.schedule = Schedule(self.memory, seed, rates, late_by)
+        self.ops = itertools.count()
+        self.tokens = itertools.count()
+        self.told: list[Told] = []
+        self.passed = 0
+        for _ in range(5):
+            box = Outbox("TableMapper", times, lambda: f"{next(self.ops):013x}{0:012x}")
+            for _ in range(2):
+                self.schedule.start(self.client(box, times))
+        for _ in range(4):
+            self.schedule.start(self.sweeper(times))
+
+    # -- clients
+
+    def client(self, box: Outbox, times: Times) -> Work[None]:
+        for _ in range(3):
+            yield Pause(self.rng.random() * 12)
+            tenant, number = self.rng.choice("ab"), self.rng.randrange(3)
+            mine = yield from self.get(tenant, number)
+            other = yield from self.get(tenant, (number + 1) % 3)
+            told = Told([])
+            self.told.append(told)
+            try:
+                operations = self.choose(tenant, number, mine, other, told)
+                yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)
+                told.outcome = "done"
+            except (tm.OutcomeUnknown, tm.StoreError) as error:
+                failed = isinstance(error, tm.StoreLocked) or not isinstance(error, tm.OutcomeUnknown)
+                told.outcome, told.error = "failed" if failed else "unknown", error
+            except tm.TableMapperError as error:
+                told.outcome, told.error = "failed", error
+
+    def get(self, tenant: str, number: int) -> Work[User | None]:
+        partition, row = User.key(tenant, number)[1:]
+        found = yield from read(Get("Users", partition, row), 60.0)
+        return None if found is None else self.model.build_one(self.engine._classes.codec(self.model).row(found))
+
+    def values(self, told: Told) -> dict[str, Any]:
+        choice, name = self.rng.choice, f"token{next(self.tokens)}"
+        told.names.append(name)
+        return {
+            "name": name,
+            "team": choice(["red", "Red", "blue"]),
+            "email": choice([None, "p", "q"]),
+            "nick": choice([None, None, "m", "n"]),
+            "score": choice(SCORES),
+            "price": choice([None, Decimal("1.10"), Decimal("2E+3")]),
+            "tags": self.rng.sample(["s", "t", "u"], self.rng.randrange(3)),
+            "words": self.rng.sample(["v", "w", "z"], choice([0, 0, 1, 2])),
+        }
+
+    def choose(self, tenant: str, number: int, mine: User | None, other: User | None, told: Told) -> list[Operation]:
+        make, drawn = self.operations, self.rng.random()
+        new = self.values(told)
+        if mine is None:
+            if other is not None and drawn < 0.4:  # a move, with all that it has
+                values = {name: getattr(other, name) for name in new} | {"name": new["name"]}
+                self.passed += 1
+                return [make.delete(other, None), make.insert(User(tenant, number, **values))]
+            user = User(tenant, number, **new)
+            return [make.insert(user) if drawn < 0.8 else make.upsert(user, merge=False)]
+        if other is not None and drawn < 0.25:  # a swap
+            more = self.values(told)
+            self.passed += 1
+            mixed = {"email": mine.email, "words": mine.words, "nick": mine.nick}
+            return [
+                make.replace(
+                    mine.replace(**new | {"email": other.email, "words": other.words, "nick": other.nick}), None
+                ),
+                make.replace(
+                    other.replace(**more | (mixed if drawn < 0.15 else {"email": None, "words": [], "nick": None})),
+                    None,
+                ),
+            ]
+        if drawn < 0.4:
+            told.names.clear()
+            return [make.delete(mine, None) if drawn < 0.33 else make.delete(User.key(tenant, number), None)]
+        if drawn < 0.55:
+            return [make.merge(User.key(tenant, number), (), {"name": new["name"], "score": new["score"]}, None)]
+        if drawn < 0.65:
+            return [make.upsert(User(tenant, number, **new), merge=False)]
+        return [make.replace(mine.replace(**new), None)]
+
+    def sweeper(self, times: Times) -> Work[None]:
+        for _ in range(3):
+            yield Pause(self.rng.random() * 40)
+            yield from sweep.sweep(
+                self.engine._classes, Outbox("TableMapper", times), 60.0, full=self.rng.random() < 0.3
+            )
+
+    # -- what has to hold
+
+    def run(self) -> None:
+        self.schedule.run()
+        assert self.memory.broken is None, self.memory.broken
+        store = tm.Store(self.engine)
+        for _ in range(3):
+            self.memory.now += 10_000
+            store.sweep(full=True)
+        rows = [(table, key[1]) for table, held in self.memory.tables.items() for key in held]
+        assert not [one for one in rows if one[1].startswith((INTENTS[0], MARKS[0]))]
+        report = store.check()
+        wrong = [problem for problem in report.problems if problem.kind != "dangling"]
+        assert not wrong, str(wrong[0])
+        assert all(".by_" in problem.where for problem in report.problems), str(report)
+        users = list(store.query(User).allow_scan())
+        for team in store.query(Team).allow_scan():
+            scores = [user.score for user in users if user.team == team.team]
+            assert (team.users, team.total, team.most) == (len(scores), math.fsum(scores), max(scores))
+        for team_name in ("red", "blue"):
+            found = {user.id for user in store.query(User.by_team(team_name)) if user.tenant == "a"}
+            assert found == {user.id for user in users if user.tenant == "a" and user.team.lower() == team_name}
+        for told in self.told:
+            counts = [self.memory.names.count(name) for name in told.names]
+            assert all(count <= 1 for count in counts), (told, counts)
+            if told.outcome == "done":
+                assert all(counts), told
+            elif told.outcome == "failed":
+                assert not any(counts), told
+
+
+def play(seeds: Iterable[int], **options: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for seed in seeds:
+        one = Play(seed, **options)
+        try:
+            one.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        outcomes = [told.outcome for told in one.told]
+        found = {
+            **one.schedule.counts,
+            "passed": one.passed,
+            **{name: outcomes.count(name) for name in ("done", "failed", "unknown")},
+        }
+        for name, count in found.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
+    counts = play(range(3_000 if full_size else 60))
+    assert min(counts.values()) > 0, counts
+
+
+# ---------------------------------------------------------------------------------------------- mutants
+
+LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
+Patch = pytest.MonkeyPatch
+
+
+def _no_marker(patch: Patch) -> None:
+    numbers = itertools.count()
+    patch.setattr(finishing, "mark_key", lambda op, group: f"{MARKS[0]}{next(numbers)}")
+
+
+def _removed_at_zero(patch: Patch) -> None:
+    plain = finishing._changed
+
+    def changed(aggregate: Any, key: Any, found: Any, delta: Any) -> Change | None:
+        change = plain(aggregate, key, found, delta)
+        if change is not None and change.kind == "replace":
+            state = (
+                finishing.codec_of(aggregate.model)
+                .row(found | change.members | {"PartitionKey": "", "RowKey": ""})[-1]
+                .state
+            )
+            if aggregate.aggregate.unpack_signed(state)[0] == 0:
+                return attrs.evolve(change, kind="delete", members={})
+        return change
+
+    patch.setattr(finishing, "_changed", changed)
+
+
+def _no_decision(patch: Patch) -> None:
+    def was_done(self: Any, refused: Refused) -> Iterator[Any]:
+        return False
+        yield
+
+    patch.setattr(writes._Attempt, "_was_done", was_done)
+
+
+def _no_fence(patch: Patch) -> None:
+    def was_done(self: Any, refused: Refused) -> Iterator[Any]:
+        found = yield from read(Get(self.intent.table, self.intent.partition, self.intent.row), 60.0)
+        return found is not None and found["state"] == "C"
+
+    patch.setattr(writes._Attempt, "_was_done", was_done)
+
+
+def _forgotten(patch: Patch) -> None:
+    patch.setattr(writes.Patience, "doubt", property(lambda self: False, lambda self, value: None))
+
+
+def _entity_before_intent(patch: Patch) -> None:
+    def look(self: Any, holders: Any) -> Iterator[Any]:
+        entities = []
+        for partition, row, _ in holders:
+            entities.append((yield from self._get(partition, row)))
+        intents = []
+        for partition, _, op in holders:
+            intents.append((yield from self._get(partition, INTENTS[0] + op)))
+        return intents, entities
+
+    patch.setattr(reservations.Reservations, "_look", look)
+
+
+def _released_by_anybody(patch: Patch) -> None:
+    def release(self: Any, one: Any) -> Iterator[Any]:
+        yield from self.patience.send(one.table, one.partition, Change("delete", one.row, {}, "*"))
+
+    patch.setattr(reservations.Reservations, "release", release)
+
+
+def _first_holder_alone(patch: Patch) -> None:
+    plain = reservations._holders
+    patch.setattr(reservations, "_holders", lambda found: plain(found)[:1])
+
+
+def _rewritten(patch: Patch) -> None:
+    plain = writes.outer_of
+
+    def outer_of(outer: Any, changes: Any, table: str, partition: str, op: str) -> Any:
+        made = plain(outer, changes, table, partition, op)
+        for change, after in zip(changes, made.ops, strict=True):
+            if change.old is None or change.new is None or not hasattr(change.old[-1], "ops"):
+                continue
+            for index in outer[change.operation.model].indexes:
+                was, name = change.old[-1].ops.get(index.model.name), index.model.name
+                old, new = index.rows((change.old,)), index.rows((change.new,))
+                if (
+                    index.model.unique
+                    or was is None
+                    or old == new
+                    or [row[:4] for row in old] != [row[:4] for row in new]
+                ):
+                    continue
+                after[name] = was
+                keys = {elsewhere._put(index, row, op).row for row in new}
+                kept = [
+                    one
+                    for one in made.intent.puts
+                    if (one.table, one.row) not in {(index.model.table, key) for key in keys}
+                ]
+                made.intent.puts[:] = [*kept, *[elsewhere._put(index, row, was) for row in new]]
+                gone = {elsewhere._delete(index, row, was) for row in old}
+                made.intent.deletes[:] = [one for one in made.intent.deletes if one not in gone]
+        return made
+
+    patch.setattr(writes, "outer_of", outer_of)
+
+
+def _no_lease(patch: Patch) -> None:
+    patch.setattr(sweep.Sweeper, "partition", _impatient(sweep.Sweeper.partition))
+
+
+def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
+    def partition(self: Any, table: str, partition: str) -> Any:
+        return plain(attrs.evolve(self, times=attrs.evolve(self.times, lease=-1.0)), table, partition)
+
+    return partition
+
+
+def _no_grace(patch: Patch) -> None:
+    plain = sweep.Sweeper.age
+    patch.setattr(
+        sweep.Sweeper, "age", lambda self, entity: plain(self, entity) + (1e6 if entity.get("state") == "D" else 0)
+    )
+
+
+MUTANTS: dict[str, Callable[[Patch], None]] = {
+    "marker": _no_marker,
+    "order": _removed_at_zero,
+    "decision": _no_decision,
+    "fence": _no_fence,
+    "forget": _forgotten,
+    "intent order": _entity_before_intent,
+    "release": _released_by_anybody,
+    "nosecond": _first_holder_alone,
+    "rewrite": _rewritten,
+    "ownmark": _no_lease,
+    "grace": _no_grace,
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch, full_size: bool) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        play(range(600 if full_size else 100), rates=LOSSY)
+
+
+# ---------------------------------------------------------------------------------------------- request by request
+
+
+class Account(tm.Entity, table="Accounts"):
+    tenant: tm.Field[str]
+    id: tm.Field[str]
+    email: tm.Field[str | None] = tm.field(default=None)
+    team: tm.Field[str | None] = tm.field(default=None)
+    score: tm.Field[float] = tm.field(default=0.0)
+
+    key = tm.Key[str, str](partition="{tenant}", row="{id}")
+    by_email = tm.Index[str](partition="{email}", row="holder", unique=True)
+    by_team = tm.Index[str, str](partition="{team}", row="{id}", include=("score",))
+    by_score = tm.Index[str, float](partition="{tenant}", row="{score}")
+
+
+class Squad(tm.Aggregate, of=Account, table="Squads"):
+    team: tm.Field[str] = tm.group_by(Account.team)
+    accounts: tm.Field[int] = tm.count()
+    total: tm.Field[float] = tm.sum(Account.score)
+    most: tm.Field[float | None] = tm.max(Account.score)
+
+    key = tm.Key[str](partition="{team}", row="team")
+
+
+class Faulty:
+    """A service of which one request goes wrong; then its client has ended, or goes on."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+        self.sent = 0
+        self.at = -1
+        self.way = ""
+
+    def send(self, request: Request) -> Any:
+        self.sent += 1
+        if self.sent - 1 == self.at:
+            if self.way == "killed before":
+                raise KeyboardInterrupt
+            answer = self.memory.send(request)
+            if self.way == "killed after":
+                raise KeyboardInterrupt
+            if self.way == "lost":
+                raise Lost("the answer")
+            return answer
+        return self.memory.send(request)
+
+    def close(self) -> None: ...
+
+
+class Bench:
+    """A store over a service whose clock can be turned on."""
+
+    def __init__(self, models: list[type[tm.Record]]) -> None:
+        self.now = 1_700_000_000
+        self.memory = Memory(clock=lambda: self.now * 1_000_000)
+        self.service = Faulty(self.memory)
+        self.schema = compile_schema(models)
+        self.store = self.open()
+
+    def open(self) -> tm.Store:
+        still = lambda: 0.0  # noqa: E731
+        return tm.Store(
+            AzureEngine.open(self.service, "here", self.schema, monotonic=still, sleep=lambda seconds: None)
+        )
+
+    def sent(self, call: Callable[[], Any]) -> int:
+        before = self.service.sent
+        call()
+        return self.service.sent - before
+
+    def swept(self) -> None:
+        """Sweep until nothing is left but what was written."""
+        for _ in range(3):
+            self.now += 10_000
+            self.store.sweep(full=True)
+        hidden = [
+            key for rows in self.memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))
+        ]
+        assert not hidden
+        report = self.store.check()
+        assert report.ok, str(report)
+
+
+def _filled(bench: Bench) -> Account:
+    bench.store.insert(Account("acme", "7", "ada@x", "red", 2.5))
+    return bench.store[Account.key("acme", "7")]
+
+
+def _changed(account: Account) -> Account:
+    account.email, account.team, account.score = "ada@y", "blue", 3.5
+    return account
+
+
+def test_a_verb_sends_so_many_requests() -> None:
+    bench = Bench([Account, Squad])
+    store = bench.store
+    named = 1  # (the partition, once an hour)
+    assert bench.sent(lambda: store.insert(Account("acme", "7", "ada@x", "red", 2.5))) == 7 + named
+    account = _changed(store[Account.key("acme", "7")])
+    assert bench.sent(lambda: store.replace(account)) == 12
+    assert bench.sent(lambda: store.insert(Account("acme", "8", None, "blue"))) == 5
+    assert bench.sent(lambda: store.insert(Account("acme", "9"))) == 1
+    one = store[Account.key("acme", "8")]
+    one.score = 1.0
+    assert bench.sent(lambda: store.replace(one)) == 6  # (the projection changes: the row is put and deleted)
+    assert bench.sent(lambda: list(store.query(Account.by_team("blue")))) == 3
+    assert bench.sent(lambda: store.delete(Account.key("acme", "7"))) == 8
+
+
+@pytest.mark.parametrize("way", ["killed before", "killed after", "lost"])
+def test_each_request_of_the_longest_write_may_be_the_last(way: str) -> None:
+    for at in itertools.count():
+        bench = Bench([Account, Squad])
+        account = _changed(_filled(bench))
+        bench.service.at, bench.service.way = bench.service.sent + at, way
+        before = bench.service.sent
+        try:
+            bench.store.replace(account)
+        except KeyboardInterrupt:
+            assert way != "lost"
+            bench.store = bench.open()
+        ended = bench.service.sent - before <= at
+        bench.service.at = -1
+        held = bench.store[Account.key("acme", "7")]
+        for team in ("red", "blue"):
+            assert [one.team for one in bench.store.query(Account.by_team(team))] in (
+                [],
+                [team] if held.team == team else [],
+            )
+        for email in ("ada@x", "ada@y"):
+            assert [one.email for one in bench.store.query(Account.by_email(email))] == [email] * (held.email == email)
+        bench.swept()
+        teams = {one.team: (one.accounts, one.total, one.most) for one in bench.store.query(Squad).allow_scan()}
+        assert teams == {held.team: (1, held.score, held.score)}
+        if ended:
+            assert at > 10
+            return
+
+
+def test_the_error_of_a_taken_value_names_its_holder_and_leaves_nothing() -> None:
+    bench = Bench([Account, Squad])
+    bench.store.insert(Account("acme", "7", "ada@x", "red"))
+    with pytest.raises(tm.UniqueViolation, match=r"'ada@x'.*\('acme', '7'\)"):
+        bench.store.insert(Account("zeta", "1", "ada@x", "blue"))
+    with pytest.raises(tm.EntityExists):
+        bench.store.insert(Account("acme", "7", "ada@x", "red"))
+    assert bench.store.get(Account.key("zeta", "1")) is None
+    assert not [key for rows in bench.memory.tables.values() for key in rows if key[1].startswith(INTENTS[0])]
+    with pytest.raises(tm.UniqueViolation), bench.store.transaction() as tx:
+        tx.insert(Account("acme", "1", "new@x"))
+        tx.insert(Account("acme", "2", "new@x"))
+    bench.swept()
+
+
+def test_two_entities_swap_their_unique_values() -> None:
+    bench = Bench([Account, Squad])
+    bench.store.insert_many([Account("acme", "1", "a@x"), Account("acme", "2", "b@x")])
+    one, two = bench.store[Account.key("acme", "1")], bench.store[Account.key("acme", "2")]
+    one.email, two.email = two.email, one.email
+    with bench.store.transaction() as tx:
+        tx.replace(one)
+        tx.replace(two)
+    assert [found.id for found in bench.store.query(Account.by_email("a@x"))] == ["2"]
+    bench.swept()
+
+
+def test_a_total_is_counted_from_entities_and_a_group_read_by_name() -> None:
+    bench = Bench([Account, Squad])
+    bench.store.insert_many([Account("acme", str(number), None, "red", float(number)) for number in range(5)])
+    red = bench.store.query(Account).where(Account.team == "red")
+    assert red.count() == 5
+    assert "Squad" not in str(red.explain())
+    squad = bench.store[Squad.key("red")]
+    assert (squad.accounts, squad.total, squad.most) == (5, 10.0, 4.0)
+
+
+def test_a_page_of_an_index_goes_on_where_the_last_one_ended() -> None:
+    bench = Bench([Account, Squad])
+    bench.store.insert_many([Account("acme", f"{number:02}", None, "red", float(number)) for number in range(25)])
+    query, found, token = bench.store.query(Account.by_team("red")), [], None
+    while True:
+        page = query.page(7, token=token)
+        found += [one.id for one in page.items]
+        token = page.token
+        if token is None:
+            break
+    assert found == [f"{number:02}" for number in range(25)]
+
+
+def test_a_key_that_is_too_long_for_the_row_of_an_index_is_hashed_in_it() -> None:
+    bench = Bench([Account, Squad])
+    long = "x" * 250
+    bench.store.insert_many([Account("t" * 300, long + str(number), None, "red") for number in range(3)])
+    assert {one.id for one in bench.store.query(Account.by_team("red"))} == {long + str(number) for number in range(3)}
+    bench.store.delete(Account.key("t" * 300, long + "1"))
+    bench.swept()
+
+
+def test_a_sweep_leaves_a_write_alone_that_is_under_way() -> None:
+    bench = Bench([Account, Squad])
+    account = _changed(_filled(bench))
+    bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"
+    with pytest.raises(KeyboardInterrupt):
+        bench.store.replace(account)
+    bench.store = bench.open()
+    assert bench.store.sweep() == 0
+    assert all("not finished" not in str(problem) for problem in bench.store.check().problems)
+    bench.now += 120
+    assert any("call store.sweep()" in str(problem) for problem in bench.store.check().problems)
+    assert bench.store.sweep() == 1
+    assert bench.store.check().ok
+
+
+def test_a_group_that_is_below_zero_is_not_there() -> None:
+    bench = Bench([Account, Squad])
+    bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"  # (after the commit)
+    with pytest.raises(KeyboardInterrupt):
+        bench.store.insert(Account("acme", "1", None, "red", 1.0))
+    bench.store = bench.open()
+    bench.store.delete(Account.key("acme", "1"))
+    assert bench.store.get(Squad.key("red")) is None
+    assert list(bench.store.query(Squad).allow_scan()) == []
+    assert bench.memory.tables["Squads"]
+    bench.swept()
+    assert not bench.memory.tables["Squads"]
+
+
+def test_on_the_emulator_all_follows(connection: str) -> None:
+    with tm.open(connection, models=[Account, Squad]) as store:
+        store.insert_many([Account("acme", str(number), f"{number}@x", "red", float(number)) for number in range(30)])
+        for number in range(0, 30, 3):
+            account = store[Account.key("acme", str(number))]
+            account.team, account.email = "blue", f"{number}@y"
+            store.replace(account)
+        store.delete(Account.key("acme", "1"))
+        with pytest.raises(tm.UniqueViolation):
+            store.insert(Account("zeta", "1", "2@x"))
+        assert len(list(store.query(Account.by_team("red")))) == 19
+        assert [one.id for one in store.query(Account.by_email("3@y"))] == ["3"]
+        assert {squad.team: squad.accounts for squad in store.query(Squad).allow_scan()} == {"red": 19, "blue": 10}
+        assert store.sweep(full=False) == 0
+        assert store.check().ok
+
+
+def test_writers_of_one_group_on_the_emulator_lose_nothing(connection: str) -> None:
+    with tm.open(connection, models=[Account, Squad]) as store:
+        with ThreadPoolExecutor(8) as pool:
+            list(
+                pool.map(
+                    lambda number: store.insert(Account(f"t{number % 4}", str(number), None, "red", 0.1)), range(40)
+                )
+            )
+        squad = store[Squad.key("red")]
+        assert (squad.accounts, squad.total) == (40, math.fsum([0.1] * 40))
+        assert store.check().ok
