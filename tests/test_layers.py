@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
     ],
-    [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python"]}],
+    [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python", "sortable"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
     [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],

@@ -16,7 +16,7 @@ from .migration import MigrationEngine, WayBack
 from .protocol import Engine
 from .status import Status
 
-__all__ = ["Place", "Where", "open_engine", "open_migrations", "place_of", "restore", "status"]
+__all__ = ["Place", "Where", "is_account", "open_engine", "open_migrations", "place_of", "restore", "status"]
 
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _MEMORY = re.compile(r"\s*:.*|\s*mem(ory)?:\s*", re.IGNORECASE | re.DOTALL).fullmatch

@@ -16,9 +16,10 @@ from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, TableMapperError, shown
 from ..expressions.arithmetic import Computed, OfAnyClass, calculation_fault
 from ..expressions.python import calculation_source
+from ..expressions.sortable import store_sortable
 from ..expressions.tree import Attr, Expr
 from ..schema.rows import DAMAGE, unreadable
-from ..schema.slots import Slot, State, slot_of, store_sortable
+from ..schema.slots import Slot, State, slot_of
 
 __all__ = ["COUNT", "Groups", "Measured", "Owner", "States", "calculated", "fields_of", "summed_up", "value"]
 

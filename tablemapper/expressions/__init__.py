@@ -8,4 +8,5 @@
 - `tree`: attributes, and the predicates that test them.
 - `predicates`: predicates taken apart, written down, and with other constants.
 - `python`: what predicates mean, as Python source.
+- `sortable`: the form in which values are kept that have to sort as they do.
 """

@@ -108,9 +108,7 @@ class AggregateModel:
         Where deltas of different writers arrive in any order, numbers can be below zero for a while. Nothing is lost
         then: the state after all deltas is the same in each order.
         """
-        before = self.empty() if state is None else state
-        pairs = zip(self.slots, before[1:], delta[1:], strict=True)
-        after = [before[0] + delta[0], *[slot.merge(held, change) for slot, held, change in pairs]]
+        after: State = self._generated["merge"](state, delta)
         self.settle(after, seek)
         return after
 
@@ -175,6 +173,7 @@ class AggregateModel:
         names = Names(gone=self._gone, encode=_encode)
         slots = list(enumerate(self.slots, 1))
         merged = [slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]
+        unsettled = ["[]" if slot.counts_values else merged[at - 1] for at, slot in slots]
         packed = [slot.pack_source(f"state[{at}]", names) for at, slot in slots]
         unpacked = [slot.unpack_source(f"v{at}", names) for at, slot in slots]
         source = [
@@ -187,6 +186,9 @@ class AggregateModel:
             "    n = state[0] + delta[0]",
             "    if n < 0: gone(n)",
             f"    return [{', '.join(['n', *merged])}]{'' if self.keeps_empty else ' if n else None'}",
+            "def merge(state, delta):",
+            f"    if state is None: state = {self.empty_source(names)}",
+            f"    return [{', '.join(['state[0] + delta[0]', *unsettled])}]",
             "def pack(state):",
             f"    return encode([{', '.join(['state[0]', *packed])}])",
             "def unpack(blob):",

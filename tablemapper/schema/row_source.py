@@ -10,13 +10,15 @@ from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.arithmetic import Computed, calculation_fault
 from ..expressions.python import attribute_source, calculation_source, python_source
+from ..expressions.sortable import sortable_source
 from ..expressions.tree import Attr, Each, Predicate
 from ..keys.composed import decode_source
 from ..keys.template import Template
 from ..keys.times import plain_cut
-from .groups import AggregateModel, Slot, sortable_source
+from .groups import AggregateModel
 from .model import Model
 from .rows import DAMAGE, Row, load_source, unreadable
+from .slots import Slot
 
 __all__ = [
     "MAX_FAN_OUT",

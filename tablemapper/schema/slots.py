@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -19,12 +18,11 @@ from ..entities.fields import MeasureKind
 from ..errors import shown
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import dump
+from ..expressions.sortable import load_sortable, sortable
 from ..expressions.tree import Attr, Predicate
-from ..keys.codec import key_codec
-from ..values.scalars import SCALARS, ValueType
 from ..values.sums import SUMS, ExactSum, negated, read_number, read_signed
 
-__all__ = ["Count", "Ever", "Extremes", "Seek", "Slot", "State", "Sum", "slot_of", "sortable_source", "store_sortable"]
+__all__ = ["Count", "Ever", "Extremes", "Seek", "Slot", "State", "Sum", "slot_of"]
 
 State: TypeAlias = list[Any]
 """``[number of entities, value of each slot…]``"""
@@ -102,10 +100,6 @@ class Slot:
         """Return what is held in a state that may be below zero, of what was packed."""
         return self.unpack_delta(stored)
 
-    def merge(self, held: Any, change: Any) -> Any:
-        """Return what is held after a change, of changes that come in any order."""
-        raise NotImplementedError
-
     def advance_source(self, number: int, names: Names) -> str:
         """Return a statement that makes of ``v`` and a stored number what is held after ``delta``, and that packed."""
         merged = self.merge_source(self.unpack_source(f"v{number}", names), f"delta[{number}]", number - 1, names)
@@ -167,9 +161,6 @@ class Count(Slot):
     def unpack_delta(self, stored: Any) -> Any:
         return read_signed(stored)
 
-    def merge(self, held: Any, change: Any) -> Any:
-        return held + change
-
     def unpack_source(self, stored: str, names: Names) -> str:
         return f"{names.name('number', read_number)}({stored})"
 
@@ -218,9 +209,6 @@ class Sum(Slot):
     def unpack_delta(self, stored: Any) -> Any:
         return self._exact.unpack(stored, read_signed)
 
-    def merge(self, held: Any, change: Any) -> Any:
-        return self._exact.merge(held, change)
-
     def advance_source(self, number: int, names: Names) -> str:
         if (advance := self._exact.advance) is None:
             return super().advance_source(number, names)
@@ -266,13 +254,13 @@ class _Ends(Slot):
     def unpack_source(self, stored: str, names: Names) -> str:
         return f"{names.name('ends', partial(_read_ends, self._class))}({stored})"
 
-    def unpack_signed(self, stored: Any) -> Any:
+    def unpack_delta(self, stored: Any) -> Any:
         return _read_ends(self._class, stored)
 
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         assert self.attr is not None
         kind, end = self.attr.type, 0 if measure.startswith("min") else -1
-        return lambda held: _load_sortable(kind, held[end]) if held else None
+        return lambda held: load_sortable(kind, held[end]) if held else None
 
     def start(self) -> Any:
         return []
@@ -312,13 +300,10 @@ class Extremes(_Ends):
         return [[value, count] for value, count in change.items() if count]
 
     def unpack_delta(self, stored: Any) -> Any:
-        change = {value: read_signed(count) for value, count in stored}
-        for value in change:
-            _read_ends(self._class, [value, value])
-        return change
+        return {value: read_signed(count) for value, count in stored}
 
-    def merge(self, held: Any, change: Any) -> Any:
-        return held  # (the values are counted beside the state: `AggregateModel.settle`)
+    def unpack_signed(self, stored: Any) -> Any:
+        return super().unpack_delta(stored)
 
     def correction(self, live: Any, stored: Any) -> Any:
         return {}  # the values are counted beside the state: `AggregateModel.settle`
@@ -339,12 +324,6 @@ class Ever(_Ends):
 
     def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
         return f"{names.name('merge', _widened_by)}({held}, {change})"
-
-    def unpack_delta(self, stored: Any) -> Any:
-        return _read_ends(self._class, stored)
-
-    def merge(self, held: Any, change: Any) -> Any:
-        return _widened_by(held, change)
 
     def correction(self, live: Any, stored: Any) -> Any:
         return live
@@ -386,38 +365,6 @@ def _ends_after(kind: type, ends: list[Any], change: dict[Any, int], number: int
             least = seek(number, "min")
             return [] if least is None else _read_ends(kind, [least, seek(number, "max")])
     return _widened_by(ends, [value for value, count in change.items() if count > 0])
-
-
-_BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tuple)}
-"""Of types whose values sort by their key texts only."""
-
-
-def _own(kind: ValueType) -> ValueType:
-    return SCALARS[kind.kind] if kind.kind in (timedelta, bytes) else kind  # (inside JSON these are text)
-
-
-def sortable(kind: ValueType) -> Callable[[Any], Any]:
-    """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
-    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _own(kind).store
-
-
-def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
-    """Return source of what `sortable` gives."""
-    if kind.name in _BY_KEY:
-        return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
-    return _own(kind).store_source(variable, names)
-
-
-def store_sortable(kind: ValueType, value: Any) -> Any:
-    """Return one value in its `sortable` form."""
-    return sortable(kind)(value)
-
-
-def _load_sortable(kind: ValueType, stored: Any) -> Any:
-    """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
-    if stored.__class__ is int and kind.kind is int and kind.enum is None:
-        return stored  # (one that is a sum can be beyond 64 bits)
-    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else _own(kind).load(stored)
 
 
 _KINDS: dict[MeasureKind, type[Slot]] = {

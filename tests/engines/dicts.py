@@ -25,6 +25,7 @@ from tablemapper.engines.status import Item, Status
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.entities.fields import FieldModel
 from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed, StoreError
+from tablemapper.expressions.sortable import store_sortable
 from tablemapper.expressions.tree import Attr, Order
 from tablemapper.planning.budget import Spending
 from tablemapper.planning.capabilities import Capabilities
@@ -47,7 +48,6 @@ from tablemapper.schema.maintenance import (
 )
 from tablemapper.schema.model import Model, Schema
 from tablemapper.schema.rows import FIRST, Row
-from tablemapper.schema.slots import store_sortable
 from tablemapper.values.scalars import SCALARS
 
 T = TypeVar("T")

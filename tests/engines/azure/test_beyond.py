@@ -18,7 +18,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure import elsewhere, finishing, reservations, sweep, writes
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outbox import Outbox, Times
+from tablemapper.engines.azure.outbox import Outbox, Patience, Times, intent_of
 from tablemapper.engines.azure.tables.drive import Pause, Work, read
 from tablemapper.engines.azure.tables.names import INTENTS, MARKS, NEXT_OP, OP
 from tablemapper.engines.azure.tables.rows import holds
@@ -427,13 +427,6 @@ def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
     return partition
 
 
-def _no_grace(patch: Patch) -> None:
-    plain = sweep.Sweeper.age
-    patch.setattr(
-        sweep.Sweeper, "age", lambda self, entity: plain(self, entity) + (1e6 if entity.get("state") == "D" else 0)
-    )
-
-
 MUTANTS: dict[str, Callable[[Patch], None]] = {
     "marker": _no_marker,
     "order": _removed_at_zero,
@@ -445,7 +438,6 @@ MUTANTS: dict[str, Callable[[Patch], None]] = {
     "nosecond": _first_holder_alone,
     "rewrite": _rewritten,
     "ownmark": _no_lease,
-    "grace": _no_grace,
 }
 
 
@@ -682,6 +674,41 @@ def test_a_group_that_is_below_zero_is_not_there() -> None:
     assert bench.memory.tables["Squads"]
     bench.swept()
     assert not bench.memory.tables["Squads"]
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_kept(
+    patient: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not patient:  # (as if an intent went as soon as it is carried out)
+        age = sweep.Sweeper.age
+        monkeypatch.setattr(sweep.Sweeper, "age", lambda self, one: age(self, one) + 1000 * (one.get("state") == "D"))
+    bench = Bench([Account, Squad])
+    bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"  # (after the commit)
+    with pytest.raises(KeyboardInterrupt):
+        bench.store.insert(Account("acme", "1", None, "red", 1.0))
+    bench.store = bench.open()
+    engine: Any = bench.store._engine
+    (held,) = [one for one in bench.memory.entities("Accounts") if one["RowKey"].startswith(INTENTS[0])]
+    intent, _ = intent_of(held)
+    bench.now += 700
+    bench.store.sweep()
+    other = finishing.add(engine.classes.aggregates["Squad"], intent.deltas[0], intent, Patience(1e9), 60.0)
+    next(other)  # (who read the intent before, too, looks at the group now, and its request takes a while)
+    late: Any = None
+    while not isinstance(late, Commit):
+        late = other.send(0.0 if late is None else bench.memory.send(late))
+    bench.now += 30
+    bench.store.sweep(full=True)
+    bench.now += 700 * (not patient)
+    bench.store.sweep(full=True)
+    if patient:
+        with pytest.raises(Refused):
+            bench.memory.send(late)
+        bench.swept()
+    else:
+        bench.memory.send(late)
+    assert bench.store[Squad.key("red")].accounts == (1 if patient else 2)
 
 
 def test_on_the_emulator_all_follows(connection: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from ....expressions.sortable import store_sortable
 from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
 from ....planning.bounds import Bound
 from ....planning.budget import Spending
@@ -18,7 +19,6 @@ from ....planning.projection import ENTITIES, Layout, layout_of, tuples
 from ....planning.ranges import BoundPlan, KeyRange
 from ....planning.walk import Down, Walk
 from ....schema.rows import DAMAGE, Row, unreadable
-from ....schema.slots import store_sortable
 from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals
