@@ -441,6 +441,8 @@ MUTANTS: dict[str, Callable[[Patch], None]] = {
 }
 
 
+@pytest.mark.one_python
+@pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch, full_size: bool) -> None:
     MUTANTS[name](monkeypatch)
