@@ -151,6 +151,14 @@ def test_compact_says_what_it_gained(place: Path, capsys: pytest.CaptureFixture[
     assert report["before"] >= report["after"]
 
 
+def test_a_sweep_says_how_many_writes_it_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _json(capsys, "sweep", "parts.db", "--models", "warehouse") == (0, {"ok": True, "writes": 0})
+    account = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;TableEndpoint=http://remote/a"
+    code, report = _json(capsys, "sweep", account, "--models", "warehouse")
+    assert code == Exit.STORE
+    assert "a2V5" not in str(report)
+
+
 def test_a_project_names_its_models_once(
     place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

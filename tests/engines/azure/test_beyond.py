@@ -3,6 +3,7 @@ late requests, and those who sweep meanwhile."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -16,6 +17,8 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.aio.store import AsyncStore
+from tablemapper.aio.workers import Workers
 from tablemapper.engines.azure import elsewhere, finishing, reservations, sweep, writes
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.outbox import Outbox, Patience, Times, intent_of
@@ -711,6 +714,16 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     else:
         bench.memory.send(late)
     assert bench.store[Squad.key("red")].accounts == (1 if patient else 2)
+
+
+def test_a_sweep_is_awaited() -> None:
+    bench = Bench([Account, Squad])
+
+    async def run() -> int:
+        async with AsyncStore(bench.store._engine, Workers(threads=2, cursors=2, timeout=1)) as store:
+            return await store.sweep(full=True)
+
+    assert asyncio.run(run()) == 0
 
 
 def test_on_the_emulator_all_follows(connection: str) -> None:
