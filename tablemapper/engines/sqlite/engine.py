@@ -75,6 +75,7 @@ class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
 
     capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
+    eventual: Collection[str] = ()
 
     def __init__(self, file: File, sqlite: SqliteSchema) -> None:
         self.file = file
@@ -364,8 +365,7 @@ class SqliteEngine:
     def _culprit(self, deletes: Sequence[Operation]) -> EntityNotFound | PreconditionFailed:
         """Return the error of the first of some deletes that is not possible."""
         for operation in deletes:
-            stored = self.get(operation.model, *operation.key)
-            if stored is None:
+            if (stored := self.get(operation.model, *operation.key)) is None:
                 return missing(operation)
             if operation.old is not None and stored[2] != operation.old[2]:
                 return stale(operation, stored)
@@ -409,11 +409,6 @@ class SqliteEngine:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
             beside, unchecked = examine_twins(sqlite, partial(_rows, snapshot), damage)
             return attrs.evolve(check.report([*findings, *beside]), unchecked=unchecked)
-
-    @property
-    def eventual(self) -> Collection[str]:
-        """No aggregate: all are in the transactions of their entities."""
-        return ()
 
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Return 0: no writer leaves anything."""
