@@ -44,7 +44,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads", "statistics", "partitions",
             ],
-            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating"],
+            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating", "possible"],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
             "": ["engines.opening"],

@@ -121,3 +121,23 @@ def test_a_schema_that_was_tampered_with_is_refused(path: Path, sql: str) -> Non
     db.close()
     with pytest.raises(tm.CorruptStore):
         tm.open(path, models=[Item, Total])
+
+
+@pytest.mark.parametrize(
+    ("sql", "detail"),
+    [
+        ("SET form = replace(form, 'ready', 'building') WHERE name = 'states'", "Item.by_name, Total is not built by one job"),
+        ("SET form = json_insert(form, '$.Item[#]', form -> '$.Item[0]') WHERE name = 'versions'", "a form of Item is in use twice"),
+        ("SET form = json_set(form, '$.Item[0].behind', 'gone') WHERE name = 'versions'", "a version of Item is behind gone, which is unknown"),
+        ("SET form = json_set(form, '$.Item[0].unkept', json('true')) WHERE name = 'versions'", "Item: no version is Version("),
+        ("""SET name = 'history', form = '[{"id": "gone", "switched": 1, "kept": ["Gone"]}]' WHERE name = 'history'""",
+         "the tables gone do not exist"),
+    ],
+)  # fmt: skip
+def test_a_catalogue_that_no_way_leads_to_is_a_problem(path: Path, sql: str, detail: str) -> None:
+    with apsw.Connection(str(path)) as db:
+        db.execute("INSERT INTO tablemapper_catalogue VALUES('history', '[]')")
+    db.close()
+    (problem,) = problems(path, f"UPDATE tablemapper_catalogue {sql}")
+    assert (problem.kind, problem.where) == ("wrong", "catalogue")
+    assert problem.detail.startswith(detail)

@@ -15,7 +15,7 @@ import attrs
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
-from ...schema.check import Check, Finding, RepairReport, Report
+from ...schema.check import Check, Finding, Problem, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..decide import missing, stale
@@ -24,6 +24,7 @@ from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..statistics import Statistics
 from ..status import Status
 from .catalogue.dropping import disable
+from .catalogue.possible import contradictions
 from .catalogue.switching import end_unkept
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
@@ -449,16 +450,18 @@ class SqliteEngine:
     def _examine(self, snapshot: Snapshot, meter: Meter) -> tuple[SqliteSchema, list[str], Check, list[Finding]]:
         """Return what one state holds, what is wrong with the file, the check of the rest, and what that found."""
         damage = self.file.integrity(snapshot)
-        sqlite, last = self._sqlite, 0
+        sqlite, last, wrong = self._sqlite, 0, list[str]()
         try:
             generation, last = snapshot.get("SELECT generation, until FROM tablemapper_state") or (0, 0)
             catalogue = read_catalogue(snapshot.read)
             if generation != sqlite.generation:
                 sqlite = SqliteSchema(self.schema, catalogue, generation, self._sqlite.ways_back)
-            verify(snapshot.read(SCHEMA), sqlite, catalogue)
+            wrong += contradictions(catalogue, verify(snapshot.read(SCHEMA), sqlite, catalogue))
         except CorruptStore as error:
             damage.append(str(error))
-        return sqlite, damage, *examine(sqlite, partial(_rows, snapshot), damage, last, meter)
+        check, findings = examine(sqlite, partial(_rows, snapshot), damage, last, meter)
+        findings += [Finding(Problem("wrong", "catalogue", (), line)) for line in wrong]
+        return sqlite, damage, check, findings
 
     def compact(self, meter: Meter) -> None:
         """Write the file anew without the space that is free in it; nobody else may have it open."""

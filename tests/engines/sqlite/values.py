@@ -14,6 +14,7 @@ import attrs
 from tablemapper.engines.migration import Batches, Copied, Edit, Fault, Transition
 from tablemapper.engines.sqlite.catalogue import dropping, fences, migrating, opening, switching
 from tablemapper.engines.sqlite.catalogue.actions import Action, Draft
+from tablemapper.engines.sqlite.catalogue.possible import contradictions, names_in
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.sql.catalogue import Catalogue
@@ -64,7 +65,7 @@ class Values:
         draft = Draft(1_000 * self.time, lambda: self.names, before.past, generation=self.time)
         after = fences.fenced(draft, before, transition(draft, before, *given, **named))
         after = attrs.evolve(after, past=frozenset(draft.past))
-        faults = [*faults_of_step(before, after), *faults_of(after, draft.names)]
+        faults = [*faults_of_step(before, after), *contradictions(after, draft.names)]
         assert not faults, (getattr(transition, "__name__", ""), faults)
         after.check()
         self._catalogue, self.names = after, frozenset(draft.names)
@@ -165,61 +166,8 @@ class Values:
 # -------------------------------------------------------------------------------------------- what holds of all
 
 
-def _names_in(part: Catalogue) -> list[str]:
-    return [*(name for table in part.tables.values() for name in table.ddl()), *part.index_tables.values()]
-
-
 def _read_names(catalogue: Catalogue) -> set[str]:
-    return {name.lower() for part in (catalogue, *catalogue.beside) for name in _names_in(part)}
-
-
-def faults_of(catalogue: Catalogue, names: Iterable[str]) -> Iterator[str]:
-    """Yield what cannot be so of a catalogue and the names of the tables that exist, in lower case."""
-    live = [name for part in (catalogue, *catalogue.beside) for name in _names_in(part)]
-    kept = [name for entry in catalogue.history for name in entry.kept]
-    meanings = [*live, *kept, *(name for stone in catalogue.tombstones for name in stone.tables)]
-    lower = {name.lower() for name in meanings}
-    if len(meanings) != len(lower):
-        yield f"a table has two meanings: {sorted(meanings)}"
-    if lower != set(names):
-        yield f"tables that do not exist, or that nothing owns: {lower ^ set(names)}"
-    if lost := {name for part in catalogue.former.values() for name in _names_in(part)} - {*kept}:
-        yield f"former tables that are not kept: {lost}"
-    ids = {entry.id for entry in catalogue.history}
-    for name, opened in catalogue.versions.by_class.items():
-        if unknown := [each for each in opened if each.until is None and each.behind and each.behind not in ids]:
-            yield f"{name} is behind nothing that is known: {unknown}"
-    running, staged = catalogue.history.running, catalogue.staged
-    if running is not None and (staged is None or staged.migration != running.id):
-        yield f"{running.id} runs, and is not staged"
-    if (staged is None) == bool(catalogue.copies):
-        yield "nothing is staged that is copied, or the other way round"
-    labels = {name for name, form in catalogue.models.items() if form.aggregate}
-    labels |= {f"{name}.{index}" for name, form in catalogue.models.items() for index in form.indexes}
-    if catalogue.states.keys() != labels:
-        yield f"states of what is not there, or the other way round: {catalogue.states.keys() ^ labels}"
-    built = [label for job in catalogue.jobs for label in job.targets]
-    building = [label for label, state in catalogue.states.items() if state.state == "building"]
-    if sorted(built) != sorted(building):
-        yield f"{sorted(building)} are building, and the jobs build {sorted(built)}"
-    for twin in catalogue.twins:
-        part = twin.catalogue
-        if part.past or part.jobs or part.twins or any(one.state == "building" for one in part.states.values()):
-            yield f"the twin of {twin.migration} holds what belongs to the store"
-    twins, current = (
-        [twin.migration for twin in catalogue.twins],
-        [one.id for one in catalogue.history if not one.undone],
-    )
-    for name, opened in catalogue.versions.by_class.items():
-        live = [(each.form, each.beside) for each in opened if each.state in ("current", "behind", "twin")]
-        if len(live) != len({*live}):
-            yield f"a form of {name} is live twice"
-        for beside in {each.beside for each in opened if each.beside is not None} - {*twins}:
-            yield f"a version of {name} is beside {beside}, which has no twin"
-    if len(twins) != len({*twins}) or len(current) != len({*current}):
-        yield "a migration has two twins, or is current twice"
-    if any(one.contracted and (one.undone or one.switched is None) for one in catalogue.history):
-        yield "a migration was contracted that is not done"
+    return {name.lower() for part in (catalogue, *catalogue.beside) for name in names_in(part)}
 
 
 def faults_of_step(before: Catalogue, after: Catalogue) -> Iterator[str]:

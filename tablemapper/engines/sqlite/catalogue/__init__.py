@@ -7,4 +7,5 @@
 - `layout`: the tables while classes change.
 - `opening`: what opened classes add, and the jobs that build it.
 - `migrating`: migrations that begin, are given up, copy nothing, or are contracted.
+- `possible`: what holds of every catalogue.
 """

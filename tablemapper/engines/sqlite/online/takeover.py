@@ -55,6 +55,7 @@ _BESIDE = {
 }
 """The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities
 that changed since they were copied, and the entities that each was converted to."""
+_OWN = (STATE, "sqlite_sequence", "sqlite_stat1")  # tables that are SQLite's, or of every file
 _AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
 _DIFFER = "the models are not those that the file was written with"
 _log = logging.getLogger("tablemapper.sqlite")
@@ -218,8 +219,11 @@ class _Contents:
         return [(pk, rk) for pk, rk in keys if partition.matches_prefix(pk) and row.matches_prefix(rk)]
 
 
-def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> None:
+def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> set[str]:
     """Compare the tables of a file with those that its catalogue describes; raise CorruptStore if they differ.
+
+    Returns:
+        The names of the tables of classes, and of what is maintained from them.
 
     Args:
         entries: the file's own schema: ``type, name, tbl_name, sql`` of each entry.
@@ -245,7 +249,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     created = set()
     for kind, name, _, sql in entries:
         created.add(name)
-        if kind == "table" and (name in unopened or name in (STATE, "sqlite_sequence", "sqlite_stat1")):
+        if kind == "table" and (name in unopened or name in _OWN):
             continue
         if kind == "index" and sql is None:  # SQLite's own, of a primary key
             continue
@@ -253,6 +257,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
             raise changed(kind, name)
     if missing := sorted(set(expected) - created):
         raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
+    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_BESIDE, *_OWN}
 
 
 def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:

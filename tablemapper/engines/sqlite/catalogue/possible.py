@@ -1,0 +1,84 @@
+"""What holds of every catalogue, and of the names of the tables that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import chain
+
+from ..sql.catalogue import Catalogue
+
+__all__ = ["contradictions", "names_in"]
+
+
+def names_in(part: Catalogue) -> list[str]:
+    """Return the physical names of the tables of classes, and of what is maintained from them."""
+    return [*chain.from_iterable(table.ddl() for table in part.tables.values()), *part.index_tables.values()]
+
+
+def contradictions(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
+    """Yield what cannot be so of a catalogue; ``names``: of the tables that exist, without those of the engine."""
+    yield from _of_names(catalogue, {name.lower() for name in names})
+    yield from _of_versions(catalogue)
+    yield from _of_states(catalogue)
+    history, staged = catalogue.history, catalogue.staged
+    current, running = [one.id for one in history if one.undone is None], history.running
+    if len(current) != len({*current}):
+        yield "a migration is done twice"
+    if running is not None and (staged is None or staged.migration != running.id):
+        yield f"{running.id} runs, and copies nothing"
+    if (staged is None) == bool(catalogue.copies):
+        yield "something is copied for no migration, or nothing for the one that is under way"
+    if any(one.contracted and (one.undone or one.switched is None) for one in history):
+        yield "a migration was contracted that is not done"
+
+
+def _of_names(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
+    """Yield what is wrong with physical names: each that exists has one meaning, and no other has one."""
+    kept = [name for entry in catalogue.history for name in entry.kept]
+    dropped = [name for stone in catalogue.tombstones for name in stone.tables]
+    live = [name for part in (catalogue, *catalogue.beside) for name in names_in(part)]
+    known = {name.lower() for name in (*live, *kept, *dropped)}
+    if len(known) != len([*live, *kept, *dropped]):
+        yield "a table has two meanings"
+    if missing := known.difference(names):
+        yield f"the tables {', '.join(sorted(missing))} do not exist"
+    if others := set(names) - known:
+        yield f"the tables {', '.join(sorted(others))} belong to nothing"
+    if lost := {name for part in catalogue.former.values() for name in names_in(part)}.difference(kept):
+        yield f"the former tables {', '.join(sorted(lost))} are not kept"
+
+
+def _of_versions(catalogue: Catalogue) -> Iterator[str]:
+    """Yield what is wrong with the versions of classes, and with the twins that they use."""
+    migrations, twins = {entry.id for entry in catalogue.history}, [twin.migration for twin in catalogue.twins]
+    if len(twins) != len({*twins}):
+        yield "a migration has two twins"
+    for name, opened in catalogue.versions.by_class.items():
+        try:
+            live = [(one.form, one.beside) for one in opened if one.state in ("current", "behind", "twin")]
+        except ValueError as error:
+            yield f"{name}: {error}"
+            continue
+        if len(live) != len({*live}):
+            yield f"a form of {name} is in use twice"
+        for version in opened:
+            if version.beside is not None and version.beside not in twins:
+                yield f"a version of {name} is beside {version.beside}, which has no twin"
+            if version.until is None and version.behind is not None and version.behind not in migrations:
+                yield f"a version of {name} is behind {version.behind}, which is unknown"
+
+
+def _of_states(catalogue: Catalogue) -> Iterator[str]:
+    """Yield what is wrong with the states of indexes and aggregates, and with the jobs that build them."""
+    labels = {name for name, form in catalogue.models.items() if form.aggregate}
+    labels |= {f"{name}.{index}" for name, form in catalogue.models.items() for index in form.indexes}
+    if others := catalogue.states.keys() ^ labels:
+        yield f"the states of {', '.join(sorted(others))} are missing, or of nothing"
+    built = [label for job in catalogue.jobs for label in job.targets]
+    building = [label for label, state in catalogue.states.items() if state.state == "building"]
+    if sorted(built) != sorted(building):
+        yield f"{', '.join(sorted({*built} ^ {*building})) or 'something'} is not built by one job"
+    for twin in catalogue.twins:
+        part = twin.catalogue
+        if part.past or part.jobs or part.twins or any(one.state == "building" for one in part.states.values()):
+            yield f"the twin of {twin.migration} holds what belongs to the store"
