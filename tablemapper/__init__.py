@@ -13,7 +13,7 @@ import logging
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
-from .engines.migration import Fault
+from .catalogue.changes import Fault
 from .engines.opening import restore, status
 from .engines.protocol import Violation
 from .engines.statistics import IndexStatistics, Partitions, PartitionStatistics, Quantiles, Statistics

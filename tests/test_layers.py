@@ -22,6 +22,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
     [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
+    [{"catalogue": ["tables", "changes", "catalogue", "names", "zone_rules", "actions", "fences", "dropping", "switching", "layout", "opening", "migrating", "possible"]}],
     [
         {
             "planning": [
@@ -39,12 +40,11 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
             ],
             "engines.sqlite.sql": [
-                "tables", "catalogue", "names", "maintained_tables", "zone_rules", "statements", "sizes", "classes", "schema", "filters", "range_sql", "places", "select",
+                "tables", "catalogue", "maintained_tables", "statements", "sizes", "classes", "schema", "filters", "range_sql", "places", "select",
             ],
             "engines.sqlite.rows": [
                 "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads", "statistics", "partitions",
             ],
-            "engines.sqlite.catalogue": ["actions", "fences", "dropping", "switching", "layout", "opening", "migrating", "possible"],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
             "": ["engines.opening"],

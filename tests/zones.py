@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from zoneinfo import ZoneInfo
 
-from tablemapper.engines.sqlite.sql import zone_rules
+from tablemapper.catalogue import zone_rules
 from tablemapper.keys import zones
 
 

@@ -9,10 +9,11 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import attrs
 
+from ..catalogue.changes import WayBack
 from ..errors import NotAStore, StoreError, shown
 from ..limits import check_table_name
 from ..schema.model import Schema
-from .migration import MigrationEngine, WayBack
+from .migration import MigrationEngine
 from .protocol import Engine
 from .status import Status
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import attrs
 
-from ..engines.migration import Fault
+from ..catalogue.changes import Fault
 from ..schema.forms import Forms
 from ..schema.model import model_of
 from ..scripts.links import links_of

@@ -14,7 +14,8 @@ from typing import Literal
 
 import attrs
 
-from ..engines.migration import Fault, MigrationEngine, Outdated, Transition, WayBack, name_of
+from ..catalogue.changes import Fault, Transition, WayBack, name_of
+from ..engines.migration import MigrationEngine, Outdated
 from ..engines.opening import open_engine, open_migrations
 from ..engines.protocol import Pace
 from ..errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..engines.migration import Former
+from ..catalogue.changes import Former
 from ..entities.declaration import abstract_declaration
 from ..entities.fields import FieldModel
 from ..values.extra import Extra

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..engines.migration import Conversion
+from ..catalogue.changes import Conversion
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..entities.fields import FieldModel

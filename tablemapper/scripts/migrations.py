@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..engines.migration import WayBack
+from ..catalogue.changes import WayBack
 from ..entities.entity import Record
 from ..errors import InvalidMigration, shown
 from ..evolution.changes import Change

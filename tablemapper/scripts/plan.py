@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..engines.migration import Conversion, Edit, Transition
+from ..catalogue.changes import Conversion, Edit, Transition
 from ..entities.aggregates import kept_field
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration, InvalidModel

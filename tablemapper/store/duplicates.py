@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ..engines.migration import Fault
+from ..catalogue.changes import Fault
 from ..engines.protocol import Engine, Violation
 from ..entities.entity import info
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMismatch

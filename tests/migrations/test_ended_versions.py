@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.catalogue.fences import fenced
+from tablemapper.catalogue.fences import fenced
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.online.run import carry_out
 from tablemapper.evolution.versions import Versions

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.catalogue import dropping
-from tablemapper.engines.sqlite.catalogue.fences import fenced
+from tablemapper.catalogue import dropping
+from tablemapper.catalogue.fences import fenced
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.engines.sqlite.online import takeover

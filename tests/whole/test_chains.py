@@ -11,8 +11,8 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from tablemapper.engines.sqlite.catalogue import layout
-from tablemapper.engines.sqlite.catalogue.actions import Forget
+from tablemapper.catalogue import layout
+from tablemapper.catalogue.actions import Forget
 from tablemapper.engines.sqlite.online import copying, takeover
 from tablemapper.engines.sqlite.rows import maintained, twins
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
+from tablemapper.catalogue.tables import Table
 from tablemapper.engines.sqlite.sql.statements import Statements
-from tablemapper.engines.sqlite.sql.tables import EntityTable
 from tablemapper.schema.model import compile_schema
 
 
@@ -78,7 +78,7 @@ class Clip(tm.Entity, table="Clips"):
 
 def test_all_parts_of_a_wide_entity_are_read_by_one_cursor() -> None:
     models = compile_schema([Film, Clip]).models
-    tables = [EntityTable(model.table, (), (), (), ()).extended(model) for model in models]
+    tables = [Table(model.table, (), (), (), ()).extended(model) for model in models]
     by_class = {model.name: Statements(table, model) for table, model in zip(tables, models, strict=True)}
     wide, narrow = by_class["Film"], by_class["Clip"]
     assert [sql.count("LEFT JOIN") for sql in (wide.get, wide.scan, narrow.get, narrow.scan)] == [1, 1, 0, 0]

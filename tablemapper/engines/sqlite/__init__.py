@@ -4,7 +4,6 @@
 - `file`: one file: transactions, locks, backup; it knows no entities.
 - `sql`: tables and statements: what SQLite is told.
 - `rows`: rows of entities, indexes and groups: read, written, built, compared.
-- `catalogue`: what a catalogue becomes, and what that asks of the tables.
 - `online`: changes of a store in batches, beside writers.
 - `engine`: all of it, as one object.
 """

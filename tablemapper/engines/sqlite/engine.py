@@ -12,6 +12,12 @@ from typing import Any, Literal
 
 import attrs
 
+from ...catalogue.catalogue import Catalogue, Twin
+from ...catalogue.changes import WayBack
+from ...catalogue.dropping import disable
+from ...catalogue.possible import contradictions
+from ...catalogue.switching import end_unkept
+from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -19,13 +25,9 @@ from ...schema.check import Check, Finding, Problem, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..decide import missing, stale
-from ..migration import WayBack
 from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..statistics import Statistics
 from ..status import Status
-from .catalogue.dropping import disable
-from .catalogue.possible import contradictions
-from .catalogue.switching import end_unkept
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
 from .file.file import File
@@ -51,16 +53,13 @@ from .rows.writes import Vanished, apply, insert
 from .sql.catalogue import (
     READ_NOTE,
     SCHEMA,
-    Catalogue,
     Read,
-    Twin,
     read_catalogue,
     read_generation,
     trusted,
     write_note,
 )
 from .sql.schema import SqliteSchema
-from .sql.zone_rules import outdated
 
 __all__ = ["SqliteEngine"]
 

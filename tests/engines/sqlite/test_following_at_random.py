@@ -17,9 +17,10 @@ from hypothesis import Phase, given, seed, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
+from tablemapper.catalogue import tables
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import jobs
-from tablemapper.engines.sqlite.sql import classes, tables
+from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import compilation, following
 
 

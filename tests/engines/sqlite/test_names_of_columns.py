@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.sql import tables
+from tablemapper.catalogue import tables
 
 NAMES = ["rowid", "oid", "_rowid_", "ROWID", "id", "Oid"]
 LARGE = "x" * 9_000

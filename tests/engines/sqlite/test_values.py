@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.catalogue import dropping, fences, migrating, switching
-from tablemapper.engines.sqlite.catalogue.actions import Draft, EndJob, Forget
+from tablemapper.catalogue import dropping, fences, migrating, switching
+from tablemapper.catalogue.actions import Draft, EndJob, Forget
+from tablemapper.catalogue.catalogue import Catalogue, JobForm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.online.run import carry_out, publish
-from tablemapper.engines.sqlite.sql.catalogue import Catalogue, JobForm
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 
-from tablemapper.engines.migration import Batches, Copied, Edit, Fault, Transition
-from tablemapper.engines.sqlite.catalogue import dropping, fences, migrating, opening, switching
-from tablemapper.engines.sqlite.catalogue.actions import Action, Draft
-from tablemapper.engines.sqlite.catalogue.possible import contradictions, names_in
+from tablemapper.catalogue import dropping, fences, migrating, opening, switching
+from tablemapper.catalogue.actions import Action, Draft
+from tablemapper.catalogue.catalogue import Catalogue
+from tablemapper.catalogue.changes import Edit, Fault, Transition
+from tablemapper.catalogue.possible import contradictions, names_in
+from tablemapper.engines.migration import Batches, Copied
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.sql.catalogue import Catalogue
 from tablemapper.errors import TableMapperError
 from tablemapper.migrations.run import _Run
 from tablemapper.schema.model import Schema, compile_schema

@@ -7,11 +7,12 @@ from typing import Any
 import attrs
 import msgspec
 
+from ....catalogue.catalogue import Catalogue
+from ....catalogue.dropping import finished, tidied
 from ...protocol import Built
-from ..catalogue.dropping import finished, tidied
 from ..file.writer import Writer
-from ..sql.catalogue import Catalogue, publish_catalogue, read_catalogue
-from ..sql.tables import quoted
+from ..sql.catalogue import publish_catalogue, read_catalogue
+from ..sql.tables import quoted, type_filter
 from .run import carry_out, publish
 
 __all__ = ["clear_batch", "delete_class_rows", "delete_rows", "end_job", "tidy"]
@@ -36,7 +37,7 @@ def delete_class_rows(
     """
     form = catalogue.models.get(name)
     table = None if form is None else catalogue.tables[form.table]
-    if table is None or not (of_type := table.type_filter(name, "t")):
+    if table is None or not (of_type := type_filter(table, name, "t")):
         return None
     big = '"_big"' if table.spills else "NULL"
     rows: list[Any] = writer.execute(

@@ -25,12 +25,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from ....catalogue.changes import Conversion, Fault, Former, Transition
+from ....catalogue.migrating import copy_forms
 from ....errors import EntityExists, EntityTooLarge, InvalidEntity, UniqueViolation
 from ....schema.model import Model, reserved_keys
 from ....schema.rows import Row
-from ...migration import Conversion, Fault, Former, Transition
 from ...protocol import Batch, Operation
-from ..catalogue.migrating import copy_forms
 from ..driver.snapshots import Snapshot
 from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE

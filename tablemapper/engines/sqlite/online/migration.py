@@ -13,33 +13,37 @@ from typing import Any, TypeVar
 
 import attrs
 
+from ....catalogue.catalogue import Catalogue, labels_of
+from ....catalogue.changes import Edit, Fault, Transition
+from ....catalogue.dropping import drop_former, unused
+from ....catalogue.migrating import (
+    adopted,
+    contracted,
+    discarded,
+    dropped_classes,
+    edited,
+    is_undone,
+    retired,
+    started,
+)
+from ....catalogue.switching import switched
 from ....errors import InvalidMigration
 from ....evolution.history import History
 from ....evolution.versions import Versions
 from ....schema.forms import Forms, form_hash
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
-from ...migration import Batches, Copied, Edit, Fault, Outdated, Transition
+from ...migration import Batches, Copied, Outdated
 from ...protocol import Pace
-from ..catalogue.dropping import drop_former, unused
-from ..catalogue.migrating import adopted, contracted, discarded, dropped_classes, edited, is_undone, retired, started
-from ..catalogue.switching import switched
 from ..driver.snapshots import Snapshot
 from ..file.file import File
 from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.jobs import LEDGER
-from ..sql.catalogue import (
-    COPIES,
-    Catalogue,
-    labels_of,
-    read_catalogue,
-    read_generation,
-    trusted,
-)
+from ..sql.catalogue import COPIES, read_catalogue, read_generation, trusted
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted
+from ..sql.tables import quoted, type_filter
 from .clearing import delete_class_rows, delete_rows
 from .copying import OF, Copying, Key, is_one_way
 from .run import carry_out, publish
@@ -169,7 +173,7 @@ class SqliteMigrations:
 
     def _count_sql(self, name: str) -> str:
         table = self._catalogue.table_of(name)
-        condition = table.type_filter(name, "t") or "TRUE"
+        condition = type_filter(table, name, "t") or "TRUE"
         return f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}"
 
     @property

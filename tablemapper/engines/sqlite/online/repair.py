@@ -17,6 +17,7 @@ from typing import Any, Self, TypeAlias
 
 import attrs
 
+from ....catalogue.tables import Table
 from ....errors import CorruptStore, TableMapperError
 from ....schema.check import Check, Finding, Problem, same
 from ....schema.groups import Delta
@@ -33,7 +34,7 @@ from ..rows.jobs import owed
 from ..rows.maintained import seek_value
 from ..sql.catalogue import READ_NOTE, write_note
 from ..sql.schema import SqliteSchema
-from ..sql.tables import EntityTable, quoted
+from ..sql.tables import quoted
 
 __all__ = ["Repair"]
 
@@ -75,7 +76,7 @@ class _Group:
 class _Large:
     """Large values that belong to no entity."""
 
-    table: EntityTable
+    table: Table
     problems: list[Problem]
 
 
@@ -128,7 +129,7 @@ class Repair:
                 continue
             if isinstance(subject, IndexMaintenance):
                 fixes.append(_Entry(subject, [problem]))
-            elif isinstance(subject, EntityTable):
+            elif isinstance(subject, Table):
                 fixes.append(_Large(subject, [problem]))
             elif isinstance(subject, AggregateMaintenance):
                 groups.setdefault((subject, problem.key[:2]), []).append(problem)

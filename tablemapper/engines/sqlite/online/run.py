@@ -8,7 +8,7 @@ from functools import partial
 import attrs
 import msgspec
 
-from ..catalogue.actions import (
+from ....catalogue.actions import (
     Action,
     AddColumn,
     ChangeJob,
@@ -31,13 +31,15 @@ from ..catalogue.actions import (
     StartCopy,
     StartJob,
 )
-from ..catalogue.fences import fenced
+from ....catalogue.catalogue import Catalogue
+from ....catalogue.fences import fenced
+from ....catalogue.tables import Table
 from ..file.writer import Writer
 from ..rows.contested import FORGET_INDEX, VIOLATIONS, violated
 from ..rows.jobs import BUILDS, END, LEDGER, QUEUE
-from ..sql.catalogue import COPIES, Catalogue, publish_catalogue, write_catalogue
+from ..sql.catalogue import COPIES, publish_catalogue, write_catalogue
 from ..sql.maintained_tables import index_ddl
-from ..sql.tables import EntityTable, quoted, values_ddl
+from ..sql.tables import column_sql, ddl, quoted, type_filter, values_ddl
 
 __all__ = ["carry_out", "publish"]
 
@@ -80,10 +82,10 @@ def publish(writer: Writer, before: Catalogue, after: Catalogue, *, extends: boo
     return after
 
 
-def _count(writer: Writer, table: EntityTable, name: str) -> int:
+def _count(writer: Writer, table: Table, name: str) -> int:
     """Return the number of entities of a class."""
     ((count,),) = writer.read(
-        f"SELECT count(*) FROM {quoted(table.name)} t WHERE {table.type_filter(name, 't') or 'TRUE'}"
+        f"SELECT count(*) FROM {quoted(table.name)} t WHERE {type_filter(table, name, 't') or 'TRUE'}"
     )
     return int(count)
 
@@ -96,10 +98,10 @@ def _run(writer: Writer, action: Action) -> None:
         case RenameColumn(table, old, new):
             do(f"ALTER TABLE {quoted(table)} RENAME COLUMN {quoted(old)} TO {quoted(new)}")
         case Create(entities):
-            for sql in entities.ddl().values():
+            for sql in ddl(entities).values():
                 do(sql)
         case CreateBig(entities):
-            do(entities.create_big)
+            do(ddl(entities)[entities.big_name])
         case CreateIndex(name, columns, unique):
             do(index_ddl(name, columns, unique=unique))
         case CreateValues(name):
@@ -108,7 +110,7 @@ def _run(writer: Writer, action: Action) -> None:
             ((sql,),) = writer.read("SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?", (other,))
             do(sql.replace(quoted(other), quoted(name), 1))
         case AddColumn(table, column):
-            do(f"ALTER TABLE {quoted(table)} ADD COLUMN {column.sql}")
+            do(f"ALTER TABLE {quoted(table)} ADD COLUMN {column_sql(column)}")
         case CopyRows(source, target):
             do(f"INSERT INTO {quoted(target)} SELECT * FROM {quoted(source)}")
         case Drop(name):
@@ -120,7 +122,7 @@ def _run(writer: Writer, action: Action) -> None:
                 do(f"DELETE FROM {quoted(entities.big_name)} WHERE id IN ({big_ids})", number)
             do(f'DELETE FROM {quoted(entities.name)} WHERE "_type" IS ?', number)
         case SetColumn(entities, name, column, value):
-            condition = entities.type_filter(name, "t") or "TRUE"
+            condition = type_filter(entities, name, "t") or "TRUE"
             do(f"UPDATE {quoted(entities.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
         case Forget(label):
             do(FORGET_INDEX, (label,))

@@ -9,6 +9,8 @@ from datetime import UTC
 from msgspec import convert
 
 from ....builtin import Builtin
+from ....catalogue.catalogue import Catalogue
+from ....catalogue.names import guests
 from ....schema.forms import ModelForm
 from ....schema.labels import Label
 from ....schema.model import Model
@@ -16,8 +18,7 @@ from ...status import Applied, Item, Status
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Catalogue, Read, read_catalogue, read_generation, trusted
-from ..sql.names import guests
+from ..sql.catalogue import COPIES, Read, read_catalogue, read_generation, trusted
 
 __all__ = ["read_status", "status_of_file"]
 

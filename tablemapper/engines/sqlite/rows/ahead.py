@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 
 import attrs
 
+from ....catalogue.catalogue import Catalogue
 from ....errors import TableMapperError
 from ....schema.maintenance import ChangeSet
 from ....schema.rows import DAMAGE
 from ...protocol import Built, Pace
 from ..file.file import File
 from ..file.writer import Writer
-from ..sql.catalogue import Catalogue
 from ..sql.schema import Job, SqliteSchema
 from .building import build_slice
 from .jobs import CURSOR, left, progress

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Literal
 
-from msgspec.structs import replace
-
+from ....catalogue.dropping import states_after
 from ....errors import CorruptStore
-from ....schema.forms import StateForm
 from ....schema.maintenance import AggregateMaintenance, ChangeSet
 from ....schema.rows import Row
 from ...protocol import Built, Violation
@@ -21,7 +18,7 @@ from .contested import holders, violated
 from .jobs import BUILDS, CURSOR, END, REACH, left, progress
 from .maintained import collect, write_changes
 
-__all__ = ["build_batch", "build_slice", "settle", "states_after", "violations"]
+__all__ = ["build_batch", "build_slice", "settle", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
@@ -95,17 +92,6 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
     changes = ChangeSet()
     collect(sqlite, writer, model, changes, added=[row[:-1] for row in emptied])
     write_changes(sqlite, writer, changes)
-
-
-def states_after(
-    states: dict[str, StateForm], labels: Iterable[str], duplicates: Collection[str], now: int
-) -> dict[str, StateForm]:
-    """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
-    after: dict[str, StateForm] = {}
-    for label in labels:
-        state: Literal["violated", "ready"] = "violated" if label in duplicates else "ready"
-        after[label] = replace(states[label], state=state, since=now, by=None)
-    return states | after
 
 
 def settle(sqlite: SqliteSchema, writer: Writer) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ....catalogue.tables import Table
 from ....progress import Meter
 from ....schema.check import Check, Finding, Problem
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import Row
 from ..sql.schema import SqliteSchema
-from ..sql.tables import EntityTable, quoted
+from ..sql.tables import quoted
 from .contested import NOTED, NOTES
 from .jobs import owed
 from .twins import script_sides
@@ -108,7 +109,7 @@ class _Stored:
         return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
 
 
-def _moved(table: EntityTable, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[Finding]:
+def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[Finding]:
     """Check that each row with large values has them, and that there are no others."""
     if not table.spills:
         return

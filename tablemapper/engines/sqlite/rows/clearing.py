@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....schema.model import Model
 from ..file.writer import Writer
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted
+from ..sql.tables import quoted, type_filter
 from .contested import FORGET_INDEX
 
 __all__ = ["clear"]
@@ -38,7 +38,7 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
 def _clear_entities(sqlite: SqliteSchema, writer: Writer, model: Model) -> int:
     """Delete the rows of a class, which may share its table with others."""
     table = sqlite.table_of(model)
-    of_type = table.type_filter(sqlite.names[model], "t")
+    of_type = type_filter(table, sqlite.names[model], "t")
     where = f" WHERE {of_type}" if of_type else ""
     if table.spills:
         moved = f'SELECT t."_big" FROM {quoted(table.name)} t{where}'

@@ -10,7 +10,7 @@ from ....schema.rows import Row
 from ..file.file import File
 from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
-from ..sql.tables import quoted
+from ..sql.tables import quoted, type_filter, value_sql
 
 __all__ = ["next_partition", "partition_rows"]
 
@@ -46,7 +46,7 @@ def partition_rows(
 def next_partition(file: File, sqlite: SqliteSchema, model: Model, last: Row) -> Row | None:
     """Return the first partition key of a class behind the last one; None if there is none."""
     table = sqlite.table_of(model)
-    of_type = table.type_filter(sqlite.names[model], "t")
+    of_type = type_filter(table, sqlite.names[model], "t")
     where = " AND ".join(filter(None, ['t."PartitionKey" > ?' if last else "", of_type]))
     where = f" WHERE {where}" if where else ""
     sql = f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'
@@ -60,7 +60,7 @@ def _union(statements: list[Statements]) -> tuple[str, list[list[int]]]:
     place: dict[str, int] = {}
     for property, _ in first.table.properties:
         place[property] = len(listed)
-        listed.append(first.table.value(property, "t"))
+        listed.append(value_sql(first.table, property, "t"))
     for at, one in enumerate(statements):
         for field in one.model.maintained:
             place[f"{at} {field.property}"] = len(listed)

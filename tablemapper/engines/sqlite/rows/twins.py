@@ -24,6 +24,9 @@ from typing import Any, TypeAlias
 import attrs
 from msgspec.structs import replace
 
+from ....catalogue.catalogue import Catalogue, Twin
+from ....catalogue.changes import Conversion
+from ....catalogue.names import seen_by
 from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismatch, UniqueViolation
 from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
@@ -32,11 +35,9 @@ from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm
 from ....schema.model import Model, Schema
 from ....schema.rows import FIRST, Row
-from ...migration import Conversion
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
-from ..sql.catalogue import Catalogue, Twin, trusted
-from ..sql.names import seen_by
+from ..sql.catalogue import trusted
 from ..sql.schema import SqliteSchema
 
 __all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]

@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from ....catalogue.catalogue import Catalogue, values_label
+from ....catalogue.names import guests, seen_by
+from ....catalogue.tables import Table, has_values
+from ....catalogue.zone_rules import other_rules, refused_writes
 from ....entities.aggregates import keeper_name
 from ....errors import SchemaMismatch
 from ....evolution.definitions import aggregate_in, depth_of, indexes_in
@@ -16,12 +20,8 @@ from ....evolution.following import follow, owners_of
 from ....evolution.versions import retirement
 from ....schema.maintenance import IndexMaintenance
 from ....schema.model import Model, Schema
-from .catalogue import Catalogue, values_label
 from .maintained_tables import Values
-from .names import guests, seen_by
 from .statements import Statements
-from .tables import EntityTable, has_values
-from .zone_rules import other_rules, refused_writes
 
 __all__ = ["ByModel", "StoredClasses"]
 
@@ -99,7 +99,7 @@ class StoredClasses:
             kept[field.name] = table.name, table.column(field.property)
         return kept
 
-    def table_of(self, model: Model) -> EntityTable:
+    def table_of(self, model: Model) -> Table:
         """Return the table of a class."""
         return self.catalogue.table_of(self.names[model])
 

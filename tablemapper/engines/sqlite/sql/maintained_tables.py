@@ -5,30 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+from ....catalogue.names import Names
+from ....catalogue.tables import index_column_names
 from ....entities.declaration import IndexModel
 from ....schema.maintenance import index_columns
 from ....schema.model import Model
-from .names import Names
 from .tables import quoted, short
 
-__all__ = ["IndexTable", "Values", "index_column_names", "index_ddl", "upsert"]
+__all__ = ["IndexTable", "Values", "index_ddl", "upsert"]
 
 
 def upsert(insert: str, columns: Iterable[str]) -> str:
     """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""
     assigned = ",".join(f"{short(column)}=excluded.{short(column)}" for column in columns)
     return f"{insert} ON CONFLICT DO {f'UPDATE SET {assigned}' if assigned else 'NOTHING'}"
-
-
-def index_column_names(properties: Iterable[str]) -> list[str]:
-    """Return the columns of an index's properties: two that differ only in case cannot both have their name."""
-    names: list[str] = []
-    for property in properties:
-        name, number = property, 2
-        while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
-            name, number = f"{property}_{number}", number + 1
-        names.append(name)
-    return names
 
 
 def index_ddl(name: str, columns: Iterable[str], *, unique: bool) -> str:

@@ -7,6 +7,9 @@ from typing import Any
 
 import attrs
 
+from ....catalogue.catalogue import Catalogue, CopyForm, Twin
+from ....catalogue.changes import Conversion, WayBack
+from ....catalogue.zone_rules import states_here
 from ....entities.aggregates import kept_field
 from ....entities.declaration import IndexModel
 from ....evolution.definitions import as_declared
@@ -15,11 +18,9 @@ from ....schema.forms import LinkForm
 from ....schema.labels import is_former
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
-from ...migration import Conversion, WayBack
-from .catalogue import Catalogue, CopyForm, Twin, trusted
+from .catalogue import trusted
 from .classes import ByModel, StoredClasses
 from .maintained_tables import IndexTable
-from .zone_rules import states_here
 
 __all__ = ["Job", "SqliteSchema"]
 

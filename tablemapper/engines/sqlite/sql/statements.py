@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
 
+from ....catalogue.tables import FIXED, Table
 from ....codegen import compile_functions
 from ....entities.declaration import IndexModel
 from ....entities.fields import FieldModel
@@ -15,7 +16,7 @@ from ....schema.model import Model
 from ....schema.rows import FIRST, Row
 from ..driver.functions import SqlFunction
 from .maintained_tables import upsert
-from .tables import FIXED, EntityTable, literal, quoted, short
+from .tables import literal, quoted, short, type_filter, value_sql
 
 __all__ = ["SPILL_ROW", "Statements"]
 
@@ -39,7 +40,7 @@ class Statements:
 
     def __init__(
         self,
-        table: EntityTable,
+        table: Table,
         model: Model,
         followed: Followed | None = None,
         name: str | None = None,
@@ -107,7 +108,7 @@ class Statements:
 
     def type_filter(self, alias: str) -> str:
         """Return the condition that a row is of the model's class, empty if the table holds no other."""
-        return self.table.type_filter(self.name, alias)
+        return type_filter(self.table, self.name, alias)
 
     @cached_property
     def _and_type(self) -> str:
@@ -200,11 +201,11 @@ class Statements:
         """Return the SQL of one property."""
         if field.maintained:
             return self._maintained(field, alias)
-        return self.table.value(field.property, alias, moved=field.type.spillable)
+        return value_sql(self.table, field.property, alias, moved=field.type.spillable)
 
     def in_place(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property, NULL if its value is moved aside."""
-        return self.table.value(field.property, alias, moved=False)
+        return value_sql(self.table, field.property, alias, moved=False)
 
     def _maintained(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of a field that the group of the same key holds, if there is one."""

@@ -11,13 +11,13 @@ from typing import TypeAlias
 
 import attrs
 
-from ....evolution.definitions import holds_all
-from ....evolution.renames import with_properties, with_source
-from ....evolution.versions import Version
-from ....schema.forms import ModelForm
-from ....schema.model import Model, Schema
+from ..evolution.definitions import holds_all
+from ..evolution.renames import with_properties, with_source
+from ..evolution.versions import Version
+from ..schema.forms import ModelForm
+from ..schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
-from .tables import EntityTable
+from .tables import Table
 
 __all__ = ["Names", "composed", "guests", "index_columns_of", "seen_by", "with_names", "without"]
 
@@ -40,7 +40,7 @@ def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
     return attrs.evolve(catalogue, models=models, tables=tables)
 
 
-def without(table: EntityTable, properties: Iterable[str]) -> EntityTable:
+def without(table: Table, properties: Iterable[str]) -> Table:
     """Return a table that does not know its columns by some properties any more."""
     removed = set(properties)
     return attrs.evolve(table, properties=tuple([pair for pair in table.properties if pair[0] not in removed]))

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from ....entities.aggregates import kept_field
-from ....schema.labels import Label, is_former
-from ..sql.catalogue import Catalogue
+from ..entities.aggregates import kept_field
+from ..schema.labels import Label, is_former
 from .actions import Draft, Rename
+from .catalogue import Catalogue
 
 __all__ = ["fenced", "with_other_name"]
 

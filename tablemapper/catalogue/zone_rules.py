@@ -13,10 +13,10 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ....keys.cuts import CUT, cut_of
-from ....keys.zones import fingerprint, release, zone_fault
-from ....schema.forms import Forms, StateForm
-from ....schema.labels import Label
+from ..keys.cuts import CUT, cut_of
+from ..keys.zones import fingerprint, release, zone_fault
+from ..schema.forms import Forms, StateForm
+from ..schema.labels import Label
 from .catalogue import Catalogue, Twin
 
 __all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_here"]

@@ -9,23 +9,22 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from ....entities.aggregates import kept_field
-from ....evolution.definitions import has_names_of, holds_all
-from ....evolution.history import History
-from ....evolution.versions import Version, Versions
-from ....schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, form_hash
-from ....schema.labels import is_former
-from ....schema.model import Schema
-from ...migration import Edit, Transition, name_of
-from ..rows.building import states_after
-from ..sql.catalogue import Catalogue, Twin, labels_of
-from ..sql.names import Names, composed
+from ..entities.aggregates import kept_field
+from ..evolution.definitions import has_names_of, holds_all
+from ..evolution.history import History
+from ..evolution.versions import Version, Versions
+from ..schema.forms import AppliedForm, Forms, LinkForm, TombstoneForm, form_hash
+from ..schema.labels import is_former
+from ..schema.model import Schema
 from .actions import Draft, EndCopies, EndJob, Forget, Rename
-from .dropping import disable
+from .catalogue import Catalogue, Twin, labels_of
+from .changes import Edit, Transition, name_of
+from .dropping import disable, states_after
+from .names import Names, composed
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
 
-_log = logging.getLogger("tablemapper.sqlite")
+_log = logging.getLogger("tablemapper.catalogue")
 
 
 def switched(draft: Draft, catalogue: Catalogue, transition: Transition, staged: Catalogue, entities: int) -> Catalogue:
@@ -273,7 +272,7 @@ def _set_aside(draft: Draft, catalogue: Catalogue, part: Catalogue, id: str) -> 
         names.update(zip(before, map(draft.fresh, after), strict=True))
         return after[0]
 
-    tables = {public: attrs.evolve(table, name=new_name(*table.ddl())) for public, table in part.tables.items()}
+    tables = {public: attrs.evolve(table, name=new_name(*table.names)) for public, table in part.tables.items()}
     indexes = {label: new_name(name) for label, name in part.index_tables.items() if draft.has(name)}
     draft.do(*(Rename(old, new) for old, new in names.items()))
     former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import chain
 
-from ..sql.catalogue import Catalogue
+from .catalogue import Catalogue
 
-__all__ = ["contradictions", "names_in"]
+__all__ = ["contradictions", "meanings", "names_in"]
 
 
 def names_in(part: Catalogue) -> list[str]:
     """Return the physical names of the tables of classes, and of what is maintained from them."""
-    return [*chain.from_iterable(table.ddl() for table in part.tables.values()), *part.index_tables.values()]
+    return [*chain.from_iterable(table.names for table in part.tables.values()), *part.index_tables.values()]
+
+
+def meanings(catalogue: Catalogue) -> list[str]:
+    """Return the physical names of all tables of a catalogue, those among them that are only kept, or to be cleared."""
+    live = [name for part in (catalogue, *catalogue.beside) for name in names_in(part)]
+    kept = [name for entry in catalogue.history for name in entry.kept]
+    return [*live, *kept, *(name for stone in catalogue.tombstones for name in stone.tables)]
 
 
 def contradictions(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
@@ -34,17 +41,16 @@ def contradictions(catalogue: Catalogue, names: Collection[str]) -> Iterator[str
 
 def _of_names(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
     """Yield what is wrong with physical names: each that exists has one meaning, and no other has one."""
-    kept = [name for entry in catalogue.history for name in entry.kept]
-    dropped = [name for stone in catalogue.tombstones for name in stone.tables]
-    live = [name for part in (catalogue, *catalogue.beside) for name in names_in(part)]
-    known = {name.lower() for name in (*live, *kept, *dropped)}
-    if len(known) != len([*live, *kept, *dropped]):
+    listed = meanings(catalogue)
+    known = {name.lower() for name in listed}
+    if len(known) != len(listed):
         yield "a table has two meanings"
     if missing := known.difference(names):
         yield f"the tables {', '.join(sorted(missing))} do not exist"
     if others := set(names) - known:
         yield f"the tables {', '.join(sorted(others))} belong to nothing"
-    if lost := {name for part in catalogue.former.values() for name in names_in(part)}.difference(kept):
+    kept = {name for entry in catalogue.history for name in entry.kept}
+    if lost := {name for part in catalogue.former.values() for name in names_in(part)} - kept:
         yield f"the former tables {', '.join(sorted(lost))} are not kept"
 
 

@@ -1,5 +1,10 @@
-"""What a store's catalogue becomes: functions from one catalogue to the next, which write nothing.
+"""What a store holds and maintains, as data; what that becomes: functions from one catalogue to the next, which write nothing.
 
+- `tables`: entity tables: which column holds which property.
+- `changes`: migrations as data.
+- `catalogue`: what a store holds and maintains.
+- `names`: the catalogue as an older version sees it, after renames and beside twins.
+- `zone_rules`: the rules of time zones that indexes and aggregates are maintained by.
 - `actions`: what a transition asks of the store, and what it must know of it.
 - `fences`: other names of the tables of versions that end.
 - `dropping`: indexes, aggregates and classes dropped, disabled, or ready.

@@ -7,18 +7,18 @@ from collections.abc import Collection, Mapping, Set
 import attrs
 from msgspec.structs import replace
 
-from ....evolution.changes import Anything
-from ....evolution.definitions import aggregate_in
-from ....evolution.evolution import Evolution, evolve
-from ....evolution.versions import Versions
-from ....schema.labels import Label
-from ....schema.model import Model, Schema
-from ..sql.catalogue import Catalogue, JobForm, Twin
-from ..sql.tables import EntityTable
-from ..sql.zone_rules import outdated, ruled_here
+from ..evolution.changes import Anything
+from ..evolution.definitions import aggregate_in
+from ..evolution.evolution import Evolution, evolve
+from ..evolution.versions import Versions
+from ..schema.labels import Label
+from ..schema.model import Model, Schema
 from .actions import Draft, SetColumn, StartJob
+from .catalogue import Catalogue, JobForm, Twin
 from .dropping import disable
 from .layout import Layout
+from .tables import Table
+from .zone_rules import outdated, ruled_here
 
 __all__ = ["opened", "rebuilt", "ruled_anew", "staged", "unmatched_twins"]
 
@@ -70,7 +70,7 @@ def unmatched_twins(catalogue: Catalogue, evolution: Evolution) -> list[Twin]:
     return twins
 
 
-def _fill(draft: Draft, old: EntityTable, table: EntityTable, model: Model, property: str) -> None:
+def _fill(draft: Draft, old: Table, table: Table, model: Model, property: str) -> None:
     """Set a new property to its default in all rows, unless the default of its new column does that."""
     if property not in dict(table.properties):
         return  # the key holds it

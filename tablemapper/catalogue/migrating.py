@@ -7,16 +7,16 @@ from collections.abc import Collection, Iterable
 import attrs
 from msgspec.structs import replace
 
-from ....errors import InvalidMigration
-from ....schema.forms import AppliedForm
-from ...migration import Edit, Transition, name_of
-from ..sql.catalogue import Catalogue, CopyForm, Staged
-from ..sql.maintained_tables import index_column_names
-from ..sql.names import Names, index_columns_of, with_names, without
+from ..errors import InvalidMigration
+from ..schema.forms import AppliedForm
 from .actions import Draft, Drop, EndCopies, Forget, RenameColumn, StartCopy
+from .catalogue import Catalogue, CopyForm, Staged
+from .changes import Edit, Transition, name_of
 from .dropping import drop
+from .names import Names, index_columns_of, with_names, without
 from .opening import staged
 from .switching import ended, linked, swapped, with_drops, with_new_versions
+from .tables import index_column_names
 
 __all__ = [
     "adopted",
@@ -92,7 +92,7 @@ def discarded(draft: Draft, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the migration that is under way, and without the tables that it copied to."""
     assert catalogue.staged is not None
     parts = catalogue.staged.catalogue
-    names = [*(name for table in parts.tables.values() for name in table.ddl()), *parts.index_tables.values()]
+    names = [*(name for table in parts.tables.values() for name in table.names), *parts.index_tables.values()]
     draft.do(*(Drop(name) for name in dict.fromkeys(names) if draft.has(name)), EndCopies(notes=True))
     history = catalogue.history.without(catalogue.history.running)
     return attrs.evolve(catalogue, staged=None, copies=(), history=history)

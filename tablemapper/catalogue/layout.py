@@ -7,16 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 from msgspec.structs import replace
 
-from ....evolution.definitions import aggregate_in
-from ....evolution.evolution import Evolution
-from ....evolution.history import History
-from ....schema.forms import ModelForm, StateForm
-from ....schema.maintenance import index_columns
-from ....schema.model import Model, Schema
-from ..sql.catalogue import Catalogue, values_label, values_table
-from ..sql.maintained_tables import index_column_names
-from ..sql.tables import Column, EntityTable, has_values
-from ..sql.zone_rules import ruled_here
+from ..evolution.definitions import aggregate_in
+from ..evolution.evolution import Evolution
+from ..evolution.history import History
+from ..schema.forms import ModelForm, StateForm
+from ..schema.maintenance import index_columns
+from ..schema.model import Model, Schema
 from .actions import (
     AddColumn,
     ChangeJob,
@@ -30,6 +26,9 @@ from .actions import (
     Rename,
     RenameColumn,
 )
+from .catalogue import Catalogue, values_label, values_table
+from .tables import Column, Table, has_values, index_column_names
+from .zone_rules import ruled_here
 
 __all__ = ["Layout"]
 
@@ -92,7 +91,7 @@ class Layout:
                     self._draft.do(RenameColumn(physical, old, new))
             self.tables[form.table] = after
 
-    def _renamed(self, table: EntityTable, public: str) -> EntityTable:
+    def _renamed(self, table: Table, public: str) -> Table:
         """Give an entity table another physical name; return it."""
         after = attrs.evolve(table, name=self._draft.fresh(public))
         self._draft.rename(table, after)
@@ -124,7 +123,7 @@ class Layout:
                 continue  # it uses the table of a former definition
             table = self.tables.get(model.table)
             if table is None:
-                table = EntityTable(self._draft.fresh(model.table), (), (), (), ())
+                table = Table(self._draft.fresh(model.table), (), (), (), ())
             after = table.extended(model)
             if model.table in before and "_type" in after.has - table.has:
                 # A program that knows one class in the table would read the rows of the next as its own.
@@ -183,7 +182,7 @@ class Layout:
         )
 
 
-def _extend(draft: Draft, old: EntityTable | None, table: EntityTable) -> None:
+def _extend(draft: Draft, old: Table | None, table: Table) -> None:
     """Create a table, or add the columns that it lacks."""
     if old is None:
         draft.do(Create(table))

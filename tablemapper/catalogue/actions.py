@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ..sql.catalogue import CopyForm, JobForm
-from ..sql.tables import Column, EntityTable, fresh_name
+from .catalogue import CopyForm, JobForm
+from .tables import Column, Table, fresh_name
 
 __all__ = [
     "Action",
@@ -60,14 +60,14 @@ class RenameColumn:
 class Create:
     """Create an entity table, and the one beside it for large values."""
 
-    table: EntityTable
+    table: Table
 
 
 @attrs.frozen
 class CreateBig:
     """Create the table for large values alone."""
 
-    table: EntityTable
+    table: Table
 
 
 @attrs.frozen
@@ -122,7 +122,7 @@ class Drop:
 class DeleteClass:
     """Delete the rows of a class from a table that it shares."""
 
-    table: EntityTable
+    table: Table
     name: str
 
 
@@ -130,7 +130,7 @@ class DeleteClass:
 class SetColumn:
     """Set a column in all rows of a class."""
 
-    table: EntityTable
+    table: Table
     name: str
     """The class."""
     column: str
@@ -157,7 +157,7 @@ class StartJob:
     """Build something over the entities of a class, which are in a table."""
 
     job: JobForm
-    table: EntityTable
+    table: Table
 
 
 @attrs.frozen
@@ -181,7 +181,7 @@ class StartCopy:
     """Copy the entities of classes, which are in tables."""
 
     copy: CopyForm
-    tables: tuple[EntityTable, ...]
+    tables: tuple[Table, ...]
 
 
 @attrs.frozen
@@ -252,7 +252,7 @@ class Draft:
                     self._add(new)
                     self.past.add(new.lower())
                 case Create(table):
-                    self._add(*table.ddl())
+                    self._add(*table.names)
                 case CreateBig(table):
                     self._add(table.big_name)
                 case CreateLike(name) | CreateIndex(name) | CreateValues(name):
@@ -273,6 +273,6 @@ class Draft:
         self.names.remove(name.lower())
         self.past.add(name.lower())
 
-    def rename(self, before: EntityTable, after: EntityTable) -> None:
+    def rename(self, before: Table, after: Table) -> None:
         """Give an entity table, and the one beside it, the names of another one."""
-        self.do(*(Rename(old, new) for old, new in zip(before.ddl(), after.ddl(), strict=True)))
+        self.do(*(Rename(old, new) for old, new in zip(before.names, after.names, strict=True)))

@@ -7,24 +7,36 @@ transactions clear them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Literal
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
-from ....entities.aggregates import kept_field
-from ....errors import InvalidQuery
-from ....evolution.definitions import keepers_of, takes_place_of
-from ....evolution.rules import reads
-from ....schema.forms import TombstoneForm
-from ....schema.labels import Label, is_former, plain_name
-from ..rows.building import states_after
-from ..sql.catalogue import Catalogue, values_label, values_table
-from ..sql.tables import EntityTable
-from .actions import ChangeJob, CopyRows, CreateBig, CreateLike, DeleteClass, Draft, Drop, EndJob, Forget, Rename
+from ..entities.aggregates import kept_field
+from ..errors import InvalidQuery
+from ..evolution.definitions import keepers_of, takes_place_of
+from ..evolution.rules import reads
+from ..schema.forms import StateForm, TombstoneForm
+from ..schema.labels import Label, is_former, plain_name
+from .actions import (
+    ChangeJob,
+    CopyRows,
+    CreateBig,
+    CreateLike,
+    DeleteClass,
+    Draft,
+    Drop,
+    EndJob,
+    Forget,
+    Rename,
+)
+from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
+from .tables import Table
 
-__all__ = ["disable", "drop", "drop_former", "finished", "tidied", "unused"]
+__all__ = ["disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused"]
 
 
 def drop(
@@ -82,7 +94,7 @@ def _renamed(draft: Draft, names: Iterable[str]) -> list[str]:
     return list(renamed.values())
 
 
-def _is_shared(table: EntityTable) -> bool:
+def _is_shared(table: Table) -> bool:
     """Return whether several classes have their rows in a table."""
     return len([name for name in table.types if not name.endswith("#")]) > 1
 
@@ -91,7 +103,7 @@ def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalo
     """Return a catalogue without an index, and the physical name of its table."""
     form = catalogue.models[owner]
     indexes = {name: other for name, other in form.indexes.items() if name != index}
-    models = catalogue.models | {owner: msgspec.structs.replace(form, indexes=indexes)}
+    models = catalogue.models | {owner: replace(form, indexes=indexes)}
     index_tables = dict(catalogue.index_tables)
     physical = [index_tables.pop(f"{owner}.{index}")]
     return attrs.evolve(catalogue, models=models, index_tables=index_tables), physical
@@ -185,7 +197,7 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
             replaced.append(table.big_name)
     draft.do(*map(Forget, sorted(labels)))
     states = {
-        each: msgspec.structs.replace(state, state="disabled", since=draft.now) if each in labels else state
+        each: replace(state, state="disabled", since=draft.now) if each in labels else state
         for each, state in catalogue.states.items()
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
@@ -242,10 +254,21 @@ def finished(draft: Draft, catalogue: Catalogue, labels: Iterable[str]) -> Catal
     return catalogue
 
 
+def states_after(
+    states: dict[str, StateForm], labels: Iterable[str], duplicates: Collection[str], now: int
+) -> dict[str, StateForm]:
+    """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
+    after: dict[str, StateForm] = {}
+    for label in labels:
+        state: Literal["violated", "ready"] = "violated" if label in duplicates else "ready"
+        after[label] = replace(states[label], state=state, since=now, by=None)
+    return states | after
+
+
 def tidied(draft: Draft, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the tables that drops left, whose other tables have their public names if they can."""
     draft.do(*(Drop(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
-    tombstones = tuple([msgspec.structs.replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
+    tombstones = tuple([replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
 
     def public(physical: str, name: str) -> str:
         """Rename a table to its public name, if that is free; return the name that it has."""
@@ -254,7 +277,7 @@ def tidied(draft: Draft, catalogue: Catalogue) -> Catalogue:
         draft.do(Rename(physical, name))
         return name
 
-    def table_of(name: str, table: EntityTable) -> EntityTable:
+    def table_of(name: str, table: Table) -> Table:
         after = attrs.evolve(table, name=public(table.name, name))
         if table.spills and after.name != table.name:
             public(table.big_name, after.big_name)
