@@ -36,7 +36,7 @@ from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
-__all__ = ["disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused"]
+__all__ = ["disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused", "without_jobs"]
 
 
 def drop(
@@ -81,7 +81,7 @@ def drop(
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     tombstone = TombstoneForm(label, definition, draft.now, by, replacement, renamed)
     return attrs.evolve(
-        _without_jobs(draft, catalogue, labels),
+        without_jobs(draft, catalogue, labels),
         states={other: state for other, state in catalogue.states.items() if other not in labels},
         tombstones=(*catalogue.tombstones, tombstone),
     )
@@ -202,7 +202,7 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     return attrs.evolve(
-        _without_jobs(draft, catalogue, labels),
+        without_jobs(draft, catalogue, labels),
         index_tables=index_tables,
         tables=tables,
         states=states,
@@ -222,7 +222,7 @@ def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
     return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
-def _without_jobs(draft: Draft, catalogue: Catalogue, labels: set[str]) -> Catalogue:
+def without_jobs(draft: Draft, catalogue: Catalogue, labels: set[str]) -> Catalogue:
     """Return a catalogue in which some labels are built no more."""
     jobs = []
     for job in catalogue.jobs:

@@ -26,7 +26,8 @@ from .actions import (
     Rename,
     RenameColumn,
 )
-from .catalogue import Catalogue, values_label, values_table
+from .catalogue import Catalogue, labels_of, values_label, values_table
+from .dropping import without_jobs
 from .tables import Column, Table, has_values, index_column_names
 from .zone_rules import ruled_here
 
@@ -148,15 +149,17 @@ class Layout:
 
     def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""
-        renamed, now = evolution.former, self._draft.now
-        states = {renamed.get(label, label): form for label, form in self._before.states.items()}
+        renamed, now, before = evolution.former, self._draft.now, self._before
+        if ended := {label for name in evolution.dropped for label in labels_of(name, before.models[name])}:
+            before = without_jobs(self._draft, before, ended)
+        states = {renamed.get(label, label): form for label, form in before.states.items() if label not in ended}
         jobs = [
             attrs.evolve(
                 job,
                 owner=renamed.get(job.owner, job.owner),
                 targets=frozenset(renamed.get(label, label) for label in job.targets),
             )
-            for job in self._before.jobs
+            for job in before.jobs
         ]
         self._draft.do(*(ChangeJob(job.name, job.owner, job.targets) for job in jobs))
         history = History(

@@ -245,3 +245,15 @@ def test_an_ever_begins_with_what_its_build_meets_and_counts_all_from_when_it_is
         store.insert(Shot("a", count))
         store.delete(Shot.key("a", count))
         assert store[Best.key("a")].top == count
+
+
+def test_what_is_built_of_a_class_ends_once_that_holds_nothing_and_is_declared_anew(path: Path) -> None:
+    with tm.open(path, models=[INDEXED, LABEL], build=False, durability="relaxed") as store:
+        store.delete_many([INDEXED.key(name) for name in ("", "a", "b", "c", "d")])
+        assert store.status()["Thing.by_tag"].state == "building"
+    anew = entity("Thing", "Both", {"name": int}, tm.Key[int](partition="thing", row="{name}"))
+    with tm.open(path, models=[anew, LABEL], build=False, durability="relaxed") as store:
+        store.insert(anew(1))
+        assert [item.where for item in store.status().items] == ["Label", "Thing"]
+        assert store.build().built == ()
+        assert store.check().problems == ()

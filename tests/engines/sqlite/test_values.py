@@ -325,7 +325,7 @@ def _drops_leave_no_tombstone(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_dropped_is_built(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(dropping, "_without_jobs", lambda draft, catalogue, labels: catalogue)
+    patch.setattr(dropping, "without_jobs", lambda draft, catalogue, labels: catalogue)
 
 
 def _indexes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
