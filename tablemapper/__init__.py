@@ -14,6 +14,7 @@ import logging
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, AsyncTransaction, open_async
 from .catalogue.changes import Fault
+from .engines.check import Problem, RepairReport, Report
 from .engines.opening import restore, status
 from .engines.protocol import Violation
 from .engines.statistics import IndexStatistics, Partitions, PartitionStatistics, Quantiles, Statistics
@@ -71,7 +72,6 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.query import Query, Rows
 from .query.timestamp import timestamp
-from .schema.check import Problem, RepairReport, Report
 from .schema.model import size
 from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations

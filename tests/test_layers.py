@@ -20,7 +20,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python", "sortable"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
-    [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments", "check"]}],
+    [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
     [{"catalogue": ["tables", "changes", "catalogue", "names", "zone_rules", "actions", "fences", "dropping", "switching", "layout", "opening", "migrating", "possible"]}],
     [
@@ -32,7 +32,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["context", "status", "statistics", "protocol", "decide", "migration"],
+            "engines": ["context", "status", "statistics", "check", "protocol", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
             "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "sweep", "reads", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],

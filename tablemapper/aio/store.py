@@ -22,6 +22,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, cast, overload
 
+from ..engines.check import RepairReport, Report
 from ..engines.opening import open_engine
 from ..engines.protocol import Engine
 from ..engines.statistics import Statistics
@@ -35,7 +36,6 @@ from ..expressions.habits import STORE_HABITS, TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..planning.partitions import Partition
 from ..progress import ProgressOption, start_meter
-from ..schema.check import RepairReport, Report
 from ..scripts.migrations import ScriptsOption, ways_back
 from ..store.builds import HOLD, REST, BuildReport, build_declared
 from ..store.observation import ObservedBuffer, noting

@@ -9,10 +9,10 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.table import Table
 
+from ..engines.check import Problem
 from ..engines.opening import is_account, open_engine
 from ..engines.opening import restore as restore_store
 from ..engines.opening import status as status_of
-from ..schema.check import Problem
 from ..schema.model import Schema
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store

@@ -4,6 +4,7 @@
 - `context`: the open transactions of the running thread or task.
 - `status`: what a store says of itself.
 - `statistics`: what a store holds of a class, in numbers.
+- `check`: everything that is maintained, recomputed and compared with what is stored.
 - `protocol`: what a store needs of an engine.
 - `decide`: what operations do to a store, from the rows that are there.
 - `migration`: what a migration needs of an engine.

@@ -17,10 +17,10 @@ import attrs
 from ..entities.etag import ETAG_FORM, NO_ETAG, etag_text
 from ..entities.fields import FieldModel
 from ..errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
-from ..schema.check import Owed
 from ..schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
+from .check import Owed
 from .protocol import Operation
 
 __all__ = [

@@ -21,9 +21,9 @@ from ..planning.plan import Plan
 from ..planning.projection import Layout
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
-from ..schema.check import RepairReport, Report
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
+from .check import RepairReport, Report
 from .status import Status
 
 __all__ = [

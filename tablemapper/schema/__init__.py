@@ -1,4 +1,4 @@
-"""The classes of a store compiled together: rows, maintenance, groups, check.
+"""The classes of a store compiled together: rows, maintenance, groups.
 
 - `labels`: what a catalogue calls an index, an aggregate or a class.
 - `forms`: what a catalogue keeps of each class.
@@ -10,5 +10,4 @@
 - `row_source`: source that takes out of rows what is maintained from them.
 - `maintenance`: what a change of entities does to index rows and groups.
 - `assignments`: the changes that `merge` and `update` make.
-- `check`: everything that is maintained, recomputed and compared with what is stored.
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
+from ..engines.check import RepairReport, Report
 from ..engines.context import check_outside
 from ..engines.protocol import Engine
 from ..engines.statistics import HasStatistics, Statistics
@@ -12,7 +13,6 @@ from ..engines.status import Status
 from ..entities.entity import Record
 from ..errors import InvalidQuery, StoreError, shown
 from ..progress import ProgressOption, start_meter
-from ..schema.check import RepairReport, Report
 from .builds import HOLD, REST, BuildReport, build
 from .operations import Operations
 

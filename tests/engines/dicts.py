@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
+from tablemapper.engines.check import Check, Owed, RepairReport, Report
 from tablemapper.engines.decide import Decision, Key, decide, with_maintained
 from tablemapper.engines.protocol import Batch, Built, Note, NoteChanged, Operation, Position, Unready, Violation
 from tablemapper.engines.status import Item, Status
@@ -36,7 +37,6 @@ from tablemapper.planning.projection import Layout, layout_of, tuples
 from tablemapper.planning.ranges import BoundPlan, KeyRange
 from tablemapper.planning.walk import Down, Walk
 from tablemapper.progress import Meter
-from tablemapper.schema.check import Check, Owed, RepairReport, Report
 from tablemapper.schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.check import Stored
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows.check import _Stored
-from tablemapper.schema.check import Stored
 from tablemapper.schema.model import compile_schema
 
 from ..whole.answers import random_rows

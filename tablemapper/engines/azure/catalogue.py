@@ -27,10 +27,10 @@ from ...evolution.versions import Version, Versions, retirement
 from ...expressions.tree import Attr
 from ...keys.forms import NotAKey
 from ...keys.template import Slot, Template
-from ...schema.check import Owed
 from ...schema.forms import ModelForm
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
 from ...schema.model import Model, Schema, reserved_keys
+from ..check import Owed
 from .tables.drive import ATTEMPTS, Work, delay, read
 from .tables.rows import Codec, codec_of
 from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused

@@ -23,7 +23,7 @@ def held(source: Source) -> Held:
 
 
 class Held:
-    """See `schema.check.Stored`.
+    """See `engines.check.Stored`.
 
     Attributes:
         intents: what writes have still to do elsewhere, each with the table that it lies in.

@@ -16,9 +16,9 @@ from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
-from ...schema.check import Check, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
+from ..check import Check, RepairReport, Report
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
 from .catalogue import Classes, check_models, is_local, open_catalogue, read_head

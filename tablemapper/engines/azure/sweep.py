@@ -12,7 +12,7 @@ import attrs
 
 from ...entities.etag import Stamp
 from ...errors import TableMapperError
-from ...schema.check import Finding, Problem
+from ..check import Finding, Problem
 from .catalogue import Classes
 from .finishing import Unknown, carry_out, take_back
 from .outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition

@@ -21,9 +21,9 @@ from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
-from ...schema.check import Check, Finding, Problem, RepairReport, Report
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
+from ..check import Check, Finding, Problem, RepairReport, Report
 from ..decide import missing, stale
 from ..protocol import Batch, Built, Note, Operation, Pace, Violation
 from ..statistics import Statistics

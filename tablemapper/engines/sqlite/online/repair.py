@@ -19,12 +19,12 @@ import attrs
 
 from ....catalogue.tables import Table
 from ....errors import CorruptStore, TableMapperError
-from ....schema.check import Check, Finding, Problem, same
 from ....schema.groups import Delta
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row
 from ....schema.slots import State
+from ...check import Check, Finding, Problem, same
 from ...protocol import Note
 from ..file.file import File
 from ..file.writer import Writer

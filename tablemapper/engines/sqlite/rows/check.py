@@ -1,4 +1,4 @@
-"""The check of a file: statements read what `schema.check` compares, and what SQLite and this engine keep besides."""
+"""The check of a file: statements read what `engines.check` compares, and what SQLite and this engine keep besides."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from ....catalogue.tables import Table
 from ....progress import Meter
-from ....schema.check import Check, Finding, Problem
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import Row
+from ...check import Check, Finding, Problem
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .contested import NOTED, NOTES

@@ -31,10 +31,10 @@ from ....errors import EntityExists, EntityNotFound, InvalidEntity, SchemaMismat
 from ....evolution.compilation import entity_model
 from ....evolution.translation import Translation
 from ....evolution.versions import Versions, names_class, steps_of
-from ....schema.check import ProblemKind, same
 from ....schema.forms import LinkForm
 from ....schema.model import Model, Schema
 from ....schema.rows import FIRST, Row
+from ...check import ProblemKind, same
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
 from ..sql.catalogue import trusted

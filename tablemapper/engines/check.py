@@ -12,11 +12,11 @@ import attrs
 
 from ..errors import CorruptStore, TableMapperError
 from ..progress import Meter
-from .groups import AggregateModel, Delta
-from .maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
-from .model import Model
-from .rows import DAMAGE, Row
-from .slots import State
+from ..schema.groups import AggregateModel, Delta
+from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
+from ..schema.model import Model
+from ..schema.rows import DAMAGE, Row
+from ..schema.slots import State
 
 __all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "same"]
 
