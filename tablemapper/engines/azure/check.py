@@ -56,7 +56,7 @@ class Held:
         columns = [] if index.model.unique else index_columns(index.owner, index.model)
         entry = (*places[0], *[read_value(field, entity) for field in columns])
         if index.model.unique:  # (which holds keys alone)
-            row = self._rows[index.owner].get(entry[2:4])
+            row = self._rows[index.owner].get((entry[2], entry[3]))
             found = (
                 []
                 if row is None
