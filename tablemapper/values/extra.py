@@ -106,9 +106,16 @@ def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
 
 
+_STORED = dict[str, tuple[Edm, Any]]
+
+
 def undeclared_properties(stored: str) -> Iterator[tuple[str, Edm, Any]]:
-    """Yield the properties of a stored form: name, EDM type, value. Bytes are bytes, others are as JSON has them."""
-    for name, (edm, plain) in msgspec.json.decode(stored).items():
+    """Yield the properties of a stored form: name, EDM type, value. Bytes are bytes, others are as JSON has them.
+
+    Raises:
+        ValueError: it is the form of none.
+    """
+    for name, (edm, plain) in msgspec.json.decode(stored, type=_STORED).items():
         yield name, edm, SCALARS[bytes].from_json(plain) if edm == "Binary" else plain
 
 

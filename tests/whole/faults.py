@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 import pytest
 
+from tablemapper.engines import check
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import clearing, followers, maintained, reads, writes
 from tablemapper.engines.sqlite.sql import filters, select
@@ -24,7 +25,7 @@ from tablemapper.planning.bounds import Bound, Reach
 from tablemapper.planning.plan import Path, Plan
 from tablemapper.planning.walk import Walk
 from tablemapper.query import mixed, timestamp
-from tablemapper.schema import assignments, check, groups, rows
+from tablemapper.schema import assignments, groups, rows
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ....entities.fields import FieldModel
 from ....limits import FIXED_SIZES, Edm, property_size, string_size, utf16_units
-from ....schema.rows import TYPE_PROPERTY
+from ....schema.rows import DAMAGE, TYPE_PROPERTY, unreadable
 from ....values.extra import undeclared_properties
 from ..driver.functions import SqlFunction
 from .maintained_tables import IndexTable
@@ -16,7 +16,6 @@ from .tables import quoted
 __all__ = ["entity_bytes", "index_bytes"]
 
 _UNITS = SqlFunction(utf16_units)
-_UNDECLARED = SqlFunction(lambda stored: sum(of_property(*one) for one in undeclared_properties(stored)))
 
 
 def of_property(name: str, edm: Edm, value: object) -> int:
@@ -25,6 +24,17 @@ def of_property(name: str, edm: Edm, value: object) -> int:
     if isinstance(value, str) and edm == "String":
         return size + string_size(value)
     return size + 4 + len(value) if isinstance(value, bytes) else size
+
+
+def _of_undeclared(stored: str) -> int:
+    """Return the bytes of undeclared properties, of the form that is stored."""
+    try:
+        return sum(of_property(*one) for one in undeclared_properties(stored))
+    except DAMAGE as error:
+        raise unreadable("undeclared properties", None, error) from error
+
+
+_UNDECLARED = SqlFunction(_of_undeclared)
 
 
 def entity_bytes(statements: Statements, alias: str) -> str:
