@@ -118,7 +118,10 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
 
 def _as_typed(text: str) -> str:
     """Return a text of the library with the arguments that it names as they are typed here."""
-    return text.replace("overwrite=True", "--overwrite").replace("as in to=", "as in --to ")
+    typed = {"overwrite=True": "--overwrite", "as in to=": "as in --to ", "with .allow_scan()": "with --scan"}
+    for said, option in typed.items():
+        text = text.replace(said, option)
+    return text
 
 
 def existing(place: Path) -> Path:

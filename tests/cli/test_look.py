@@ -97,7 +97,9 @@ def test_a_question_that_would_scan_is_refused_with_the_index_for_it(
     place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     question = ("show", place, "Part", "--where", "p>3")
-    assert "by_p" in printed(capsys, *question, code=Exit.USAGE)
+    refusal = printed(capsys, *question, code=Exit.USAGE)
+    assert "by_p" in refusal
+    assert "or read it all with --scan" in refusal
     assert len(rows(capsys, *question, "--scan")) == 50
     assert "Part.by_color" in printed(capsys, "show", place, "Part", "--where", "color==red", "--explain")
     assert json.loads(printed(capsys, "show", place, "Part", "--where", "color==red", "--explain", "--json"))["explain"]
