@@ -119,7 +119,7 @@ def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
                 kind.from_json,
                 lambda plain: msgspec.convert(plain, kind.kind),
             ):  # (a time in any form of RFC 3339)
-                with suppress(ValueError, TypeError, LookupError, ArithmeticError):
+                with suppress(ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError):
                     return kind.check(read(one))
     members = "" if kind.members is None else f": one of {', '.join(map(str, kind.members))}"
     raise InvalidQuery(f"{attr!r}: {shown(text)} is no {kind.name}{members}")
