@@ -230,12 +230,12 @@ def _move(w: World) -> None:
 
 
 def _backup(w: World) -> None:
+    w.number += 1  # (no backup overwrites another)
     w.store.backup(w.path.with_name(f"{w.path.name}-copy{w.number}"))
 
 
 def _backed_up(w: World) -> None:
     """The next backup is whole, and sweeps what an interrupted one left."""
-    w.number += 1
     _backup(w)
     copy = w.path.with_name(f"{w.path.name}-copy{w.number}")
     with tm.open(copy, models=MODELS) as store:
