@@ -16,7 +16,8 @@ class Awaited(griffe.Extension):
             for cls in module.classes.values():
                 for attribute in list(cls.attributes.values()):
                     verb = re.fullmatch(
-                        r"awaited\((\w+)(?:\[\w+\])?\.(\w+)\)", str(attribute.value)
+                        r"awaited\((\w+)(?:\[\w+\])?\.(\w+)(?:, \w+=True)?\)",
+                        str(attribute.value),
                     )
                     if verb is not None:
                         owner = pkg.modules_collection[module.resolve(verb[1])]

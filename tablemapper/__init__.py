@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import logging
 
+from .aio.opening import open_async
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
-from .aio.store import AsyncStore, AsyncTransaction, open_async
+from .aio.store import AsyncStore
+from .aio.transaction import AsyncTransaction
 from .catalogue.changes import Fault
 from .engines.check import Problem, RepairReport, Report
 from .engines.opening import restore, status

@@ -62,7 +62,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "store"]}, {"migrations": ["report", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"viewer": ["security", "cells", "pages", "app", "opening"]}],
     [{"cli": ["app", "stores", "look", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip

@@ -5,5 +5,7 @@
 - `workers`: threads that make blocking calls.
 - `awaited`: a verb of a synchronous object as one that is awaited.
 - `query`: queries that are awaited.
+- `transaction`: a transaction for one task.
 - `store`: the store with verbs to await.
+- `opening`: `tablemapper.open_async`.
 """

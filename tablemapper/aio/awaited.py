@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from .cancellation import Cancellation
 
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
@@ -25,7 +27,7 @@ class Face(Generic[S_co]):
 
 
 def awaited(
-    verb: Callable[Concatenate[S_co, P], T], *, brief: bool = False
+    verb: Callable[Concatenate[S_co, P], T], *, brief: bool = False, long: bool = False
 ) -> Callable[Concatenate[Face[S_co], P], Coroutine[Any, Any, T]]:
     """Return a verb that a face has like the object behind it: ``get = awaited(Store.get)``.
 
@@ -34,6 +36,7 @@ def awaited(
     Args:
         verb: a method of the object behind the face.
         brief: it takes less time than waking a thread, so other calls may wait for it.
+        long: it has a ``progress=``, through which a task that is cancelled ends it.
     """
     name = verb.__name__
 
@@ -42,4 +45,10 @@ def awaited(
         call: Callable[P, T] = getattr(self._sync, name)
         return await self._workers.make(call, args, kwargs, brief=brief)
 
-    return method
+    @wraps(verb)
+    async def until_cancelled(self: Face[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        cancellation = Cancellation()
+        options: dict[str, Any] = {**kwargs, "progress": cancellation.progress(kwargs.get("progress", False))}  # type: ignore[arg-type]
+        return await self._workers.run_until(cancellation, partial(getattr(self._sync, name), *args, **options))
+
+    return until_cancelled if long else method

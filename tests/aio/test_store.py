@@ -17,9 +17,11 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.aio import store as aio
+from tablemapper.aio import opening as aio_opening
+from tablemapper.aio.opening import Opening
 from tablemapper.aio.query import AsyncGroups, AsyncMixedQuery
-from tablemapper.aio.store import AsyncStore, Opening
+from tablemapper.aio.store import AsyncStore
+from tablemapper.aio.transaction import AsyncTransaction
 from tablemapper.aio.workers import Workers
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.errors import (
@@ -173,7 +175,7 @@ def test_what_is_not_awaited_says_so(path: Path) -> None:
 def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
     pairs: list[tuple[type, type]] = [
         (Store, AsyncStore),
-        (Transaction, aio.AsyncTransaction),
+        (Transaction, AsyncTransaction),
         (Query, tm.AsyncQuery),
         (Rows, tm.AsyncRows),
         (MixedQuery, AsyncMixedQuery),
@@ -519,7 +521,7 @@ def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: P
 
 def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 1_000)
-    monkeypatch.setattr(aio, "_CURSORS", 2)
+    monkeypatch.setattr(aio_opening, "_CURSORS", 2)
     opened = most = 0
 
     async def work(store: AsyncStore) -> None:

@@ -1,0 +1,138 @@
+"""Opens a store for asyncio: `tablemapper.open_async`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from ..engines.opening import open_engine
+from ..engines.protocol import Engine
+from ..entities.entity import Record
+from ..events import Event, Observer, observer
+from ..progress import ProgressOption
+from ..scripts.migrations import ScriptsOption, ways_back
+from ..store.builds import build_declared
+from ..store.opening import check_limits, explaining, schema_of
+from .store import AsyncStore
+
+__all__ = ["Opening", "open_async"]
+
+_CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
+
+
+def open_async(
+    path: str | os.PathLike[str],
+    *,
+    models: Sequence[type[Record]] | None = None,
+    read_only: bool = False,
+    credential: Any = None,
+    migrations: ScriptsOption | None = None,
+    durability: Literal["full", "relaxed"] = "full",
+    limits: Literal["azure"] | None = None,
+    timeout: float | None = None,
+    progress: ProgressOption = False,
+    build: bool = True,
+    observe: Callable[[Event], object] | None = None,
+    slow: float | None = None,
+    threads: int = 32,
+) -> Opening:
+    """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
+
+    Args:
+        path: as for `tablemapper.open`, as are `models`, `read_only`, `durability`, `limits` and `timeout`.
+        models: the classes that the program uses.
+        credential: as for `tablemapper.open`.
+        migrations: as for `tablemapper.open`.
+        durability: ``"full"`` or ``"relaxed"``.
+        limits: ``"azure"`` or None.
+        timeout: as for `tablemapper.open`; the wait for a free connection counts, from the call on.
+        progress: True for a bar, or a function, which is called in another thread.
+        build: as for `tablemapper.open`.
+        observe: as for `tablemapper.open`; called in the thread that made the call.
+        slow: as for `tablemapper.open`; the wait for a thread does not count.
+        threads: how many calls run at a time at most; the others wait their turn.
+
+    Raises:
+        InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is
+            awaited, for the reasons of `tablemapper.open`.
+    """
+    if threads < 1:
+        raise ValueError(f"threads={threads!r}: expected 1 or more")
+    check_limits(limits)
+    watch = observer(observe, slow)
+
+    def start(waited: Callable[[], float]) -> Engine:
+        schema = schema_of(models, read_only=read_only)
+        ways = ways_back(migrations)
+        with explaining(path, migrations):
+            engine = open_engine(
+                path,
+                schema,
+                read_only=read_only,
+                credential=credential,
+                durability=durability,
+                timeout=timeout,
+                waited=waited,
+                ways_back=ways,
+            )
+        if build and not read_only:
+            build_declared(engine, progress)
+        return engine
+
+    return Opening(start, watch, limits=limits, threads=threads, timeout=timeout)
+
+
+class Opening:
+    """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
+
+    def __init__(
+        self,
+        start: Callable[[Callable[[], float]], Engine],
+        watch: Observer | None = None,
+        *,
+        limits: Literal["azure"] | None,
+        threads: int,
+        timeout: float | None,
+    ) -> None:
+        self._start = start
+        self._watch = watch
+        self._limits: Literal["azure"] | None = limits
+        self._threads = threads
+        self._timeout = 5.0 if timeout is None else timeout
+        self._store: AsyncStore | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"{name}: the store is not open yet; await tm.open_async(…), or use async with")
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError("async with, not with, opens it: async with tm.open_async(…) as store")
+
+        def __exit__(self, *_: object) -> None: ...
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncStore:
+        from .workers import Workers
+
+        workers = Workers(threads=self._threads, cursors=_CURSORS, timeout=self._timeout)
+        opened: list[Engine] = []
+        try:
+            await workers.run(lambda: opened.append(self._start(workers.waited)))
+        except BaseException:
+            for engine in opened:  # it was cancelled too late
+                engine.close()
+            workers.close()
+            raise
+        return AsyncStore(opened[0], workers, self._watch, limits=self._limits)
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._store is not None:
+            await self._store.close()
