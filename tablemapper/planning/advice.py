@@ -5,19 +5,21 @@ from __future__ import annotations
 import builtins
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
-from ..expressions.tree import Attr, In, Leaf, Order
+from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
+from ..keys.template import Template
 from ..limits import check_table_name
 from ..schema.model import Model
 from ..values.scalars import ValueType
-from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name
-from .plan import MAX_RANGES
+from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name, normal
+from .plan import MAX_RANGES, Path, Plan
+from .question import QueryForm
 
-__all__ = ["lack", "refusal", "written"]
+__all__ = ["lack", "refusal", "wanting", "written"]
 
 _SHARDS = 16
 
@@ -27,7 +29,8 @@ def lack(field: str, where: Iterable[AnyPredicate]) -> str:
     speaking = [attr for p in where for attr in p.attributes() if field == ".".join((attr.name, *attr.path))]
     if not speaking:
         return f"no condition on {field}"
-    longest = max([len(one.values) for one in _lists(where) if field == field_name(one.attr)], default=0)
+    lists = [one for one in where if isinstance(one, In) and field == field_name(one.attr)]
+    longest = max([len(one.values) for one in lists], default=0)
     if longest > MAX_RANGES:
         return f"a list of {longest:,} values does not bound {field}"
     cut = any(attr.part for attr in speaking)
@@ -36,30 +39,103 @@ def lack(field: str, where: Iterable[AnyPredicate]) -> str:
     )
 
 
-def refusal(
-    model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any], ...], refused: Iterable[str]
-) -> str:
-    """Return why a query is refused, and an index to declare, ready to paste into the class."""
-    partition, row = model.declaration.templates
+def wanting(partition: Template, row: Template) -> str:
+    """Return the field that a path begins with; shards of one are spread over by themselves, so queries name another."""
+    slots = (*partition.slots, *row.slots)
+    return next((slot.field for slot in slots if not slot.buckets), slots[0].field)
+
+
+def refusal(form: QueryForm, refused: Iterable[str], ask: Callable[..., list[Plan]]) -> str:
+    """Return why a query is refused, and what would serve it, ready to paste.
+
+    Args:
+        form: of the query.
+        refused: why indexes cannot be followed.
+        ask: returns the plans for the form with some changes.
+    """
+    model, where = form.model, normal(form.where)
     refused = tuple(refused)
     lines = [
         f"{model.name}: no key or index bounds this query, so it would read the whole table",
-        f"  {model.name}.key: {lack((*partition.arguments, *row.arguments)[0], where)}",
+        f"  {model.name}.key: {lack(wanting(*model.declaration.templates), where)}",
         *(f"  {why}" for why in refused),
     ]
-    index = _index(model, where, order)
-    if any(len(one.values) > MAX_RANGES for one in _lists(where)):
-        lines.append(f"a query for each {MAX_RANGES:,} values of a list could be bounded")
-    if index is None:
-        lines.append("add conditions, or read it all with .allow_scan()")
-    elif (built := _being_built(model, index, refused)) is not None:
-        lines += [
-            f"{built} would serve it once it is built: call store.build(), or wait",
-            "or read it all with .allow_scan()",
-        ]
+    lists = [one for one in where if isinstance(one, In) and len(one.values) > MAX_RANGES]
+    lines += [f"a query for each {MAX_RANGES:,} values of a list could be bounded"] * bool(lists)
+    ways = alternatives(where)
+    index = _index(model, ways, form.order)
+    if more := _more_conditions(model, where, ask) if len(ways) == 1 else None:
+        lines.append(more)
+    if index is not None and (built := _being_built(model, index, refused)) is not None:
+        lines.append(f"{built} would serve it once it is built: call store.build(), or wait")
+    elif index is not None:
+        lines += ["or this index would serve it:" if more else "this index would serve it:", f"    {index}"]
+    elif len(ways) > 1:
+        lines += _one_by_one(model, [way for way in ways if all(one.scan for one in ask(where=tuple(way)))])
+    elif where:
+        lines += [] if lists or more else [_NO_INDEX]
     else:
-        lines += ["this index would serve it:", f"    {index}", "or read it all with .allow_scan()"]
-    return "\n".join(lines)
+        lines += _in_order(form, ask)
+    add = "" if index is not None or more or len(ways) > 1 else "add conditions, "
+    return "\n".join([*lines, f"{add}or read it all with .allow_scan()"])
+
+
+_NO_INDEX = (
+    "no index can serve these conditions; it could serve a bool field that the program sets, and an index with where= "
+    "can hold only what matches"
+)
+
+
+def _more_conditions(model: Model, where: tuple[AnyPredicate, ...], ask: Callable[..., list[Plan]]) -> str | None:
+    """Return which conditions on partitions would do, where the rows in them are bounded already."""
+    said = conditions(where)
+    for path in (Path(model), *(Path(model, index) for index in model.indexes)):
+        partition, row = path.templates
+        known = {*said.equal, *said.among, *said.compared, *said.windows}
+        lacking = {slot.field: slot for slot in partition.slots if not slot.buckets and slot.field not in known}
+        if not lacking or not row.slots or row.slots[0].field not in known or any("." in name for name in lacking):
+            continue
+        more: list[Compare[Any]] = [
+            Compare(attr=Attr(model.cls, name, model.declaration.field(name).type), op=op, value=Parameter(-number))
+            for number, (name, slot) in enumerate(lacking.items(), 1)
+            for op in ((">=", "<") if slot.text.unit else ("==",))
+        ]
+        if any(one.path.index is path.index and not one.scan for one in ask(where=(*where, *more))):
+            texts = [f"{model.name}.{one.attr.name} {one.op} …" for one in more]
+            return f"name {' and '.join(lacking)}, too: .where({', '.join(texts)})"
+    return None
+
+
+def _one_by_one(model: Model, left: Iterable[Sequence[AnyPredicate]]) -> list[str]:
+    """Return what is to be done about alternatives that no index bounds together, and those that none bounds at all."""
+    proposals = [_index(model, [way], ()) for way in left]
+    lines = ["no index bounds all sides of an |: ask a query for each, and take once what several find"]
+    if indexes := list(dict.fromkeys([one for one in proposals if one is not None])):
+        lines += [f"{'this index' if len(indexes) == 1 else 'these indexes'} would serve what is left:"]
+        lines += [f"    {one}" for one in indexes]
+    return [*lines, *[_NO_INDEX] * (None in proposals)]
+
+
+def _in_order(form: QueryForm, ask: Callable[..., list[Plan]]) -> list[str]:
+    """Return how a query without conditions gets its order from an index: by the index's name."""
+    model = form.model
+    names = [None if step.attr.part or step.attr.path else step.attr.name for step in form.order]
+    if not names or None in names or len({step.descending for step in form.order}) > 1:
+        return []
+    types = {step.attr.name: step.attr.type for step in form.order}
+    if any(model.optional(name) or not kind.keyable for name, kind in types.items()):
+        return []  # (entities without it would not be in the index)
+    whole = [one for one in model.indexes if one.where is None and one.name not in form.unready]
+    for index in whole:
+        full = all("." not in name and not model.optional(name) for name in index.fields) and index.fan_out is None
+        if full and not ask(along=index.name)[0].sort:
+            lines, name = ["an index gives the order, if it is named:"], index.name
+            break
+    else:
+        declaration = _declaration(model, types, [], list(types))
+        lines, name = ["this index would give the order, if it is named:", f"    {declaration}"], declaration.split()[0]
+    steps = [f"{model.name}.{step.attr.name}{'.desc()' * step.descending}" for step in form.order]
+    return [*lines, f"    store.query({model.name}.{name}()).order_by({', '.join(steps)})"]
 
 
 def _being_built(model: Model, declaration: str, refused: Iterable[str]) -> str | None:
@@ -71,16 +147,14 @@ def _being_built(model: Model, declaration: str, refused: Iterable[str]) -> str 
     return None
 
 
-def _lists(where: Iterable[AnyPredicate]) -> list[In[Any]]:
-    return [one for one in where if isinstance(one, In)]
-
-
-def _index(model: Model, where: tuple[AnyPredicate, ...], order: tuple[Order[Any], ...]) -> str | None:
+def _index(model: Model, ways: Sequence[Sequence[AnyPredicate]], order: tuple[Order[Any], ...]) -> str | None:
     """Return the declaration of an index that bounds the query, None if no index can."""
-    ways = alternatives(where)
-    if len(ways) > 1:
-        return None  # (each alternative might need another one)
     types, lead, ranged = _bounding(conditions(ways[0]))
+    for way in ways[1:]:  # (all alternatives are read along one path)
+        others, leads, ranges = _bounding(conditions(way))
+        types |= others
+        ranged = [one for one in (*lead, *ranged) if one in (*leads, *ranges) and not (one in lead and one in leads)]
+        lead = [one for one in lead if one in leads]
     if not lead and not ranged:
         return None
     for attr in (step.attr for step in order):
@@ -101,7 +175,7 @@ def _bounding(way: Conditions) -> tuple[dict[str, ValueType], list[str], list[st
     }
     elements = [name for name in way.elements if name in types][:1]  # (an index fans out over one list)
     lists = [name for name, values in way.among.items() if len(values) <= MAX_RANGES]
-    lead = [name for name in (*way.equal, *elements, *lists) if name in types]
+    lead = [name for name in dict.fromkeys((*way.equal, *elements, *lists)) if name in types]
     return types, lead, [name for name in (*way.compared, *way.windows) if name in types and name not in lead]
 
 

@@ -8,6 +8,7 @@ numbers, so one plan serves all queries of its form. `planning.ranges` makes the
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import attrs
@@ -18,7 +19,7 @@ from ..errors import InvalidQuery, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template
 from ..keys.times import is_within
-from .advice import lack, refusal
+from .advice import lack, refusal, wanting
 from .bounds import Reach, reach
 from .capabilities import Capabilities
 from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
@@ -54,7 +55,8 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
     bounded = [one for one in possible if not one.scan]
     if not bounded:
         if not form.scan:
-            raise ScanRefused(refusal(form.model, normal(form.where), form.order, refused))
+            ask: Any = partial(attrs.evolve, form)
+            raise ScanRefused(refusal(form, refused, lambda **changes: candidates(ask(**changes))[0]))
         return attrs.evolve(_able(form, possible, capabilities)[0], reasons=tuple(refused))
     bounded = _able(form, bounded, capabilities)
     partition = next((one for one in bounded if one.whole_partition), None)
@@ -131,7 +133,7 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
                 continue
         one = _along(form, path, where, ways)
         if path.index is not None and one.scan:
-            refused.append(f"{path}: {lack(path.index.partition.slots[0].field, where)}")
+            refused.append(f"{path}: {lack(wanting(*path.templates), where)}")
         else:
             plans.append(one)
     return plans, refused

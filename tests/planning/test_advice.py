@@ -262,3 +262,118 @@ def test_the_index_that_is_proposed_has_a_name_that_no_other_one_has() -> None:
     with tm.open(":memory:", models=[Thing]) as store, pytest.raises(tm.ScanRefused) as refused:
         list(store.query(Thing).where(Thing.number == 1))
     assert 'by_number2 = tm.Index[int](partition="{number}")' in str(refused.value)
+
+
+def refused(query: Any) -> str:
+    with pytest.raises(tm.ScanRefused) as error:
+        list(query)
+    return str(error.value)
+
+
+def proposals(text: str) -> list[str]:
+    return re.findall(r"^    (by_\w+ = tm\.Index.+)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "count"),
+    [
+        ("Thing.i == 5", "Thing.f > 2", 2),
+        ('Thing.a == "x"', 'Thing.tags.contains("x")', 2),
+        ('(Thing.a == "x") & (Thing.f > 2)', "Thing.on == True", 2),
+        ('(Thing.p == "p") & (Thing.n == 1)', "Thing.f > 2", 1),
+    ],
+)
+def test_the_sides_of_an_or_are_asked_one_by_one_with_an_index_for_each_that_nothing_bounds(
+    left: str, right: str, count: int
+) -> None:
+    message = refused(ask(thing(), f".where(({left}) | ({right}))")[1])
+    assert "ask a query for each" in message
+    declared = proposals(message)
+    assert len(declared) == count
+    module = thing("\n    ".join(declared))
+    for side in (left, right):
+        assert [one.n for one in ask(module, f".where({side})")[1]] == [1]
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["(Thing.f > 2) | (Thing.f == -1)", "(Thing.i == 5) & (Thing.f > 2) | (Thing.i == 7)", '(Thing.a == "x") | (Thing.a > "w")'],
+)  # fmt: skip
+def test_one_index_serves_an_or_whose_sides_are_of_one_field(where: str) -> None:
+    text = f".where({where})"
+    declared = advice_of(refused(ask(thing(), text)[1]))
+    assert [one.n for one in ask(thing(declared), text)[1]] == [1]
+
+
+def advice_of(message: str) -> str:
+    (declared,) = proposals(message)
+    return declared
+
+
+@pytest.mark.parametrize(
+    ("key", "index", "text", "more"),
+    [
+        (KEY, "", ".where(Thing.n > 0)", ".where(Thing.p == …)"),
+        ('tm.Key(partition=("{p}", "{a}"), row="{n}")', "", ".where(Thing.n == 1)", ".where(Thing.p == …, Thing.a == …)"),
+        (KEY, 'by_a = tm.Index(partition="{a}", row="{f}")', ".where(Thing.f > 2)", ".where(Thing.a == …)"),
+        ('tm.Key(partition="{day:%Y-%m}", row="{n}")', "", ".where(Thing.n == 1)", ".where(Thing.day >= …, Thing.day < …)"),
+    ],
+)  # fmt: skip
+def test_conditions_on_the_partition_are_named_first_where_those_on_rows_are_there(
+    key: str, index: str, text: str, more: str
+) -> None:
+    module = thing(index, key=key)
+    message = refused(ask(module, text)[1])
+    assert f"too: {more}" in message
+    values = {
+        "Thing.p == …": 'Thing.p == "p"', "Thing.a == …": 'Thing.a == "x"',
+        "Thing.day >= …": "Thing.day >= date(2026, 4, 1)", "Thing.day < …": "Thing.day < date(2026, 5, 1)",
+    }  # fmt: skip
+    for condition, filled in values.items():
+        more = more.replace(condition, filled)
+    assert [one.n for one in ask(module, text + more)[1]] == [1]
+    declared = advice_of(message)
+    assert [one.n for one in ask(thing(f"{index}\n    {declared}", key=key), text)[1]] == [1]
+
+
+@pytest.mark.parametrize(
+    ("index", "order", "first"),
+    [
+        ("", "Thing.f", 0),
+        ("", "Thing.f.desc()", 1),
+        ("", "Thing.f, Thing.i", 0),
+        ("", "Thing.f.desc(), Thing.i.desc()", 1),
+        ('by_all = tm.Index(partition="{p:shard(4)}", row="{f}")', "Thing.f", 0),
+        ('by_all = tm.Index(partition="{f}")', "Thing.f.desc()", 1),
+    ],
+)
+@pytest.mark.needs("backward", "sorts")
+def test_an_order_without_conditions_is_had_from_an_index_by_its_name(index: str, order: str, first: int) -> None:
+    message = refused(ask(thing(index), f".order_by({order}).limit(1)")[1])
+    declared = proposals(message)
+    assert len(declared) == (not index)
+    (line,) = re.findall(r"^    store\.query\(Thing\)?(.+)$", message, re.MULTILINE)
+    module = thing("\n    ".join([index, *declared]))
+    store, _ = ask(module, "")
+    query = eval(f"store.query(Thing{line}.limit(1)", module.__dict__ | {"store": store})
+    assert [one.n for one in query] == [first]
+    assert query.explain().sort == ()
+
+
+@pytest.mark.parametrize(
+    "text", [".where(Thing.a != 'x')", ".where(Thing.a.contains('x'))", ".where(Thing.moment.is_null())"]
+)
+def test_what_no_index_can_serve_is_said_in_plain_words(text: str) -> None:
+    message = refused(ask(thing(), text)[1])
+    assert "no index can serve these conditions; it could serve a bool field" in message
+    assert not proposals(message)
+
+
+def test_a_path_that_is_spread_by_shards_names_the_field_of_its_rows() -> None:
+    module = thing(
+        'by_f = tm.Index(partition="{p:shard(4)}", row="{f}")',
+        key='tm.Key(partition="{n:shard(4)}", row=("{a}", "{n}"))',
+    )
+    message = refused(ask(module, ".where(Thing.i == 5)")[1])
+    assert "Thing.key: no condition on a\n" in message
+    assert "Thing.by_f: no condition on f\n" in message
