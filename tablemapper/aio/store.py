@@ -265,6 +265,7 @@ class AsyncStore(Face[Store], ByKey):
     check = awaited(Store.check, long=True)
     status = awaited(Store.status)
     statistics = awaited(Store.statistics, long=True)
+    advise = awaited(Store.advise, long=True)
     sweep = awaited(Store.sweep, long=True)
     repair = awaited(Store.repair, long=True)
     compact = awaited(Store.compact, long=True)

@@ -3,6 +3,7 @@
 - `app`: the program: its options, what it prints, how it ends.
 - `stores`: the commands that look after one store.
 - `look`: the commands that show what is in a store.
+- `advice`: the commands that say how a store is filled and what is unwise.
 - `inspect`: the command that serves the inspector.
 - `scripts`: the commands about migration scripts.
 """

@@ -18,6 +18,8 @@ from ..store.opening import open as open_store
 from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
 
+__all__ = ["find_class", "opened"]
+
 Where = Annotated[
     tuple[str, ...],
     Parameter(
@@ -43,11 +45,17 @@ Explain = Annotated[
 Format = Literal["table", "json", "jsonl", "csv"]
 
 
-def _opened(place: Place, models: str | None) -> Store:
+def opened(place: Place, models: str | None) -> Store:
+    """Open a store for reading, without models if need be."""
     return open_store(existing(place), models=None if models is None else load_models(models), read_only=True)
 
 
-def _class(store: Store, name: str) -> type[Any]:
+def find_class(store: Store, name: str) -> type[Any]:
+    """Return a class of a store by its name.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
     found = store.classes.get(name)
     if found is None:
         raise InvalidQuery(f"no class {shown(name)} in this store; there are {', '.join(store.classes) or 'none'}")
@@ -73,8 +81,8 @@ def show_rows(
     """Show entities of a class, or rows of an aggregate, without the models if need be."""
     if limit < 1:
         raise InvalidQuery(f"--limit {limit}: expected 1 or more")
-    with _opened(place, models) as store:
-        cls = _class(store, name)
+    with opened(place, models) as store:
+        cls = find_class(store, name)
         query: Any = store.query(cls)
         if where:
             query = query.where(*(condition(cls, text) for text in where))
@@ -107,8 +115,8 @@ def get(
     json: Json = False,
 ) -> Exit:
     """Show one entity by the values of its key; end with 1 if there is none."""
-    with _opened(place, models) as store:
-        cls = _class(store, name)
+    with opened(place, models) as store:
+        cls = find_class(store, name)
         entity = store.get(key(cls, values))
     if entity is None:
         return show({"ok": False, "entity": None}, f"there is no {name} {' '.join(values)}", json=json, ok=False)

@@ -11,6 +11,17 @@ import msgspec
 __all__ = ["Advice", "in_order"]
 
 
+_NUMBERS = {
+    "entities": "{:,} entities",
+    "partitions": "partitions: {:,}",
+    "share": "{:.0%} of all",
+    "writes": "{:,} writes of late",
+    "busiest": "{:,} in the busiest second",
+    "key": "key {}",
+}
+"""How numbers of the evidence are told; the others stand in the problem already."""
+
+
 @attrs.frozen
 class Advice:
     """Something that is possible, and unwise: ``str`` gives text to read, `to_dict` and `to_json` give data."""
@@ -38,7 +49,11 @@ class Advice:
         return f'accept={{"{self.code}": "…"}}'
 
     def __str__(self) -> str:
-        lines = [f"{self.code} {self.level}  {self.where}: {self.problem}", f"  {self.consequence}", f"  {self.remedy}"]
+        numbers = ", ".join(
+            [text.format(self.evidence[name]) for name, text in _NUMBERS.items() if name in self.evidence]
+        )
+        lines = [f"{self.code} {self.level}  {self.where}: {self.problem}", *[f"  {numbers}"] * bool(numbers)]
+        lines += [f"  {self.consequence}", f"  {self.remedy}"]
         if self.declaration is not None:
             lines += [f"      {line}" for line in self.declaration.splitlines()]
             if self.where.endswith(".key"):

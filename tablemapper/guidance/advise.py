@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ..engines.statistics import IndexStatistics, Statistics
 from ..entities.entity import Record
 from ..schema.model import Model, Schema, compile_schema
 from .advice import Advice, in_order
+from .data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA, with_numbers
 from .places import Place
 from .rules import RULES_OF_CLASSES, RULES_OF_PLACES
 
@@ -28,10 +30,17 @@ def advise(models: Sequence[type[Record]], /) -> tuple[Advice, ...]:
     return advise_schema(compile_schema(models))
 
 
-def advise_schema(schema: Schema) -> tuple[Advice, ...]:
-    """Return the advice on compiled classes."""
+def advise_schema(schema: Schema, statistics: Callable[[Model], Statistics | None] | None = None) -> tuple[Advice, ...]:
+    """Return the advice on compiled classes.
+
+    Args:
+        schema: the classes.
+        statistics: returns what a store holds of a class of entities, None if that cannot be read now; if it is None,
+            the declarations are judged alone.
+    """
     own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]
-    return in_order(one for model in own for one in _of_class(model, schema))
+    held = {model: statistics(model) for model in own if model.aggregate is None} if statistics else {}
+    return in_order(one for model in own for one in _of_class(model, schema, held.get(model)))
 
 
 def log_advice(schema: Schema) -> None:
@@ -43,7 +52,7 @@ def log_advice(schema: Schema) -> None:
             _log.warning("%s", one)
 
 
-def _of_class(model: Model, schema: Schema) -> Iterator[Advice]:
+def _of_class(model: Model, schema: Schema, held: Statistics | None) -> Iterator[Advice]:
     made = model.declaration
     beside = tuple([one.declaration for one in schema.models if one.table == made.table and one is not model])
     found = [
@@ -51,19 +60,32 @@ def _of_class(model: Model, schema: Schema) -> Iterator[Advice]:
         for code, rule in RULES_OF_CLASSES.items()
         if (one := rule(model, schema)) is not None
     ]
-    found += _of_place(Place(made, None, *made.templates, beside))
+    key = Place(made, None, *made.templates, beside)
+    found += _of_place(key, held)
     yield from _unaccepted(found, made.accept, made.name)
     for index in model.indexes:
         if "#" in index.name:
             continue
         place = Place(made, index, index.partition, index.row)
-        yield from _unaccepted(list(_of_place(place)), index.accept, place.label)
+        rows = None if held is None else held.indexes.get(index.name)
+        yield from _unaccepted(list(_of_place(place, rows)), index.accept, place.label)
 
 
-def _of_place(place: Place) -> Iterator[Advice]:
+def _of_place(place: Place, held: Statistics | IndexStatistics | None) -> Iterator[Advice]:
     for code, rule in RULES_OF_PLACES.items():
         if (found := rule(place)) is not None:
+            if isinstance(held, Statistics):
+                writes = {"writes": held.writes, "busiest": held.busiest}
+                found = with_numbers(code, found, held.entities, held.partitions, writes)
+            elif held is not None:
+                found = with_numbers(code, found, held.rows, held.partitions, {})
             yield found.advice(code, place.label)
+    if isinstance(held, Statistics):
+        told = {code: rule(place, held) for code, rule in RULES_OF_KEY_DATA.items()}
+        yield from (one.advice(code, place.made.name) for code, one in told.items() if one is not None)
+    elif held is not None:
+        rows = {code: rule(place, held) for code, rule in RULES_OF_INDEX_DATA.items()}
+        yield from (one.advice(code, place.label) for code, one in rows.items() if one is not None)
 
 
 def _unaccepted(found: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import timedelta
 
 from ..engines.check import RepairReport, Report
@@ -11,12 +12,17 @@ from ..engines.protocol import Engine
 from ..engines.statistics import HasStatistics, Statistics
 from ..engines.status import Status
 from ..entities.entity import Record
-from ..errors import InvalidQuery, StoreError, shown
+from ..errors import InvalidQuery, NotReady, StoreError, shown
+from ..guidance.advice import Advice
+from ..guidance.advise import advise_schema
 from ..progress import ProgressOption, start_meter
+from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
 from .operations import Operations
 
 __all__ = ["Care"]
+
+_RECENT = timedelta(hours=1)
 
 
 class Care:
@@ -56,7 +62,7 @@ class Care:
         cls: type[Record],
         /,
         *,
-        recent: timedelta = timedelta(hours=1),
+        recent: timedelta = _RECENT,
         top: int = 10,
         progress: ProgressOption = False,
     ) -> Statistics:
@@ -89,6 +95,28 @@ class Care:
             )
         with start_meter(progress, "statistics") as meter:
             return self._engine.statistics(model, recent, top, meter)
+
+    def advise(self, *, progress: ProgressOption = False) -> tuple[Advice, ...]:
+        """Return what is unwise in the classes of the store, judged by what it holds: as `tablemapper.advise`, and more.
+
+        It reads each table of entities once. What cannot be read now, as an index that is being built, is left out; so
+        is all data of an engine without statistics.
+
+        Args:
+            progress: True for a bar, or a function.
+
+        Raises:
+            CorruptStore: a table cannot be read.
+        """
+        engine = self._engine
+        with start_meter(progress, "advise") as meter:
+
+            def held(model: Model) -> Statistics | None:
+                with suppress(NotReady):
+                    return engine.statistics(model, _RECENT, 10, meter) if isinstance(engine, HasStatistics) else None
+                return None
+
+            return advise_schema(engine.schema, held)
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report the differences.

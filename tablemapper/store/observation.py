@@ -128,6 +128,7 @@ class ObservedStore(Store):
     check = _reported(Store.check)
     repair = _reported(Store.repair)
     compact = _reported(Store.compact)
+    advise = _reported(Store.advise)
     backup = _reported(Store.backup)
 
     def get_many(self, keys: Any, /) -> list[Any]:

@@ -15,6 +15,7 @@ import tablemapper as tm
 from tablemapper.accept import OF_CLASSES, OF_INDEXES
 from tablemapper.guidance import advise as advising
 from tablemapper.guidance.advise import advise_schema
+from tablemapper.guidance.data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
 from tablemapper.guidance.rules import RULES_OF_CLASSES, RULES_OF_PLACES
 from tablemapper.schema.model import compile_schema
 
@@ -172,7 +173,7 @@ def test_an_acceptance_that_nothing_needs_is_noted() -> None:
     ("accept", "said"),
     [
         ('{"TM999": "x"}', "TM999' is no code"),
-        ('{"TM01": "x"}', 'TM01\' is no code .*did you mean "TM001"'),
+        ('{"TM01": "x"}', 'TM01\' is no code .*did you mean "TM.01"'),
         ('{"TM005": "x"}', "'TM005' is never about a class"),
         ('{"TM001": ""}', "TM001: '' is no reason"),
         ('{"TM001": "  "}', "is no reason"),
@@ -236,9 +237,9 @@ def test_classes_that_do_not_fit_together_are_refused_as_by_open() -> None:
 
 def test_each_rule_has_a_case_and_a_place_for_its_acceptance() -> None:
     rules = {*RULES_OF_CLASSES, *RULES_OF_PLACES}
-    assert {code for code, *_ in CASES} == rules == {*OF_CLASSES, *OF_INDEXES}
-    assert {*OF_INDEXES} == {*RULES_OF_PLACES}
-    assert {*OF_CLASSES} == rules - {"TM005"}
+    assert {code for code, *_ in CASES} == rules
+    assert {*OF_INDEXES} == {*RULES_OF_PLACES, *RULES_OF_INDEX_DATA}
+    assert {*OF_CLASSES} == {*rules, *RULES_OF_KEY_DATA} - {"TM005"}
 
 
 # ---------------------------------------------------------------------------------------------- at open
