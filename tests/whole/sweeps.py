@@ -567,6 +567,7 @@ def sweep(
     for at, place, wrong in _strikes(source, name, where, ats, cold=cold):
         struck += place != "after"
         if wrong:
+            place = every[at - 1] if place == "before" else place  # (it raised, or hung, before it could say where)
             faults.append(f"{name} {where} {'cold' if cold else 'warm'} {at}: {place}: {wrong}")
     return len(every), struck, faults
 
