@@ -10,7 +10,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line with the arguments of the process, and exit with what it returns."""
     try:
-        from .cli import advice, inspect, look, scripts, stores  # noqa: F401  their commands
+        from .cli import advice, diagram, inspect, look, scripts, stores  # noqa: F401  their commands
         from .cli.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):

@@ -59,12 +59,13 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             ],
         },
         {"guidance": ["advice", "places", "rules", "data", "advise"]},
+        {"pictures": ["trees", "svg", "texts"]},
     ],
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"viewer": ["security", "cells", "pages", "app", "opening"]}],
-    [{"cli": ["app", "stores", "look", "advice", "inspect", "scripts"], "": ["__main__"]}],
+    [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

@@ -4,6 +4,7 @@
 - `stores`: the commands that look after one store.
 - `look`: the commands that show what is in a store.
 - `advice`: the commands that say how a store is filled and what is unwise.
+- `diagram`: the command that draws a model.
 - `inspect`: the command that serves the inspector.
 - `scripts`: the commands about migration scripts.
 """

@@ -1,0 +1,113 @@
+"""What the picture of a model shows: a tree for each class of entities, with a line for all that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import attrs
+
+from ..entities.declaration import Declaration, IndexModel
+from ..keys.template import Template
+from ..schema.model import Model, Schema
+
+__all__ = ["Line", "Shape", "Tree", "key_text", "trees_of"]
+
+Shape: TypeAlias = Literal["index", "aggregate", "field"]
+
+
+@attrs.frozen
+class Line:
+    """An index, an aggregate, or a field of another class that is maintained from this one."""
+
+    shape: Shape
+    name: str
+    key: str
+    """``{shop} / {day}``: partition and row."""
+    more: str
+    """What is special: ``unique``, ``+ price``, measures, a state."""
+    depth: int = 0
+    """1 for an index of an aggregate."""
+
+
+@attrs.frozen
+class Tree:
+    """A class of entities, and all that the store maintains from its entities."""
+
+    name: str
+    table: str
+    fields: int
+    key: str
+    lines: tuple[Line, ...]
+
+    @property
+    def about(self) -> str:
+        return f"{self.table} · {self.fields} field{'' if self.fields == 1 else 's'}"
+
+
+def trees_of(schema: Schema, states: Mapping[str, str] = {}) -> tuple[Tree, ...]:
+    """Return the trees of compiled classes, in their order, without those that the library makes itself.
+
+    Args:
+        schema: the classes.
+        states: of what is not ready, by label: ``{"Product.by_name": "building"}``.
+    """
+    own = [model for model in schema.models if not set("#:") & set(model.name)]
+    return tuple([_tree(model, own, states) for model in own if model.aggregate is None])
+
+
+def key_text(partition: Template, row: Template) -> str:
+    """Return the templates of a key as a picture has them."""
+    texts = [" ".join(one.text if isinstance(one.text, tuple) else [one.text]) for one in (partition, row)]
+    return " / ".join(filter(None, texts))
+
+
+def _tree(model: Model, every: Sequence[Model], states: Mapping[str, str]) -> Tree:
+    made = model.declaration
+    lines = [*_indexes(made, states), *_aggregates(model, every, states), *_fields(model, every)]
+    return Tree(made.name, made.table, len(made.fields), key_text(*made.templates), tuple(lines))
+
+
+def _indexes(made: Declaration, states: Mapping[str, str], depth: int = 0) -> Iterator[Line]:
+    for index in made.indexes:
+        if "#" not in index.name:
+            more = [*_special(index), states.get(f"{made.name}.{index.name}", "")]
+            yield Line("index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth)
+
+
+def _special(index: IndexModel) -> Iterator[str]:
+    if index.unique:
+        yield "unique"
+    if index.where is not None:
+        yield "some"
+    if index.fan_out is not None:
+        yield "a row for each"
+    if index.include_all:
+        yield "+ all"
+    elif index.include:
+        yield f"+ {' + '.join(field.name for field in index.include)}"
+
+
+def _aggregates(model: Model, every: Sequence[Model], states: Mapping[str, str]) -> Iterator[Line]:
+    for other in every:
+        if other.aggregate is None or other.aggregate.source is not model.cls:
+            continue
+        made = other.declaration
+        kinds = [field.measure.kind for field in made.fields if field.measure is not None]
+        measures = dict.fromkeys(kind.replace("_", " ") for kind in kinds if kind != "group")
+        more = ["some"] * (made.where is not None) + [*measures, *filter(None, [states.get(made.name)])]
+        yield Line("aggregate", made.name, key_text(*made.templates), ", ".join(more))
+        yield from _indexes(made, states, depth=1)
+
+
+def _fields(model: Model, every: Sequence[Model]) -> Iterator[Line]:
+    """Yield the fields of other classes that are maintained from this one."""
+    for other in every:
+        for field in other.declaration.fields:
+            measure: Any = field.measure
+            if measure is not None and measure.of is not None and _name(measure.of) == model.name:
+                yield Line("field", f"{other.name}.{field.name}", "", measure.kind.replace("_", " "))
+
+
+def _name(of: Any) -> str:
+    return of if isinstance(of, str) else of.__name__
