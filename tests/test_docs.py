@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import inspect
 import re
-import textwrap
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,41 +13,19 @@ from typing import Any
 import pytest
 
 import tablemapper
+from docs.pages import ROOT, blocks, expanded
 from tablemapper import errors, limits
 from tablemapper.guidance.data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
 from tablemapper.guidance.rules import RULES_OF_CLASSES, RULES_OF_PLACES
 
-ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 COLUMNS = 92  # of a code block: what fits beside both menus of the site
 
-_BLOCK = re.compile(
-    r"^( *)```(?:python|\{\.python\})\n(.*?)^\1```", re.MULTILINE | re.DOTALL
-)  # (ruff formats the former)
 _FENCED = re.compile(r"^ *```[^\n]+\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"::\n\n((?: {4}.*\n|\n)+)")
 _OUTPUT = re.compile(r'^```text title="Output"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _OPTIONAL = re.compile(r"^ *import (fastapi|numpy|pandas|polars|pyarrow|time_machine)\b", re.MULTILINE)
-_INCLUDED = re.compile(r'^ *--8<-- "([^":]+)(?::([\w-]+))?"$', re.MULTILINE)
-
-
-def included(match: re.Match[str]) -> str:
-    """Return the file, or the section of it, that stands behind a line ``--8<-- "file:section"``."""
-    text = (ROOT / match[1]).read_text(encoding="utf-8")
-    if match[2]:
-        start, end = (rf"^ *# --8<-- \[{edge}:{match[2]}\]\n" for edge in ("start", "end"))
-        (text,) = re.findall(f"{start}(.*?){end}", text, re.MULTILINE | re.DOTALL)
-    return textwrap.dedent(text)
-
-
-def blocks(page: Path) -> list[tuple[int, str]]:
-    """Return the Python blocks of a page, each with the line it begins on."""
-    text = page.read_text(encoding="utf-8")
-    return [
-        (text.count("\n", 0, match.start(2)), _INCLUDED.sub(included, textwrap.dedent(match[2])))
-        for match in _BLOCK.finditer(text)
-    ]
 
 
 def rows(page: Path, head: str) -> list[list[str]]:
@@ -99,7 +76,7 @@ def test_no_line_of_code_on_a_page_is_wider_than_its_column() -> None:
         f"{page.relative_to(ROOT)}: {line}"
         for page in PAGES[1:]
         for block in _FENCED.findall(page.read_text(encoding="utf-8"))
-        for line in _INCLUDED.sub(included, block).splitlines()
+        for line in expanded(block).splitlines()
         if len(line) > COLUMNS
     ]
     assert wide == []
