@@ -9,7 +9,6 @@ from ..errors import InvalidModel
 from ..pictures.svg import svg
 from ..pictures.texts import mermaid, text
 from ..pictures.trees import trees_of
-from ..schema.model import compile_schema
 from .app import Exit, Models, Place, app, load_models
 from .look import opened
 
@@ -22,12 +21,12 @@ def diagram(
     if place is not None:
         with opened(place, models) as store:
             states = {one.where: one.state for one in store.status().items if one.state != "ready"}
-            schema = compile_schema(list(store.classes.values()))
+            classes = list(store.classes.values())
     elif models is not None:
-        schema, states = compile_schema(load_models(models)), {}
+        classes, states = load_models(models), {}
     else:
         raise InvalidModel("name the models, as in --models shop.models, or a store")
-    trees = trees_of(schema, states)
+    trees = trees_of(classes, states)
     sys.stdout.write(
         {"svg": lambda: svg(trees, alone=True) + "\n", "mermaid": lambda: mermaid(trees), "text": lambda: text(trees)}[
             format

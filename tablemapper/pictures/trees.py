@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
-from ..entities.declaration import Declaration, IndexModel
+from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.entity import Record
 from ..keys.template import Template
-from ..schema.model import Model, Schema
 
 __all__ = ["Line", "Shape", "Tree", "key_text", "trees_of"]
 
@@ -45,15 +45,15 @@ class Tree:
         return f"{self.table} · {self.fields} field{'' if self.fields == 1 else 's'}"
 
 
-def trees_of(schema: Schema, states: Mapping[str, str] = {}) -> tuple[Tree, ...]:
-    """Return the trees of compiled classes, in their order, without those that the library makes itself.
+def trees_of(classes: Iterable[type[Record]], states: Mapping[str, str] = {}) -> tuple[Tree, ...]:
+    """Return the trees of classes, in their order.
 
     Args:
-        schema: the classes.
+        classes: of entities and of aggregates; those of a catalogue, too.
         states: of what is not ready, by label: ``{"Product.by_name": "building"}``.
     """
-    own = [model for model in schema.models if not set("#:") & set(model.name)]
-    return tuple([_tree(model, own, states) for model in own if model.aggregate is None])
+    own = [declaration_of(cls) for cls in classes]
+    return tuple([_tree(made, own, states) for made in own if made.of is None])
 
 
 def key_text(partition: Template, row: Template) -> str:
@@ -62,17 +62,15 @@ def key_text(partition: Template, row: Template) -> str:
     return " / ".join(filter(None, texts))
 
 
-def _tree(model: Model, every: Sequence[Model], states: Mapping[str, str]) -> Tree:
-    made = model.declaration
-    lines = [*_indexes(made, states), *_aggregates(model, every, states), *_fields(model, every)]
+def _tree(made: Declaration, every: Sequence[Declaration], states: Mapping[str, str]) -> Tree:
+    lines = [*_indexes(made, states), *_aggregates(made, every, states), *_fields(made, every)]
     return Tree(made.name, made.table, len(made.fields), key_text(*made.templates), tuple(lines))
 
 
 def _indexes(made: Declaration, states: Mapping[str, str], depth: int = 0) -> Iterator[Line]:
     for index in made.indexes:
-        if "#" not in index.name:
-            more = [*_special(index), states.get(f"{made.name}.{index.name}", "")]
-            yield Line("index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth)
+        more = [*_special(index), states.get(f"{made.name}.{index.name}", "")]
+        yield Line("index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth)
 
 
 def _special(index: IndexModel) -> Iterator[str]:
@@ -88,11 +86,10 @@ def _special(index: IndexModel) -> Iterator[str]:
         yield f"+ {' + '.join(field.name for field in index.include)}"
 
 
-def _aggregates(model: Model, every: Sequence[Model], states: Mapping[str, str]) -> Iterator[Line]:
-    for other in every:
-        if other.aggregate is None or other.aggregate.source is not model.cls:
+def _aggregates(of: Declaration, every: Sequence[Declaration], states: Mapping[str, str]) -> Iterator[Line]:
+    for made in every:
+        if made.of is None or made.of.__name__ != of.name:
             continue
-        made = other.declaration
         kinds = [field.measure.kind for field in made.fields if field.measure is not None]
         measures = dict.fromkeys(kind.replace("_", " ") for kind in kinds if kind != "group")
         more = ["some"] * (made.where is not None) + [*measures, *filter(None, [states.get(made.name)])]
@@ -100,13 +97,13 @@ def _aggregates(model: Model, every: Sequence[Model], states: Mapping[str, str])
         yield from _indexes(made, states, depth=1)
 
 
-def _fields(model: Model, every: Sequence[Model]) -> Iterator[Line]:
+def _fields(of: Declaration, every: Sequence[Declaration]) -> Iterator[Line]:
     """Yield the fields of other classes that are maintained from this one."""
-    for other in every:
-        for field in other.declaration.fields:
+    for made in every:
+        for field in made.fields:
             measure: Any = field.measure
-            if measure is not None and measure.of is not None and _name(measure.of) == model.name:
-                yield Line("field", f"{other.name}.{field.name}", "", measure.kind.replace("_", " "))
+            if measure is not None and measure.of is not None and _name(measure.of) == of.name:
+                yield Line("field", f"{made.name}.{field.name}", "", measure.kind.replace("_", " "))
 
 
 def _name(of: Any) -> str:
