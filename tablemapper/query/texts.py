@@ -19,9 +19,9 @@ from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Order, Predicate
 from ..values.scalars import ValueType
 
-__all__ = ["condition", "field", "key", "orders"]
+__all__ = ["OPERATORS", "condition", "field", "key", "orders"]
 
-_OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
+OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
     "==": lambda attr, value: attr == value,
     "!=": lambda attr, value: attr != value,
     "<=": lambda attr, value: attr <= value,
@@ -34,6 +34,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
     "is not null": lambda attr, _: attr.is_not_null(),
     "is null": lambda attr, _: attr.is_null(),
 }
+"""What each operator makes of a field and a value."""
 _CONDITION = re.compile(
     r"\s*(?P<field>[^\W\d][\w.]*)\s*(?:(?P<sign>==|!=|<=|>=|<|>)|(?<=\s)(?P<word>is\s+not\s+null|is\s+null|startswith|contains|in)(?=\s|$))"
     r"\s*(?P<value>.*)",
@@ -51,7 +52,7 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise InvalidQuery(
-            f"{shown(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(_OPERATORS)}"
+            f"{shown(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
     attr = field(cls, found["field"])
     operator = found["sign"] or " ".join(found["word"].split())
@@ -62,7 +63,7 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
         value = _value(element, attr, found["value"])
     elif not operator.startswith("is "):
         value = _value(attr.type, attr, found["value"])
-    return _OPERATORS[operator](attr, value)
+    return OPERATORS[operator](attr, value)
 
 
 def orders(cls: type[Any], text: str, /) -> list[Order[Any]]:

@@ -3,6 +3,8 @@
 - `security`: what every request has to pass, and what every answer carries.
 - `cells`: values as pages show them.
 - `pages`: what stands on each page, as data.
+- `questions`: the page of a question, and its rows as a file.
+- `numbers`: the pages of all that a store holds.
 - `app`: the pages as an ASGI application.
 - `opening`: the function that users call; it loads the others when it is called.
 """

@@ -12,17 +12,20 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
 from ..store.store import Store
+from .numbers import Kept, advice, model, partitions, picture, statistics
 from .pages import PAGES, Answer, Ask, Missing
+from .questions import export, question
 from .security import Guard
 
 __all__ = ["make_app"]
@@ -35,12 +38,23 @@ _log = logging.getLogger("tablemapper.viewer")
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
+_MORE = {
+    "/model": model,
+    "/advice": advice,
+    "/query/{name:path}": question,
+    "/partitions/{name:path}": partitions,
+    "/statistics/{name:path}": statistics,
+}
+_FILES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+
+
 def make_app(
     store: Store, *, token: str | None = None, title: str = "", hosts: Collection[str] | None = None
 ) -> ASGIApp:
     """Return the application, behind its guard; ``hosts``: the names in ``Host`` that are answered."""
     site = _Site(store, title or "store")
-    routes = [Route(path, site.endpoint(make)) for path, make in PAGES.items()]
+    routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
+    routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes.append(Route("/static/inspector.css", _stylesheet))
     return Guard(Starlette(routes=routes, exception_handlers={HTTPException: site.unknown}), token, hosts)
 
@@ -54,6 +68,7 @@ class _Site:
 
     def __init__(self, store: Store, title: str) -> None:
         self._store, self._title = store, title
+        self._kept = Kept()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
@@ -62,7 +77,19 @@ class _Site:
 
     def endpoint(self, make: Callable[[Ask], Answer]) -> Callable[[Request], Any]:
         """Return what answers requests for a page."""
+        return self._in_turn(lambda request: self._answer(request, lambda: self._made(request, make)))
 
+    def file(self, kind: str) -> Callable[[Request], Any]:
+        """Return what answers requests for a file."""
+
+        def streamed(request: Request) -> Response:
+            lines, limit = export(self._ask(request), kind)
+            headers = {"X-Limit": str(limit), "Content-Disposition": f'attachment; filename="rows.{kind}"'}
+            return StreamingResponse(lines, media_type=_FILES[kind], headers=headers)
+
+        return self._in_turn(lambda request: self._answer(request, lambda: streamed(request)))
+
+    def _in_turn(self, answer: Callable[[Request], Response]) -> Callable[[Request], Any]:
         async def page(request: Request) -> Response:
             try:
                 async with asyncio.timeout(_WAIT):
@@ -70,7 +97,7 @@ class _Site:
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
             try:
-                return await run_in_threadpool(self._answer, request, make)
+                return await run_in_threadpool(answer, request)
             finally:
                 self._turns.release()
 
@@ -81,9 +108,9 @@ class _Site:
         code = error.status_code if isinstance(error, HTTPException) else 404
         return self._fault(request, code, "there is no such page")
 
-    def _answer(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
+    def _answer(self, request: Request, make: Callable[[], Response]) -> Response:
         try:
-            return self._made(request, make)
+            return make()
         except Missing as error:
             return self._fault(request, 404, str(error))
         except TableMapperError as error:
@@ -97,10 +124,14 @@ class _Site:
             _log.exception("a page could not be made")
             return self._fault(request, 500, "internal error")
 
+    def _ask(self, request: Request, shrink: int = 1) -> Ask:
+        params, name = request.query_params, request.path_params.get("name", "")
+        return Ask(self._store, params, name, params.multi_items(), self._kept, shrink)
+
     def _made(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
         shrink = 1
         while True:  # a page that is too large is made again with less on it
-            ask = Ask(self._store, request.query_params, request.path_params.get("name", ""), shrink)
+            ask = self._ask(request, shrink)
             answer = make(ask)
             if request.query_params.get("format") == "json":
                 body, kind = _encoder.encode({"title": self._title} | dict(answer.json)), "application/json"
@@ -108,7 +139,7 @@ class _Site:
                 shows = dict(answer.shows) | {"name": ask.name}
                 body, kind = self._render(request, answer.template, shows), "text/html"
             if len(body) <= _LARGEST or shrink > 1_000:
-                return Response(body, media_type=kind, headers=_refresh(moving=answer.moving))
+                return Response(body, answer.code, media_type=kind, headers=_refresh(moving=answer.moving))
             shrink *= 4
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
@@ -136,8 +167,25 @@ class _Site:
             params = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
             return "?" + urlencode([*params, ("format", "json")])
 
+        def question(page: str, end: str = "", **more: Any) -> str:
+            """Return where the same question is asked of another page, or in another way."""
+            kept = [
+                (key, value) for key, value in request.query_params.multi_items() if key not in ("format", "add", *more)
+            ]
+            name = quote(request.path_params.get("name", ""), safe="")
+            return f"{root}/{page}/{name}{end}?{urlencode([*kept, *more.items()])}"
+
+        def drawn() -> Markup:
+            return Markup(picture(self._ask(request))[0])  # (of which each text is escaped)
+
         text = self._templates.get_template(template).render(
-            shows, url=url, as_json=as_json, title=self._title, page=template.removesuffix(".html")
+            shows,
+            url=url,
+            as_json=as_json,
+            question=question,
+            picture=drawn,
+            title=self._title,
+            page=template.removesuffix(".html"),
         )
         return text.replace("\0", "␀").encode("utf-8", "replace")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ..entities.json import to_dict
 
-__all__ = ["LONG", "Cell", "cell", "cells"]
+__all__ = ["LONG", "Cell", "cell", "cells", "plain_text"]
 
 LONG = 200  # characters of a value in a table
 _BYTES = 32
@@ -64,6 +64,11 @@ def _tags(texts: list[str], most: int) -> Iterable[str]:
         yield _cut(text, max(1, most // _TAGS))
     if len(texts) > _TAGS:
         yield f"… {len(texts):,} in all"
+
+
+def plain_text(value: Any) -> str:
+    """Return a value as a person types it: text as it is, all else as JSON has it."""
+    return value if isinstance(value, str) else _json(value)
 
 
 def _json(value: Any) -> str:

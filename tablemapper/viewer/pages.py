@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -21,12 +21,15 @@ from ..schema.rows import properties
 from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
 
-__all__ = ["PAGES", "Answer", "Ask", "Missing", "class_page", "entities", "entity", "overview", "status"]
+__all__ = [
+    "COUNTED", "EXAMINED", "PAGES", "SECONDS", "Answer", "Ask", "Missing", "class_page", "columns", "entities", "entity",
+    "overview", "plain_row", "row_of", "status",
+]  # fmt: skip
 
 COUNTED = 10_000
 _ROWS, _MOST_ROWS = 50, 200
 _WHOLE = 64 * 1024  # characters of a value on the page of its entity
-_SECONDS, _EXAMINED = 2.0, 100_000  # what a question may use
+SECONDS, EXAMINED = 2.0, 100_000  # what a question may use
 
 
 class Missing(Exception):
@@ -41,6 +44,10 @@ class Ask:
     params: Mapping[str, str]
     name: str = ""
     """The class."""
+    several: Sequence[tuple[str, str]] = ()
+    """All parameters, those that are there several times too."""
+    kept: Any = None
+    """What was made for other requests (`tablemapper.viewer.numbers`)."""
     shrink: int = 1
     """How many times fewer rows, or shorter values, are to be shown than is usual: the page was too large."""
 
@@ -54,6 +61,10 @@ class Ask:
         if not (text.isascii() and text.isdigit() and text.strip("0")):
             raise InvalidQuery(f"{name}={shown(text)}: expected a number from 1 to {most}")
         return max(1, (most if len(text) > 9 else min(int(text), most)) // self.shrink)
+
+    def every(self, name: str) -> list[str]:
+        """Return all values of a parameter."""
+        return [value for key, value in self.several if key == name]
 
     @property
     def cls(self) -> type[Any]:
@@ -75,6 +86,7 @@ class Answer:
     template: str
     shows: Mapping[str, Any]
     json: Mapping[str, Any]
+    code: int = 200
     moving: bool = False
     """Whether something is in progress, so that the next load shows more."""
 
@@ -92,7 +104,9 @@ def overview(ask: Ask) -> Answer:
         "classes": [{name: value for name, value in one.items() if name not in ("key", "of")} for one in classes],
         **_status(state),
     }
-    return Answer("overview.html", {"state": state, "classes": classes, "moving": _moving(state)}, json, _busy(state))
+    return Answer(
+        "overview.html", {"state": state, "classes": classes, "moving": _moving(state)}, json, moving=_busy(state)
+    )
 
 
 def _listed(store: Store, name: str, cls: type[Any], items: Mapping[str, Item]) -> dict[str, Any]:
@@ -111,7 +125,7 @@ def _listed(store: Store, name: str, cls: type[Any], items: Mapping[str, Item]) 
 
 def _count(store: Store, cls: type[Any]) -> tuple[int | None, bool]:
     """Return how many entities a class has, up to a limit, and whether there can be more; None if that is not known."""
-    query = store.query(cls).allow_scan().limit(COUNTED).budget(timeout=_SECONDS / 4, examined=_EXAMINED)
+    query = store.query(cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
     try:
         number = query.count()
     except (NotReady, QueryStopped):
@@ -143,7 +157,7 @@ def _template(template: Any) -> str:
 def status(ask: Ask) -> Answer:
     """What is built and copied, and the migrations."""
     state = ask.store.status()
-    return Answer("status.html", {"state": state, "moving": _moving(state)}, _status(state), _busy(state))
+    return Answer("status.html", {"state": state, "moving": _moving(state)}, _status(state), moving=_busy(state))
 
 
 def _status(state: Status) -> dict[str, Any]:
@@ -216,7 +230,7 @@ def entities(ask: Ask) -> Answer:
     """The entities of a class, in the order of their keys, a page at a time."""
     cls, partition = ask.cls, ask.params.get("partition", "")
     size = ask.number("size", _ROWS, _MOST_ROWS)
-    query: Any = ask.store.query(cls).allow_scan().budget(timeout=_SECONDS, examined=_EXAMINED)
+    query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
     page = query.page(size, ask.params.get("after"))

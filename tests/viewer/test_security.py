@@ -29,7 +29,11 @@ class Note(tm.Entity, table="Notes"):
 
 
 TOKEN = "a-token-of-this-test"
-URLS = ["/", "/status", "/class/Note", "/entities/Note", "/static/inspector.css", "/nothing", "/entities/Note?size=0"]
+PAGES = [
+    "/", "/status", "/model", "/advice", "/class/Note", "/entities/Note", "/query/Note", "/partitions/Note",
+    "/statistics/Note",
+]  # fmt: skip
+URLS = [*PAGES, "/export/Note.csv", "/export/Note.jsonl", "/static/inspector.css", "/nothing", "/entities/Note?size=0"]
 
 
 @pytest.fixture
@@ -245,9 +249,12 @@ HOSTILE = [
     "{% for x in y %}", "</title><script>", "<!--", "]]>", "&lt;b&gt;", "a\0b", "‮evil", "\u2028", "//evil.example", "%00",
     "\r\nSet-Cookie: x=1", "x" * 65, "' onmouseover='x", "<style>*{}</style>", "&#60;script&#62;",
 ]  # fmt: skip
+_TAGS = """html head meta title link body header strong a nav small main h1 h2 dl div dt dd table thead tbody tr th td span p form
+label input button pre br section details summary select option svg g rect path circle text tspan"""
+_ATTRIBUTES = """lang charset name content rel href class id scope aria-[a-z]+ for value method action type role viewBox
+preserveAspectRatio width height x y cx cy r rx d dx transform font-weight"""
 _ALLOWED = re.compile(
-    r"</?(?:html|head|meta|title|link|body|header|strong|a|nav|small|main|h1|h2|dl|div|dt|dd|table|thead|tbody|tr|th|td|span|p|form|label|input|button|pre|br)"
-    r'(?: (?:lang|charset|name|content|rel|href|class|id|scope|aria-[a-z]+|for|value|method|action)="[^"<>]*")*>'
+    rf'</?(?:{"|".join(_TAGS.split())})(?: (?:(?:{"|".join(_ATTRIBUTES.split())})="[^"<>]*"|selected))*/?>'
 )
 
 
@@ -271,9 +278,16 @@ def test_a_hostile_value_is_text_on_every_page(tmp_path: Path, text: str) -> Non
         first = visit(app, "/entities/Note")
         found = [one for one in links(first) if one.startswith("/entity/")]
         assert len(found) == 2
-        urls = [*found, "/", "/status", "/class/Note", "/entities/Note?size=1"]
+        urls = [*found, *PAGES, "/entities/Note?size=1"]
         word = str(httpx.QueryParams({"x": text})).removeprefix("x=")
         urls += [f"/entities/Note?{name}={word}" for name in ("partition", "size", "after", "format", "x")]
+        urls += [
+            f"/query/Note?{name}={word}" for name in ("where", "order", "limit", "scan", "add", "x", "where=text==")
+        ]
+        urls += [
+            f"/query/Note?field={word}&op={word}&value={word}",
+            f"/query/Note?field=text&op===&value={word}&scan=1",
+        ]
         urls += [
             f"/class/{word}",
             f"/entities/{word}",
