@@ -68,7 +68,8 @@ def _tags(texts: list[str], most: int) -> Iterable[str]:
 
 def plain_text(value: Any) -> str:
     """Return a value as a person types it: text as it is, all else as JSON has it."""
-    return value if isinstance(value, str) else _json(value)
+    text = value if isinstance(value, str) else _json(value)
+    return text if isinstance(value, str) or text[:1] != '"' else str(msgspec.json.decode(text))  # (a Decimal, a time)
 
 
 def _json(value: Any) -> str:

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any
 
 import attrs
+import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.json import to_dict, to_json
@@ -97,13 +98,19 @@ def question(ask: Ask) -> Answer:
         stopped = str(error)
     cost = explanation.cost
     shows |= {
-        "plan": explanation, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
+        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
         "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes)},
         "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation),
     }  # fmt: skip
     rows = [plain_row(one) for one in found[:limit]]
     json = {"explain": explanation.to_dict(), "rows": rows, "more": len(found) > limit, "stopped": stopped or None}
     return Answer("query.html", shows, json)
+
+
+def _plan(explanation: Any) -> str:
+    """Return how a question is answered, without what has its own place on the page."""
+    apart = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {one}" for one in explanation.database))
+    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
 
 
 def _range(ask: Ask, asked: _Question, explanation: Any) -> tuple[int, int, float] | None:
@@ -175,7 +182,8 @@ def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
     attr, op, value = _parts(predicate)
     values = value if op == "in" else [value]
     texts = [plain_text(one.value if isinstance(one, Enum) else one) for one in values if one is not None]
-    return ".".join((attr.name, *attr.path)), op, ",".join(texts)
+    listed = msgspec.json.encode(texts).decode() if any("," in one for one in texts) and op == "in" else ",".join(texts)
+    return ".".join((attr.name, *attr.path)), op, listed
 
 
 # -------------------------------------------------------------------------------------------------------------- export
