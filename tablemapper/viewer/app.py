@@ -45,6 +45,7 @@ _MORE = {
     "/partitions/{name:path}": partitions,
     "/statistics/{name:path}": statistics,
 }
+_STATIC = {"inspector.css": "text/css", "icon.svg": "image/svg+xml"}
 _FILES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 
 
@@ -55,12 +56,15 @@ def make_app(
     site = _Site(store, title or "store")
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
-    routes.append(Route("/static/inspector.css", _stylesheet))
+    routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
     return Guard(Starlette(routes=routes, exception_handlers={HTTPException: site.unknown}), token, hosts)
 
 
-async def _stylesheet(_: Request) -> Response:
-    return Response((_HERE / "static" / "inspector.css").read_bytes(), media_type="text/css")
+def _static(name: str, kind: str) -> Callable[[Request], Any]:
+    async def static(_: Request) -> Response:
+        return Response((_HERE / "static" / name).read_bytes(), media_type=kind)
+
+    return static
 
 
 class _Site:

@@ -1,0 +1,183 @@
+"""The way through the inspector in a real browser: nothing of other hosts, no error, and no write."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+pytestmark = [pytest.mark.one_python, pytest.mark.file]
+PICTURE = Path(__file__).parents[2] / "docs" / "how-to" / "inspector.png"
+"""Drawn anew with ``TABLEMAPPER_PICTURES=1``."""
+
+
+class Product(tm.Entity, table="Products"):
+    category: tm.Field[str]
+    id: tm.Field[str]
+    name: tm.Field[str]
+    price: tm.Field[Decimal]
+    maker: tm.Field[str]
+
+    key = tm.Key[str, str](partition="{category}", row="{id}")
+    by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    draw, place = random.Random(7), tmp_path / "shop.db"
+    words = ["Kite", "Boat", "Letter", "Garden", "Harbour"]
+    with tm.open(place, models=[Product]) as store:
+        store.insert_many(
+            Product(
+                draw.choice(["books"] * 5 + ["games", "toys"]), f"p-{number:04d}", f"Blue {draw.choice(words)}",
+                Decimal(draw.randrange(100, 2000)) / 100, draw.choice(["Ace", "Bolt", "Cut"]),
+            )
+            for number in range(2000)
+        )  # fmt: skip
+    return place
+
+
+@pytest.fixture
+def served(place: Path) -> Iterator[str]:
+    """The address of an inspector over the file."""
+    uvicorn = pytest.importorskip("uvicorn")
+    with tm.open(place, read_only=True) as store:
+        config = uvicorn.Config(tm.inspector(store, title="shop.db"), port=0, log_level="error", lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            wait(lambda: server.started)
+            yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(20)
+
+
+def wait(ready: Callable[[], object]) -> None:
+    until = time.monotonic() + 20
+    while not ready():
+        assert time.monotonic() < until, "it does not come"
+        time.sleep(0.02)
+
+
+def digest(place: Path) -> list[tuple[str, str]]:
+    kept = [
+        one for one in sorted(place.parent.iterdir()) if not one.name.endswith(("-shm", "-wal")) or one.stat().st_size
+    ]
+    return [(one.name, hashlib.sha256(one.read_bytes()).hexdigest()) for one in kept if not one.name.endswith("-shm")]
+
+
+def faults(browser: Any, address: str) -> list[str]:
+    """Return what the browser complains of, and what it asked of other hosts."""
+    found = [entry["message"] for entry in browser.get_log("browser") if "400 (Bad Request)" not in entry["message"]]
+    for entry in browser.get_log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent" and message["params"]["request"]["url"].startswith("http"):
+            url = message["params"]["request"]["url"]
+            found += [] if url.startswith(address) else [url]
+    return found
+
+
+def test_the_way_through(browser: Any, served: str, place: Path) -> None:
+    def click(chosen: str) -> None:
+        browser.find_element("css selector", chosen).click()
+
+    def text(chosen: str = "main") -> str:
+        return str(browser.find_element("css selector", chosen).text)
+
+    before = digest(place)
+    browser.get(served + "/")
+    assert "2,000" in text("#classes")
+    click("#classes th a")
+    assert "by_maker" in text("#indexes")
+    click('.tabs a[href*="entities"]')
+    first = text("#entities tbody tr")
+    click('a[rel="next"]')
+    assert text("#entities tbody tr") != first
+    click("#entities tbody a")
+    assert "of 1,048,576 bytes" in text() or "1,048,576" in text()
+    browser.get(served + "/query/Product")
+    field, op, value = (
+        browser.find_element("css selector", f'.line [name="{name}"]') for name in ("field", "op", "value")
+    )
+    field.send_keys("price")
+    op.send_keys("<")
+    value.send_keys("cheap")
+    click("button.go")
+    assert "is no Decimal" in text("#fault")
+    assert browser.find_element("css selector", '.line [name="value"]').get_attribute("value") == "cheap"
+    browser.get(f"{served}/query/Product?where=maker==Ace&where=price%3C4&order=name&limit=8")
+    assert "reads Product.by_maker" in text("#plan")
+    assert len(browser.find_elements("css selector", "#rows tbody tr")) == 8
+    browser.get(f"{served}/query/Product?where=name==Blue+Kite")
+    assert "by_name = tm.Index[str]" in text("#refused")
+    click("#refused a")
+    assert browser.find_elements("css selector", "#rows tbody tr")
+    click('.tabs a[href*="partitions"]')
+    assert "books" in text("#largest tbody tr")
+    for page in ("/statistics/Product", "/model", "/advice", "/status"):
+        browser.get(served + page)
+        assert "internal error" not in text()
+    assert faults(browser, served) == []
+    assert digest(place) == before
+
+
+def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> None:
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        id: tm.Field[str]
+        name: tm.Field[str]
+        price: tm.Field[Decimal]
+        maker: tm.Field[str]
+
+        key = tm.Key[str, str](partition="{category}", row="{id}")
+        by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+        by_name = tm.Index[str](partition="{name}")
+
+    with tm.open(place, models=[Product], build=False) as store:
+        shown = []
+        for _ in range(2):
+            store.build(limit=300)
+            browser.get(f"{served}/status")
+            shown.append(browser.find_element("css selector", ".note").text)
+    assert all("Product.by_name: building" in one for one in shown)
+    assert shown[0] != shown[1]
+    assert faults(browser, served) == []
+
+
+@pytest.mark.parametrize("width", [1180, 390])
+def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: Any, served: str, width: int) -> None:
+    size = {"width": width, "height": 860, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    question = "/query/Product?where=maker==Ace&where=price%3C8&order=name&limit=8"
+    try:
+        for page in (
+            "/",
+            "/model",
+            "/class/Product",
+            "/entities/Product",
+            "/partitions/Product",
+            "/statistics/Product",
+            question,
+        ):
+            browser.get(served + page)
+            assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+        if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
+            shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+            PICTURE.write_bytes(base64.b64decode(shot["data"]))
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert PICTURE.stat().st_size < 120_000
