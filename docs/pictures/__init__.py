@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from . import bars, rows, versions
+from . import bars, models, rows, versions
 
 FOLDER = Path(__file__).parent / "drawn"
 PICTURES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -20,6 +20,8 @@ PICTURES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "deployments": versions.deployments,
         "migrations": versions.migrations,
         "performance": bars.performance,
+        "model-shop": models.shop,
+        "model-weather": models.weather,
     }
 )
 """Each picture by the name of its file."""
