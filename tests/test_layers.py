@@ -13,7 +13,7 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept"]}],
+    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept", "kept"]}],
     [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -219,6 +221,17 @@ def test_a_place_that_takes_no_file_is_read_without_one_unless_a_log_must_be_rea
         with pytest.raises(tm.StoreReadOnly, match="has a log that must be read with it"):
             tm.open(path, read_only=True)
         monkeypatch.undo()
+
+
+def test_classes_end_with_the_store_that_made_them(path: str) -> None:
+    made: list[weakref.ref[Any]] = []
+    for _ in range(2):
+        with tm.open(path, read_only=True) as store:
+            made.append(weakref.ref(store.classes["Kind"]))
+            assert list(store.query(store.classes["Kind"]).allow_scan())
+    del store
+    gc.collect()
+    assert [one() for one in made] == [None, None]
 
 
 def test_it_is_awaited_as_others_are(path: str) -> None:
