@@ -30,6 +30,7 @@ __all__ = [
     "Batch",
     "Built",
     "Engine",
+    "Explained",
     "Note",
     "NoteChanged",
     "Operation",
@@ -195,6 +196,17 @@ Position: TypeAlias = tuple[Any, ...]
 """Where a row stands in the order of its query."""
 
 
+@attrs.frozen
+class Explained:
+    """What a database itself says of a plan."""
+
+    lines: Sequence[str] = ()
+    requests: int | None = None
+    """How many requests are sent at least; None where none are."""
+    eventual: bool = attrs.field(default=False, kw_only=True)
+    """Whether what is found may be older than the entities."""
+
+
 class Reads(Protocol):
     """How an engine reads the rows of plans."""
 
@@ -248,8 +260,12 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
         """Return what the database itself says that it will do."""
+        ...
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        """Return what sorts as the engine sorts keys: partition key and row key."""
         ...
 
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
@@ -373,8 +389,11 @@ class Engine(Protocol):
         """Return the label of a class, or of an index that it declares, in what is unready."""
         ...
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
-        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index.
+
+        Where indexes may be older than their entities, their fields count as lacking, unless that may be ``eventual``.
+        """
         ...
 
     def describe(self, label: str) -> Unready:

@@ -21,7 +21,17 @@ import attrs
 
 from tablemapper.engines.check import Check, Owed, RepairReport, Report
 from tablemapper.engines.decide import Decision, Key, decide, with_maintained
-from tablemapper.engines.protocol import Batch, Built, Note, NoteChanged, Operation, Position, Unready, Violation
+from tablemapper.engines.protocol import (
+    Batch,
+    Built,
+    Explained,
+    Note,
+    NoteChanged,
+    Operation,
+    Position,
+    Unready,
+    Violation,
+)
 from tablemapper.engines.status import Item, Status
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.entities.fields import FieldModel
@@ -367,7 +377,7 @@ class DictEngine:
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
         return {}
 
     def describe(self, label: str) -> Unready:
@@ -512,8 +522,11 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, Layout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
-        return []
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+        return Explained()
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        return key
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         yield from read(self._engine.state)

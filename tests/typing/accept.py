@@ -387,6 +387,7 @@ def queries(store: tm.Store, nine: datetime) -> None:
     assert_type(warm.one(), Reading)
     assert_type(warm.count(), int)
     assert_type(warm.allow_scan(), tm.Query[Reading])
+    assert_type(warm.allow_sort().allow_eventual(), tm.Query[Reading])
     # A condition on an abstract class holds for the classes that it lends its fields to.
     assert_type(store.query(User).where(Named.name == "Ann"), tm.Query[User])
     for product_id, price in (
@@ -438,7 +439,13 @@ def totals(store: tm.Store) -> None:
 def several_classes(store: tm.Store) -> None:
     both = store.query(Employee, Department)
     assert_type(both.first(), Employee | Department | None)
-    sales = both.where(Employee.department == "Sales", Department.city != "Oslo").backwards().limit(10).allow_scan()
+    sales = (
+        both.where(Employee.department == "Sales", Department.city != "Oslo")
+        .backwards()
+        .limit(10)
+        .allow_scan()
+        .allow_sort()
+    )
     for one in sales:
         assert_type(one, Employee | Department)
         match one:

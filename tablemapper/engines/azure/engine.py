@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
+from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
 from ...keys.codec import key_codec
@@ -24,7 +26,8 @@ from ..status import Item, Status
 from .catalogue import Classes, check_models, is_local, open_catalogue, read_head
 from .check import held
 from .outbox import Outbox
-from .reads import AzureReads, rows_of, visible
+from .reading.filters import visible
+from .reading.reads import AzureReads, rows_of
 from .sweep import sweep, unfinished
 from .tables.drive import All, Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
@@ -132,11 +135,23 @@ class AzureEngine:
 
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
+        self._check_open()
+        return _run(self._driver, self._name, work)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed; open it again")
         if os.getpid() != self._process:
             raise StoreClosed("the store belongs to the parent of this forked process; open it here")
-        return _run(self._driver, self._name, work)
+
+    def begin(self, work: Work[T]) -> Callable[[], T]:
+        """Begin a work; return what waits for what it returns."""
+        self._check_open()
+        return partial(_told, self._name, self._driver.begin(work))
+
+    def is_local(self, model: Model, index: IndexModel) -> bool:
+        """Return whether the rows of an index lie in the partitions of the entities."""
+        return is_local(model, index)
 
     # ------------------------------------------------------------------------------------------ following
 
@@ -338,10 +353,16 @@ class AzureEngine:
         """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
-        """Return for each index in other partitions all fields: its rows may be older than the entities."""
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+        """Return for each index in other partitions all fields, as its rows may be older than the entities.
+
+        If that may be, those that the rows of unique values do not hold.
+        """
         names = [field.name for field in model.declaration.fields]
-        return {one.name: names for one in model.indexes if not is_local(model, one)}
+        outer = [one for one in model.indexes if not is_local(model, one)]
+        if not eventual:
+            return {one.name: names for one in outer}
+        return {one.name: [field.name for field in one.include] for one in outer if one.unique}
 
     @property
     def eventual(self) -> Collection[str]:
@@ -381,7 +402,7 @@ class AzureEngine:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
         classes = self.classes
         maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
-        stored = held(self)
+        stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
         left = self.run(unfinished(stored.intents, self._outbox, self.timeout))
         return check.report(check.findings(left))
@@ -424,8 +445,13 @@ def _side_by_side(works: Sequence[Work[None]]) -> Work[None]:
 
 
 def _run(driver: Driver, name: str, work: Work[T]) -> T:
+    return _told(name, partial(driver.run, work))
+
+
+def _told(name: str, call: Callable[[], T]) -> T:
+    """Return what a call returns; what the service answers to it becomes an error of the store."""
     try:
-        return driver.run(work)
+        return call()
     except Lost as lost:
         raise StoreError(f"{name}: {lost}") from None
     except Refused as refused:
