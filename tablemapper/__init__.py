@@ -64,6 +64,7 @@ from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .guidance.advice import Advice
 from .guidance.advise import advise
+from .guidance.workload import Form, Workload
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
@@ -114,6 +115,7 @@ __all__ = [
     "Extra",
     "Fault",
     "Field",
+    "Form",
     "GeoPoint",
     "Groups",
     "Index",
@@ -173,6 +175,7 @@ __all__ = [
     "UniqueViolation",
     "Unknown",
     "Violation",
+    "Workload",
     "advise",
     "avg",
     "changes",

@@ -26,7 +26,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "wording", "cost", "explanation",
             ]
         }
     ],
@@ -58,7 +58,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "arguments", "shapes", "step", "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
             ],
         },
-        {"guidance": ["advice", "places", "rules", "data", "advise"]},
+        {"guidance": ["workload", "advice", "places", "rules", "data", "calls", "advise"]},
         {"pictures": ["trees", "svg", "texts"]},
     ],
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],

@@ -14,6 +14,7 @@ from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.json import to_dict
 from ..entities.key import KeyOf
 from ..errors import InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
+from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.partitions import Partition
 from ..schema.model import model_of
@@ -50,6 +51,7 @@ class Ask:
     """What was made for other requests (`tablemapper.viewer.numbers`)."""
     shrink: int = 1
     """How many times fewer rows, or shorter values, are to be shown than is usual: the page was too large."""
+    workload: Workload | None = None
 
     def number(self, name: str, default: int, most: int) -> int:
         """Return a parameter that is a number from 1 on, at most so large.
