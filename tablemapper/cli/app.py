@@ -75,6 +75,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+_SHORT = 16  # characters of a value that stay, whatever is beside it
+
 Place = Annotated[Path, Parameter(help="the file of the store")]
 Models = Annotated[
     str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
@@ -169,13 +171,21 @@ def load_models(name: str) -> list[type[Record]]:
     return models
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of text; numbers stand on the right."""
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table:
+    """Return a table of text; numbers stand on the right. With ``cut`` a terminal shows each row on one line."""
+    one_line = cut and sys.stdout.isatty()
     drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
     lines = [list(row) for row in rows]
     for at, name in enumerate(columns):
         number = bool(lines) and all(isinstance(line[at], int) for line in lines)
-        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
+        short = min(_SHORT, max([len(name), *(len(str(line[at])) for line in lines)])) if one_line else None
+        drawn.add_column(
+            name,
+            justify="right" if number else "left",
+            overflow="ellipsis" if one_line else "fold",
+            no_wrap=one_line,
+            min_width=short,
+        )
     for line in lines:
         drawn.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line))
     return drawn
