@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -75,7 +76,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-_SHORT = 16  # characters of a value that stay, whatever is beside it
+_GAP = 3  # spaces between columns
 
 Place = Annotated[Path, Parameter(help="the file of the store")]
 Models = Annotated[
@@ -173,22 +174,31 @@ def load_models(name: str) -> list[type[Record]]:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table:
     """Return a table of text; numbers stand on the right. With ``cut`` a terminal shows each row on one line."""
-    one_line = cut and sys.stdout.isatty()
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     lines = [list(row) for row in rows]
+    cut = cut and sys.stdout.isatty()
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
+    widths = _within(shutil.get_terminal_size().columns, columns, texts) if cut else [None] * len(columns)
     for at, name in enumerate(columns):
         number = bool(lines) and all(isinstance(line[at], int) for line in lines)
-        short = min(_SHORT, max([len(name), *(len(str(line[at])) for line in lines)])) if one_line else None
         drawn.add_column(
             name,
             justify="right" if number else "left",
-            overflow="ellipsis" if one_line else "fold",
-            no_wrap=one_line,
-            min_width=short,
+            overflow="ellipsis" if cut else "fold",
+            no_wrap=cut,
+            width=widths[at],
         )
-    for line in lines:
-        drawn.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line))
+    for line in texts:
+        drawn.add_row(*map(Text, line))
     return drawn
+
+
+def _within(most: int, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int | None]:
+    """Return how wide columns are that fit a terminal: the widest ones are cut."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    while sum(widths) + _GAP * len(widths) > most and max(widths, default=0) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return [*widths]
 
 
 def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
