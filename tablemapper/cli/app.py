@@ -33,6 +33,7 @@ __all__ = [
     "existing",
     "import_from_here",
     "load_models",
+    "note",
     "run",
     "show",
     "table",
@@ -218,5 +219,10 @@ def _fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:
     if json:
         show({"ok": False, "error": kind, "message": message}, json=True)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))
+        note(message)
     return code
+
+
+def note(message: str) -> None:
+    """Say something beside what a command prints."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))

@@ -12,12 +12,12 @@ import msgspec
 from cyclopts import Parameter
 
 from ..entities.json import to_dict, to_json
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, SchemaMismatch, shown
 from ..planning.partitions import Partition
 from ..query.texts import condition, field, key, orders
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
+from .app import Exit, Json, Models, Place, app, existing, load_models, note, show, table
 
 __all__ = ["find_class", "opened"]
 
@@ -49,9 +49,15 @@ Explain = Annotated[
 Format = Literal["table", "json", "jsonl", "csv"]
 
 
-def opened(place: Place, models: str | None) -> Store:
-    """Open a store for reading, without models if need be."""
-    return open_store(existing(place), models=None if models is None else load_models(models), read_only=True)
+def opened(place: Place, models: str | None, *, timeout: float = 5) -> Store:
+    """Open a store for reading: with its own classes if there are no models, or if they are newer than the file."""
+    path, classes = existing(place), None if models is None else load_models(models)
+    try:
+        return open_store(path, models=classes, read_only=True, timeout=timeout)
+    except SchemaMismatch as error:
+        differences = ", ".join(error.faults)
+        note(f"{place}: shown as the file knows it, since the models differ; only in the code: {differences}")
+        return open_store(path, models=None, read_only=True, timeout=timeout)
 
 
 def find_class(store: Store, name: str) -> type[Any]:

@@ -51,14 +51,20 @@ _FILES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 
 
 def make_app(
-    store: Store,
+    store: Callable[[], Store],
     *,
     token: str | None = None,
     title: str = "",
     workload: Workload | None = None,
     hosts: Collection[str] | None = None,
 ) -> ASGIApp:
-    """Return the application, behind its guard; ``hosts``: the names in ``Host`` that are answered."""
+    """Return the application, behind its guard.
+
+    Args:
+        store: returns the store that a page shows.
+        token, title, workload: as for `tablemapper.inspector`.
+        hosts: the names in ``Host`` that are answered; None: all.
+    """
     site = _Site(store, title or "store", workload)
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
@@ -76,7 +82,7 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
 class _Site:
     """The pages of one store."""
 
-    def __init__(self, store: Store, title: str, workload: Workload | None) -> None:
+    def __init__(self, store: Callable[[], Store], title: str, workload: Workload | None) -> None:
         self._store, self._title, self._workload = store, title, workload
         self._kept = Kept()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
@@ -136,7 +142,7 @@ class _Site:
 
     def _ask(self, request: Request, shrink: int = 1) -> Ask:
         params, name = request.query_params, request.path_params.get("name", "")
-        return Ask(self._store, params, name, params.multi_items(), self._kept, shrink, self._workload)
+        return Ask(self._store(), params, name, params.multi_items(), self._kept, shrink, self._workload)
 
     def _made(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
         shrink = 1

@@ -46,4 +46,4 @@ def inspector(
         raise ModuleNotFoundError(
             f"the inspector needs {error.name}: pip install 'tablemapper[inspect]'", name=error.name
         ) from None
-    return make_app(behind, token=token, title=title, workload=workload)
+    return make_app(lambda: behind, token=token, title=title, workload=workload)
