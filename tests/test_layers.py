@@ -61,7 +61,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"guidance": ["workload", "advice", "places", "rules", "data", "calls", "advise"]},
         {"pictures": ["trees", "svg", "texts"]},
     ],
-    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
+    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"viewer": ["security", "cells", "pages", "questions", "numbers", "app", "opening"]}],

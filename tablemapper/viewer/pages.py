@@ -13,10 +13,12 @@ from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.json import to_dict
 from ..entities.key import KeyOf
-from ..errors import InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
+from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.partitions import Partition
+from ..query.pages import Page
+from ..query.tolerant import Unreadable, tolerant
 from ..schema.model import model_of
 from ..schema.rows import properties
 from ..store.store import Store
@@ -226,6 +228,8 @@ class Row:
     partition: str
     row: str
     cells: list[Cell]
+    fault: str = ""
+    """Why its values cannot be read."""
 
 
 def entities(ask: Ask) -> Answer:
@@ -235,7 +239,7 @@ def entities(ask: Ask) -> Answer:
     query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
-    page = query.page(size, ask.params.get("after"))
+    page = _page(query, size, ask.params.get("after"))
     shows = {"rows": [row_of(one) for one in page.items], "next": page.token, "size": size, "partition": partition}
     return Answer(
         "entities.html",
@@ -244,19 +248,31 @@ def entities(ask: Ask) -> Answer:
     )
 
 
+def _page(query: Any, size: int, token: str | None) -> Page[Any]:
+    try:
+        page: Page[Any] = query.page(size, token)
+    except CorruptStore:
+        return tolerant(query).page(size, token)
+    return page
+
+
 def columns(cls: type[Any]) -> dict[str, Any]:
     """Return the columns of a class's table."""
     return {"columns": [(one.name, _type(one)) for one in declaration_of(cls).fields]}
 
 
-def row_of(one: Record) -> Row:
+def row_of(one: Record | Unreadable) -> Row:
     """Return the row of an entity in a table."""
+    if isinstance(one, Unreadable):
+        return Row(one.partition, one.row, [], one.fault)
     key = key_of(one)
     return Row(key.partition, key.row, cells(one))
 
 
-def plain_row(one: Record) -> dict[str, Any]:
+def plain_row(one: Record | Unreadable) -> dict[str, Any]:
     """Return an entity for a program."""
+    if isinstance(one, Unreadable):
+        return {"PartitionKey": one.partition, "RowKey": one.row, "fault": one.fault}
     key = key_of(one)
     return {"PartitionKey": key.partition, "RowKey": key.row, **to_dict(one)}
 

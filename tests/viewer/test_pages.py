@@ -6,10 +6,12 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
@@ -106,6 +108,25 @@ def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
     assert pages == 2
     assert len(set(seen)) == len(seen) == 6
     assert seen == sorted(seen)
+
+
+def test_a_damaged_row_shows_its_fault_and_others_their_values(place: Path) -> None:
+    with closing(apsw.Connection(str(place))) as file:
+        file.execute("update Products set price = 'x' where PartitionKey = 'books' and RowKey = 'a3'")
+    with tm.open(place, read_only=True) as store:
+        app = tm.inspector(store)
+        first = json(app, "/entities/Product?size=4")
+        rest = json(app, f"/entities/Product?size=4&after={first['next']}")
+        rows = [*first["entities"], *rest["entities"]]
+        assert [row["RowKey"] for row in rows] == ["a1", "a0", "a1", "a2", "a3", "a4"]
+        assert "cannot be read" in rows[4]["fault"]
+        assert [row.get("number") for row in rows] == [1, 0, 1, 2, None, 4]
+        for url in ("/entities/Product", "/query/Product?where=category==books", "/query/Product?where=name==b-3"):
+            page = visit(app, url)
+            assert page.status_code == 200
+            assert "cannot be read" in page.text
+        assert "cannot be read" in visit(app, "/entity/Product?p=books&r=a3").text
+        assert visit(app, "/").status_code == 200
 
 
 def test_one_partition_is_shown_alone(app: Any) -> None:
