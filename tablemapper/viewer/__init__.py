@@ -2,6 +2,7 @@
 
 - `security`: what every request has to pass, and what every answer carries.
 - `cells`: values as pages show them.
+- `maintained`: what is maintained from an entity, and its class as source.
 - `pages`: what stands on each page, as data.
 - `questions`: the page of a question, and its rows as a file.
 - `numbers`: the pages of all that a store holds.

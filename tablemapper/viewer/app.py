@@ -176,7 +176,7 @@ class _Site:
 
         def url(page: str = "", name: str = "", **params: Any) -> str:
             path = "/".join([root, *filter(None, [page, quote(name, safe="")])]) if page else f"{root}/"
-            rest = urlencode({key: value for key, value in params.items() if value is not None})
+            rest = urlencode({key: value for key, value in params.items() if value is not None}, doseq=True)
             return f"{path}?{rest}" if rest else path
 
         def as_json() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -23,6 +24,7 @@ from ..schema.model import model_of
 from ..schema.rows import properties
 from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
+from .maintained import class_source, groups, index_rows, touched, warnings
 
 __all__ = [
     "COUNTED", "EXAMINED", "PAGES", "SECONDS", "Answer", "Ask", "Missing", "class_page", "columns", "entities", "entity",
@@ -103,13 +105,18 @@ def overview(ask: Ask) -> Answer:
     state = ask.store.status()
     items = {item.where: item for item in state.items}
     classes = [_listed(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
+    warned = warnings(ask.store)
     json = {
         "generation": state.generation,
+        "warnings": warned,
         "classes": [{name: value for name, value in one.items() if name not in ("key", "of")} for one in classes],
         **_status(state),
     }
     return Answer(
-        "overview.html", {"state": state, "classes": classes, "moving": _moving(state)}, json, moving=_busy(state)
+        "overview.html",
+        {"state": state, "classes": classes, "moving": _moving(state), "warnings": warned},
+        json,
+        moving=_busy(state),
     )
 
 
@@ -204,8 +211,22 @@ def class_page(ask: Ask) -> Answer:
     ]  # fmt: skip
     known = ask.store.classes.items()
     aggregates = [name for name, cls in known if issubclass(cls, Aggregate) and declaration_of(cls).of is made.cls]
-    json = {"name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes}
-    return Answer("class.html", json | {"aggregates": aggregates}, json | {"aggregates": aggregates})
+    json = {
+        "name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes,
+        "aggregates": aggregates, "write": touched(ask.store, ask.cls), "example": _example(ask.store, ask.cls),
+        "source": class_source(ask.cls),
+    }  # fmt: skip
+    return Answer("class.html", json, json)
+
+
+def _example(store: Store, cls: type[Any]) -> dict[str, list[str]]:
+    """Return the keys of the first entity, in the table and in each index."""
+    with suppress(NotReady, CorruptStore):
+        if (first := store.query(cls).allow_scan().first()) is not None:
+            key = key_of(first)
+            rows = {one["index"]: one["key"] for one in reversed(index_rows(store, first))}
+            return {"key": [key.partition, key.row], **rows}
+    return {}
 
 
 def _type(field: Any) -> str:
@@ -297,8 +318,9 @@ def entity(ask: Ask) -> Answer:
         for one in declaration_of(cls).fields
     ]  # fmt: skip
     total = size.get("")
-    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY}
-    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total}
+    kept = {"indexes": index_rows(ask.store, found), "groups": groups(ask.store, found)}
+    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
+    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **kept}
     return Answer("entity.html", shows, json)
 
 
