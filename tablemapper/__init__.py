@@ -88,6 +88,7 @@ from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
 from .values.uuid7 import uuid7
+from .viewer.notebook import install as _notebooks
 from .viewer.opening import inspector
 
 __all__ = [
@@ -221,3 +222,4 @@ def _own(names: list[str]) -> None:
 
 
 _own(__dir__())
+_notebooks()

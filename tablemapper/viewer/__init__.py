@@ -7,5 +7,6 @@
 - `questions`: the page of a question, and its rows as a file.
 - `numbers`: the pages of all that a store holds.
 - `app`: the pages as an ASGI application.
+- `notebook`: what notebooks show of entities, queries and reports.
 - `opening`: the function that users call; it loads the others when it is called.
 """
