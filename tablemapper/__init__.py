@@ -64,6 +64,7 @@ from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .guidance.advice import Advice
 from .guidance.advise import advise
+from .guidance.workload import Form, Workload
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
@@ -87,6 +88,7 @@ from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
 from .values.uuid7 import uuid7
+from .viewer.notebook import install as _notebooks
 from .viewer.opening import inspector
 
 __all__ = [
@@ -114,6 +116,7 @@ __all__ = [
     "Extra",
     "Fault",
     "Field",
+    "Form",
     "GeoPoint",
     "Groups",
     "Index",
@@ -173,6 +176,7 @@ __all__ = [
     "UniqueViolation",
     "Unknown",
     "Violation",
+    "Workload",
     "advise",
     "avg",
     "changes",
@@ -218,3 +222,4 @@ def _own(names: list[str]) -> None:
 
 
 _own(__dir__())
+_notebooks()

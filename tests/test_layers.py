@@ -26,7 +26,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "wording", "cost", "explanation",
             ]
         }
     ],
@@ -59,13 +59,13 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "arguments", "shapes", "step", "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
             ],
         },
-        {"guidance": ["advice", "places", "rules", "data", "advise"]},
+        {"guidance": ["workload", "advice", "places", "rules", "data", "calls", "advise"]},
         {"pictures": ["trees", "svg", "texts"]},
     ],
-    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
+    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
-    [{"viewer": ["security", "cells", "pages", "questions", "numbers", "app", "opening"]}],
+    [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

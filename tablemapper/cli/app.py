@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -32,6 +33,7 @@ __all__ = [
     "existing",
     "import_from_here",
     "load_models",
+    "note",
     "run",
     "show",
     "table",
@@ -74,6 +76,8 @@ app = App(
     print_error=False,
     suppress_keyboard_interrupt=False,
 )
+
+_GAP = 3  # spaces between columns
 
 Place = Annotated[Path, Parameter(help="the file of the store")]
 Models = Annotated[
@@ -169,16 +173,33 @@ def load_models(name: str) -> list[type[Record]]:
     return models
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of text; numbers stand on the right."""
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table:
+    """Return a table of text; numbers stand on the right. With ``cut`` a terminal shows each row on one line."""
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     lines = [list(row) for row in rows]
+    cut = cut and sys.stdout.isatty()
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
+    widths = _within(shutil.get_terminal_size().columns, columns, texts) if cut else [None] * len(columns)
     for at, name in enumerate(columns):
         number = bool(lines) and all(isinstance(line[at], int) for line in lines)
-        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
-    for line in lines:
-        drawn.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line))
+        drawn.add_column(
+            name,
+            justify="right" if number else "left",
+            overflow="ellipsis" if cut else "fold",
+            no_wrap=cut,
+            width=widths[at],
+        )
+    for line in texts:
+        drawn.add_row(*map(Text, line))
     return drawn
+
+
+def _within(most: int, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int | None]:
+    """Return how wide columns are that fit a terminal: the widest ones are cut."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    while sum(widths) + _GAP * len(widths) > most and max(widths, default=0) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return [*widths]
 
 
 def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
@@ -198,5 +219,10 @@ def _fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:
     if json:
         show({"ok": False, "error": kind, "message": message}, json=True)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))
+        note(message)
     return code
+
+
+def note(message: str) -> None:
+    """Say something beside what a command prints."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))

@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..errors import shown
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .capabilities import Capabilities
@@ -17,6 +16,7 @@ from .conditions import AnyPredicate
 from .cost import Cost
 from .plan import Plan
 from .ranges import KeyRange
+from .wording import condition_text
 
 __all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]
 
@@ -218,16 +218,4 @@ def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
 
 def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:
     """Return a predicate as a user would write it, values filled in."""
-
-    def text(form: Any) -> str:
-        op, *rest = form
-        if op in ("and", "or"):
-            return "(" + f" {op} ".join(map(text, rest)) + ")"
-        if op == "not":
-            return f"not {text(rest[0])}"
-        if op == "null":
-            return f"{rest[0]} is missing"
-        other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else shown(rest[1])
-        return f"{rest[0]} {op} {other}"
-
-    return text(dump(filled(predicate, values)))
+    return condition_text(dump(filled(predicate, values)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from datetime import timedelta
+from typing import cast
 
 from ..engines.check import RepairReport, Report
 from ..engines.context import check_outside
@@ -15,6 +16,7 @@ from ..entities.entity import Record
 from ..errors import InvalidQuery, NotReady, StoreError, shown
 from ..guidance.advice import Advice
 from ..guidance.advise import advise_schema
+from ..guidance.workload import Workload
 from ..progress import ProgressOption, start_meter
 from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
@@ -96,19 +98,24 @@ class Care:
         with start_meter(progress, "statistics") as meter:
             return self._engine.statistics(model, recent, top, meter)
 
-    def advise(self, *, progress: ProgressOption = False) -> tuple[Advice, ...]:
+    def advise(self, *, workload: Workload | None = None, progress: ProgressOption = False) -> tuple[Advice, ...]:
         """Return what is unwise in the classes of the store, judged by what it holds: as `tablemapper.advise`, and more.
 
         It reads each table of entities once. What cannot be read now, as an index that is being built, is left out; so
         is all data of an engine without statistics.
 
         Args:
+            workload: the calls of programs, which were observed with ``observe=work``: frequent scans, queries that read
+                far more than they return, indexes that nothing reads.
             progress: True for a bar, or a function.
 
         Raises:
+            TypeError: it is no workload.
             CorruptStore: a table cannot be read.
         """
-        engine = self._engine
+        engine, given = self._engine, cast(object, workload)
+        if given is not None and not isinstance(given, Workload):
+            raise TypeError(f"advise: workload= is a tm.Workload, got {shown(given)}")
         with start_meter(progress, "advise") as meter:
 
             def held(model: Model) -> Statistics | None:
@@ -116,7 +123,7 @@ class Care:
                     return engine.statistics(model, _RECENT, 10, meter) if isinstance(engine, HasStatistics) else None
                 return None
 
-            return advise_schema(engine.schema, held)
+            return advise_schema(engine.schema, held, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report the differences.

@@ -6,10 +6,12 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import tablemapper as tm
@@ -78,6 +80,17 @@ def test_the_overview_lists_classes_with_what_they_hold(app: Any) -> None:
     assert {"/class/Product", "/entities/Product", "/class/Total"} <= set(links(page))
 
 
+def test_the_overview_counts_what_the_declarations_are_warned_of(app: Any, tmp_path: Path) -> None:
+    class Setting(tm.Entity, table="Settings"):
+        name: tm.Field[str]
+        key = tm.Key[str](partition="all", row="{name}")
+
+    assert json(app, "/")["warnings"] == 0
+    with tm.open(tmp_path / "settings.db", models=[Setting]) as store:
+        assert json(tm.inspector(store), "/")["warnings"] == 1
+        assert '<a class="run" href="/advice">1</a>' in visit(tm.inspector(store), "/").text
+
+
 def test_counts_stop(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.viewer.pages.COUNTED", 3)
     first = json(app, "/")["classes"][0]
@@ -95,6 +108,10 @@ def test_a_class_shows_its_declaration(app: Any) -> None:
     assert [(one["name"], one["unique"], one["state"]) for one in found["indexes"]] == [("by_name", True, "ready")]
     page = visit(app, "/class/Product").text
     assert all(text in page for text in ("ProductsByName", "{category}", 'id="fields"', 'id="indexes"'))
+    assert found["write"] == {"rows": 3, "most_rows": 100, "properties": 5, "most_properties": 252}
+    assert found["example"] == {"key": ["a/b c?&".replace("/", ".~").replace("?", ">~"), "a1"], "by_name": ["", ""]}
+    assert 'by_name = tm.Index[str](partition="{name}", unique=True)' in found["source"]
+    assert "group_by(Product.category)" in json(app, "/class/Total")["source"]
 
 
 def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
@@ -106,6 +123,25 @@ def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
     assert pages == 2
     assert len(set(seen)) == len(seen) == 6
     assert seen == sorted(seen)
+
+
+def test_a_damaged_row_shows_its_fault_and_others_their_values(place: Path) -> None:
+    with closing(apsw.Connection(str(place))) as file:
+        file.execute("update Products set price = 'x' where PartitionKey = 'books' and RowKey = 'a3'")
+    with tm.open(place, read_only=True) as store:
+        app = tm.inspector(store)
+        first = json(app, "/entities/Product?size=4")
+        rest = json(app, f"/entities/Product?size=4&after={first['next']}")
+        rows = [*first["entities"], *rest["entities"]]
+        assert [row["RowKey"] for row in rows] == ["a1", "a0", "a1", "a2", "a3", "a4"]
+        assert "cannot be read" in rows[4]["fault"]
+        assert [row.get("number") for row in rows] == [1, 0, 1, 2, None, 4]
+        for url in ("/entities/Product", "/query/Product?where=category==books", "/query/Product?where=name==b-3"):
+            page = visit(app, url)
+            assert page.status_code == 200
+            assert "cannot be read" in page.text
+        assert "cannot be read" in visit(app, "/entity/Product?p=books&r=a3").text
+        assert visit(app, "/").status_code == 200
 
 
 def test_one_partition_is_shown_alone(app: Any) -> None:
@@ -141,6 +177,12 @@ def test_an_entity_is_shown_whole_with_types_bytes_and_etag(app: Any, place: Pat
     page = visit(app, url).text
     assert f"<dd>{size}</dd>" in page
     assert "<td>Binary</td>" in page
+    found = json(app, "/entity/Product?p=books&r=a3")
+    assert found["indexes"] == [{"index": "by_name", "key": ["b-3", ""], "where": ["name==b-3"]}]
+    assert found["groups"] == [{"aggregate": "Total", "key": ["books", ""]}]
+    around = links(visit(app, "/entity/Product?p=books&r=a3"))
+    assert json(app, next(one for one in around if "where=" in one))["rows"][0]["RowKey"] == "a3"
+    assert json(app, next(one for one in around if one.startswith("/entity/Total")))["entity"]["number"] == 5
 
 
 def test_long_values_are_cut_in_tables_and_not_on_their_own_page(place: Path) -> None:
