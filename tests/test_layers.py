@@ -65,6 +65,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
+    [{"testing": ["clock", "stores", "plugin"]}],
     [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
