@@ -34,7 +34,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "engines": ["context", "status", "statistics", "check", "protocol", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
-            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "sweep", "reads", "check", "engine"],
+            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "widening", "sweep", "reads", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
@@ -62,7 +62,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"pictures": ["trees", "svg", "texts"]},
     ],
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
-    [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"viewer": ["security", "cells", "pages", "questions", "numbers", "app", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],

@@ -8,6 +8,7 @@
 - `elsewhere`: from what a write does to entities to its intent.
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
+- `widening`: what lasts in groups, taken over from another store.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
 - `reads`: the ranges of a plan as requests, pages, merges, and the entities of index rows.
 - `check`: what the tables hold, for the comparison with the entities.

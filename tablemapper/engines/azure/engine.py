@@ -16,6 +16,8 @@ from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import Check, RepairReport, Report
@@ -46,6 +48,7 @@ from .tables.service import (
     Service,
     properties,
 )
+from .widening import widened
 from .writes import TooLarge, write
 
 __all__ = ["AzureEngine"]
@@ -394,11 +397,14 @@ class AzureEngine:
         """Refuse: there is no free space."""
         raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
 
-    def backup(self, path: str, meter: Meter) -> None:
-        """Refuse: there is no copy of one state."""
-        raise StoreError(
-            "backup() is not possible on Azure Tables yet; open a file with the same classes, and insert_many(store.query(…))"
-        )
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self.classes.stored(model)
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say."""
+        indexes = self.classes.maintained(aggregate.model)
+        self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
 
 
 class _Idle:
