@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from ..errors import InvalidQuery, shown
 from ..store.opening import open as open_store
-from .app import Exit, Json, Models, Place, app, existing, load_models
+from .app import Exit, Json, Models, Place, app, existing, load_models, title_of
 
 Host = Annotated[str, Parameter(help="the address to listen at, one of this machine's own")]
 Port = Annotated[int, Parameter(help="the port; 0 for a free one")]
@@ -45,10 +45,10 @@ def inspect(
         number = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
         store = open_store(
-            existing(place), models=None if models is None else load_models(models), read_only=True, timeout=5
+            **existing(place), models=None if models is None else load_models(models), read_only=True, timeout=5
         )
         with store:
-            pages = make_app(store, token=token, title=place.name, hosts=loopback_names(number))
+            pages = make_app(store, token=token, title=title_of(place), hosts=loopback_names(number))
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
             sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
             sys.stdout.flush()

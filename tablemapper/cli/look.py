@@ -47,7 +47,7 @@ Format = Literal["table", "json", "jsonl", "csv"]
 
 def opened(place: Place, models: str | None) -> Store:
     """Open a store for reading, without models if need be."""
-    return open_store(existing(place), models=None if models is None else load_models(models), read_only=True)
+    return open_store(**existing(place), models=None if models is None else load_models(models), read_only=True)
 
 
 def find_class(store: Store, name: str) -> type[Any]:

@@ -7,8 +7,8 @@ from typing import Any
 from ...errors import StoreError
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
-from .finishing import changed
 from .known import local_key
+from .outer.finishing import changed
 from .tables.drive import Now, Work, delay, read
 from .tables.names import BASE_ROW
 from .tables.rows import codec_of, included

@@ -10,14 +10,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...errors import InvalidEntity
-from ...schema.maintenance import AggregateMaintenance
+from ....errors import InvalidEntity
+from ....schema.maintenance import AggregateMaintenance
+from ..tables.drive import Work, read, side_by_side
+from ..tables.names import BELOW, mark_key
+from ..tables.rows import codec_of, hidden_members
+from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 from .outbox import Delta, Intent, Outbox, Patience, put_works
 from .reservations import Reservations
-from .tables.drive import Work, read, side_by_side
-from .tables.names import BELOW, mark_key
-from .tables.rows import codec_of, hidden_members
-from .tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Unknown", "add", "carry_out", "changed", "pack_values", "take_back", "values_of"]
 
