@@ -80,6 +80,8 @@ from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
 from .store.builds import BuildReport
+from .store.care import copy
+from .store.copying import CopyReport
 from .store.opening import open as open
 from .store.store import Store, Unknown
 from .store.transaction import Transaction
@@ -104,6 +106,7 @@ __all__ = [
     "Attr",
     "BuildReport",
     "Change",
+    "CopyReport",
     "CorruptStore",
     "Cost",
     "Entity",
@@ -181,6 +184,7 @@ __all__ = [
     "avg",
     "changes",
     "converter",
+    "copy",
     "count",
     "field",
     "from_dict",

@@ -7,7 +7,7 @@ maintenance is decided before or beside it, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 
@@ -21,6 +21,8 @@ from ..planning.plan import Plan
 from ..planning.projection import Layout
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
+from ..schema.groups import Delta
+from ..schema.maintenance import AggregateMaintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 from .check import RepairReport, Report
@@ -31,6 +33,7 @@ __all__ = [
     "Built",
     "Engine",
     "Explained",
+    "HasBackup",
     "Note",
     "NoteChanged",
     "Operation",
@@ -446,10 +449,23 @@ class Engine(Protocol):
         """Give back the space that is free in the store; nobody else may have it open."""
         ...
 
-    def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the store."""
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it, which may be more than its code declares."""
+        ...
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say, which change nothing else, by the key of the group."""
         ...
 
     def close(self) -> None:
         """Close the files."""
+        ...
+
+
+@runtime_checkable
+class HasBackup(Protocol):
+    """An engine that can copy itself, as it is."""
+
+    def backup(self, path: str, meter: Meter) -> None:
+        """Write a copy of one state of the store to a new file."""
         ...

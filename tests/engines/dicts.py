@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import attrs
 
 from tablemapper.engines.check import Check, Owed, RepairReport, Report
-from tablemapper.engines.decide import Decision, Key, decide, with_maintained
+from tablemapper.engines.decide import Decision, GroupChange, Key, decide, with_maintained
 from tablemapper.engines.protocol import (
     Batch,
     Built,
@@ -35,7 +35,7 @@ from tablemapper.engines.protocol import (
 from tablemapper.engines.status import Item, Status
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.entities.fields import FieldModel
-from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed, StoreError
+from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed
 from tablemapper.expressions.sortable import store_sortable
 from tablemapper.expressions.tree import Attr, Order
 from tablemapper.planning.budget import Spending
@@ -47,6 +47,7 @@ from tablemapper.planning.projection import Layout, layout_of, tuples
 from tablemapper.planning.ranges import BoundPlan, KeyRange
 from tablemapper.planning.walk import Down, Walk
 from tablemapper.progress import Meter
+from tablemapper.schema.groups import Delta
 from tablemapper.schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -414,8 +415,17 @@ class DictEngine:
 
     def compact(self, meter: Meter) -> None: ...
 
-    def backup(self, path: str, meter: Meter) -> None:
-        raise StoreError("an engine of dicts has no backup; open a file")
+    def whole(self, model: Model) -> Model:
+        return model
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[Key, Delta]) -> None:
+        with self._shelf.lock:
+            state, decision = self.state, Decision()
+            for key, delta in groups.items():
+                old = state.group(aggregate, key)
+                new = aggregate.advance(*key, state.last + 1, old, delta, lambda *_: None)
+                decision.groups[aggregate.model, key] = GroupChange(aggregate, key, old, new)
+            self._shelf.state = state.after(decision, state.last + 1)
 
 
 def _told(decision: Decision) -> None:

@@ -348,6 +348,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.check().ok, bool)
     assert_type(store.repair(progress=True), tm.RepairReport)
     assert_type(store.build(limit=1, hold=0.1), tm.BuildReport)
+    assert_type(tm.copy(store, store, progress=True), tm.CopyReport)
     assert_type(store.build().violations, tuple[tm.Violation, ...])
     assert_type(store.repair().left, tuple[tm.Problem, ...])
     store.compact(progress=lambda progress: None)
