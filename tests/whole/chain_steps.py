@@ -43,7 +43,7 @@ Same = Callable[[Any], Any]
 class Step:
     text: str
     call: Callable[[Any, Classes, Classes], object]
-    """Gets the migration, and both classes."""
+    """RowGetters the migration, and both classes."""
 
 
 @attrs.define
