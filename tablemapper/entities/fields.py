@@ -79,7 +79,7 @@ class _Mark:
 
 FIELD = _Mark()
 Validator: TypeAlias = Callable[[Any, Any, Any], Any]
-"""RowGetters the entity, the attrs.Attribute and the value, and raises an exception if that is wrong."""
+"""Gets the entity, the attrs.Attribute and the value, and raises an exception if that is wrong."""
 
 
 @attrs.frozen(eq=False)

@@ -199,7 +199,7 @@ class Fill(Step):
     rank = 1
     new: _Field
     with_: Callable[[Any], Any]
-    """RowGetters the entity in its new shape, the field unset."""
+    """Gets the entity in its new shape, the field unset."""
 
     def __str__(self) -> str:
         return f"fill {self.new!r}"
@@ -279,7 +279,7 @@ class Join(Step):
     a: _Class
     b: _Class
     with_: Callable[[Any, Any], Any]
-    """RowGetters both, or one and None where the other class has no such key."""
+    """Gets both, or one and None where the other class has no such key."""
     into: tuple[_Class, ...]
 
     def __str__(self) -> str:
@@ -315,7 +315,7 @@ class Resolve(Step):
     takes_function = True
     index: IndexCall
     with_: Callable[[list[Any]], Any]
-    """RowGetters the holders in the order of their keys, and gives those to keep, changed so that they differ."""
+    """Gets the holders in the order of their keys, and gives those to keep, changed so that they differ."""
 
     def __str__(self) -> str:
         return f"resolve {self.index!r}"

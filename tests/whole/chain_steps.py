@@ -43,7 +43,7 @@ Same = Callable[[Any], Any]
 class Step:
     text: str
     call: Callable[[Any, Classes, Classes], object]
-    """RowGetters the migration, and both classes."""
+    """Gets the migration, and both classes."""
 
 
 @attrs.define
