@@ -1,5 +1,7 @@
 """What a store holds and maintains, as data; what that becomes: functions from one catalogue to the next, which write nothing.
 
+A transition takes a draft, to which it adds actions, the catalogue as it is, and more; it returns the catalogue after it.
+
 - `tables`: entity tables: which column holds which property.
 - `changes`: migrations as data.
 - `catalogue`: what a store holds and maintains.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
-import attrs
+import msgspec
 
 from .catalogue import CopyForm, JobForm
 from .tables import Column, Table, fresh_name
@@ -39,16 +39,18 @@ __all__ = [
 ]
 
 
-@attrs.frozen
-class Rename:
+class Action(msgspec.Struct, frozen=True):
+    """What a transition asks of the store."""
+
+
+class Rename(Action, frozen=True):
     """Give a table another name."""
 
     old: str
     new: str
 
 
-@attrs.frozen
-class RenameColumn:
+class RenameColumn(Action, frozen=True):
     """Give a column another name."""
 
     table: str
@@ -56,22 +58,19 @@ class RenameColumn:
     new: str
 
 
-@attrs.frozen
-class Create:
+class Create(Action, frozen=True):
     """Create an entity table, and the one beside it for large values."""
 
     table: Table
 
 
-@attrs.frozen
-class CreateBig:
+class CreateBig(Action, frozen=True):
     """Create the table for large values alone."""
 
     table: Table
 
 
-@attrs.frozen
-class CreateIndex:
+class CreateIndex(Action, frozen=True):
     """Create the table of an index."""
 
     name: str
@@ -80,54 +79,47 @@ class CreateIndex:
     unique: bool
 
 
-@attrs.frozen
-class CreateValues:
+class CreateValues(Action, frozen=True):
     """Create the table of the live values of an aggregate's extremes."""
 
     name: str
 
 
-@attrs.frozen
-class CreateLike:
+class CreateLike(Action, frozen=True):
     """Create an empty table with the columns of another one."""
 
     name: str
     other: str
 
 
-@attrs.frozen
-class AddColumn:
+class AddColumn(Action, frozen=True):
     """Add a column to a table."""
 
     table: str
     column: Column
 
 
-@attrs.frozen
-class CopyRows:
+class CopyRows(Action, frozen=True):
     """Copy all rows of a table to one with the same columns."""
 
     source: str
     target: str
 
 
-@attrs.frozen
-class Drop:
+class Drop(Action, frozen=True):
     """Drop a table."""
 
     name: str
 
 
-@attrs.frozen
-class DeleteClass:
+class DeleteClass(Action, frozen=True):
     """Delete the rows of a class from a table that it shares."""
 
     table: Table
     name: str
 
 
-@attrs.frozen
-class SetColumn:
+class SetColumn(Action, frozen=True):
     """Set a column in all rows of a class."""
 
     table: Table
@@ -137,64 +129,49 @@ class SetColumn:
     value: Any
 
 
-@attrs.frozen
-class Forget:
+class Forget(Action, frozen=True):
     """Delete the noted duplicates of an index."""
 
     label: str
 
 
-@attrs.frozen
-class Relabel:
+class Relabel(Action, frozen=True):
     """Note the duplicates of an index under another label."""
 
     old: str
     new: str
 
 
-@attrs.frozen
-class StartJob:
+class StartJob(Action, frozen=True):
     """Build something over the entities of a class, which are in a table."""
 
     job: JobForm
     table: Table
 
 
-@attrs.frozen
-class EndJob:
+class EndJob(Action, frozen=True):
     """Give up a job."""
 
     name: str
 
 
-@attrs.frozen
-class ChangeJob:
-    """Let a job build something else."""
+class ChangeJob(Action, frozen=True):
+    """Let the job of this name build something else."""
 
-    name: str
-    owner: str
-    targets: frozenset[str]
+    job: JobForm
 
 
-@attrs.frozen
-class StartCopy:
+class StartCopy(Action, frozen=True):
     """Copy the entities of classes, which are in tables."""
 
     copy: CopyForm
     tables: tuple[Table, ...]
 
 
-@attrs.frozen
-class EndCopies:
+class EndCopies(Action, frozen=True):
     """Copy nothing more; ``notes``: and delete at once what was noted for it."""
 
     notes: bool = False
-
-
-Action: TypeAlias = (
-    Rename | RenameColumn | Create | CreateBig | CreateIndex | CreateValues | CreateLike | AddColumn | CopyRows | Drop
-    | DeleteClass | SetColumn | Forget | Relabel | StartJob | EndJob | ChangeJob | StartCopy | EndCopies
-)  # fmt: skip
 
 
 class Draft:
@@ -219,7 +196,7 @@ class Draft:
         self.now = now
         self.generation = generation
         self.is_violated = is_violated
-        self.past = set(past)
+        self.past: set[str] = set(past)
         self.actions: list[Action] = []
         self._read_names = names
         self._given = set[str]()

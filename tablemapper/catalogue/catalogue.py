@@ -97,9 +97,9 @@ class Catalogue:
     """What was dropped, in that order."""
 
     @property
-    def beside(self) -> list[Catalogue]:
-        """What lies beside the classes of the file: what a migration writes, and the twins."""
-        return [one.catalogue for one in (self.staged, *self.twins) if one is not None]
+    def parts(self) -> list[Catalogue]:
+        """The classes of the file, and what lies beside them: what a migration writes, and the twins."""
+        return [self, *(one.catalogue for one in (self.staged, *self.twins) if one is not None)]
 
     def table_of(self, name: str) -> Table:
         """Return the table of a class, or of an aggregate."""

@@ -51,8 +51,6 @@ def drop(
     """Return a catalogue without an index, an aggregate or a class, and without the aggregates over it.
 
     Args:
-        draft: the transition.
-        catalogue: the catalogue as it is.
         label: the index, aggregate or class.
         by: the migration that drops it.
         replacement: the label of the index that answers for it, where a program still declares it.
@@ -152,8 +150,6 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
     It gets empty tables. An aggregate that shares its table loses its rows there.
 
     Args:
-        draft: the transition.
-        catalogue: the catalogue as it is.
         label: the index or the aggregate.
         keep_ever: whether an aggregate with ``_ever`` measures keeps its groups. The build takes over what they hold of
             entities that are gone.
@@ -229,7 +225,7 @@ def without_jobs(draft: Draft, catalogue: Catalogue, labels: set[str]) -> Catalo
         targets = job.targets - labels
         if targets and job.owner not in labels:
             jobs.append(attrs.evolve(job, targets=targets))
-            draft.do(ChangeJob(job.name, job.owner, targets))
+            draft.do(ChangeJob(jobs[-1]))
         else:
             draft.do(EndJob(job.name))
     return attrs.evolve(catalogue, jobs=tuple(jobs))

@@ -36,13 +36,7 @@ def _with_other_index_name(draft: Draft, catalogue: Catalogue, label: str) -> Ca
 
 
 def fenced(draft: Draft, after: Catalogue, before: Catalogue) -> Catalogue:
-    """Return a catalogue with other names of the tables that versions read which it has ended.
-
-    Args:
-        draft: the transition.
-        after: the catalogue from now on.
-        before: the catalogue until now.
-    """
+    """Return a catalogue with other names of the tables that versions read which it has ended; ``before``: until now."""
     readable = {name for seen, ended in _ended(before, after) for name in _read(seen, ended)}
     if not readable:
         return after

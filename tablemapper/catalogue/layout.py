@@ -42,7 +42,7 @@ class Layout:
     """
 
     def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
-        self.tables = dict(catalogue.tables)
+        self.tables: dict[str, Table] = dict(catalogue.tables)
         self._before = catalogue
         self._index_tables = dict(catalogue.index_tables)
         self._draft = draft
@@ -161,7 +161,7 @@ class Layout:
             )
             for job in before.jobs
         ]
-        self._draft.do(*(ChangeJob(job.name, job.owner, job.targets) for job in jobs))
+        self._draft.do(*(ChangeJob(job) for job in jobs))
         history = History(
             tuple([replace(each, drops=[renamed.get(one, one) for one in each.drops]) for each in self._before.history])
         )

@@ -169,11 +169,7 @@ def dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
 def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:
     """Return a catalogue without the tables and the definitions that a migration has replaced or drops.
 
-    Args:
-        draft: the transition.
-        catalogue: the catalogue as it is.
-        id: the migration.
-        tables: those that it and undone migrations have kept, and that are empty.
+    ``tables``: those that it and undone migrations have kept, and that are empty.
     """
     undone = [entry for entry in catalogue.history if entry.undone is not None and set(tables).issuperset(entry.kept)]
     current = catalogue.history.current(id)

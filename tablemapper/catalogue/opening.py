@@ -27,8 +27,6 @@ def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolut
     """Return a catalogue that stores and maintains what a schema declares; what is new over known classes gets jobs.
 
     Args:
-        draft: the transition.
-        catalogue: the catalogue as it is.
         schema: the classes, without those that use the tables of a twin.
         evolution: the difference between both.
     """
@@ -124,11 +122,7 @@ def ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool = False) -
     """Return a catalogue without what was maintained by other rules of a time zone, which is disabled and built anew.
 
     In a twin or a staged catalogue, it is built once that replaces the classes of the file.
-
-    Args:
-        draft: the transition.
-        catalogue: the catalogue as it is.
-        newer_too: whether to disable also what was maintained by the rules of a newer release.
+    ``newer_too``: disable also what was maintained by the rules of a newer release.
     """
     after = _without_other_rules(draft, catalogue, newer_too=newer_too)
 

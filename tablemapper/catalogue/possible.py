@@ -17,7 +17,7 @@ def names_in(part: Catalogue) -> list[str]:
 
 def meanings(catalogue: Catalogue) -> list[str]:
     """Return the physical names of all tables of a catalogue, those among them that are only kept, or to be cleared."""
-    live = [name for part in (catalogue, *catalogue.beside) for name in names_in(part)]
+    live = [name for part in catalogue.parts for name in names_in(part)]
     kept = [name for entry in catalogue.history for name in entry.kept]
     return [*live, *kept, *(name for stone in catalogue.tombstones for name in stone.tables)]
 

@@ -109,8 +109,6 @@ def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bo
     """Return a catalogue without a twin: the versions that use it are retired; contracting drops its tables.
 
     Args:
-        draft: the transition.
-        catalogue: the catalogue of the file.
         twin: the twin.
         by: the migration that ends it.
         unkept: whether it ends because a process is about to write that does not know the script.

@@ -93,11 +93,7 @@ class MigrationEngine(Protocol):
         ...
 
     def lacking(self, transition: Transition) -> Sequence[Fault]:
-        """Return the entities that cannot become again what they were before a migration that is undone; write nothing.
-
-        Raises:
-            InvalidMigration: the store has not kept the former entities.
-        """
+        """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
         ...
 
     def under_way(self) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
@@ -99,51 +99,36 @@ class Change:
         return self.rule in ("migration", "refused")
 
 
-class Contents(Protocol):
-    """The stored rows of a catalogue's classes, as far as a rule depends on them."""
+class Contents:
+    """The stored rows of a catalogue's classes, as far as a rule depends on them.
+
+    Here of a store that cannot be read: each answer is the one that makes a rule stricter.
+    """
 
     def dropped(self, name: str, form: ModelForm) -> str | None:
         """Return a message if a class declares an index, an aggregate or a class that was dropped; else None."""
-        ...
+        return None
 
     def count(self, name: str) -> int:
         """Return the number of rows of a class; -1 if it is unknown, but may be more than 0."""
-        ...
-
-    def holds_other(self, name: str, property: str, value: Any) -> bool:
-        """Return whether a row of a class has a value of a property that is not this stored value."""
-        ...
-
-    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
-        """Return whether a row of a class has one of these stored values of a property."""
-        ...
-
-    def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
-        """Return the key of a row that has a property of this name in its field of undeclared properties, ``extra``."""
-        ...
-
-    def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
-        """Return the keys of the rows of a class that begin as two templates of another class do."""
-        ...
-
-
-class Anything:
-    """The contents of a store that cannot be read: each answer is the one that makes a rule stricter."""
-
-    def dropped(self, name: str, form: ModelForm) -> str | None:
-        return None
-
-    def count(self, name: str) -> int:
         return -1
 
     def holds_other(self, name: str, property: str, value: Any) -> bool:
+        """Return whether a row of a class has a value of a property that is not this stored value."""
         return True
 
     def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
+        """Return whether a row of a class has one of these stored values of a property."""
         return True
 
     def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
+        """Return the key of a row that has a property of this name in its field of undeclared properties, ``extra``."""
         return None
 
     def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
+        """Return the keys of the rows of a class that begin as two templates of another class do."""
         return ()
+
+
+Anything = Contents
+"""What may be in a store that cannot be read."""

@@ -166,7 +166,7 @@ def _entity_model(name: str, key: bytes) -> Model:
 def _entity_body(form: ModelForm) -> _Body:
     body = _Body(__name__)
     for property, field in form.fields.items():
-        stored = not field.in_key and property in form.partition.fields | form.row.fields
+        stored = not field.in_key and property in form.key_fields
         body.add(property, _kind(field), FieldOptions(name=property, stored=stored, kw_only=True))
     return body
 

@@ -154,7 +154,7 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
             ChangeStep("rename", (before, after), hint="if they are two things", instead=ChangeStep("drop", (before,))),
         )  # fmt: skip
     old = with_properties(old, renamed)
-    keeps_fields = _key_fields(old) <= new.fields.keys() and _key_fields(new) <= old.fields.keys()
+    keeps_fields = old.key_fields <= new.fields.keys() and new.key_fields <= old.fields.keys()
     rekey = ChangeStep("rekey", pair) if keeps_fields else ChangeStep("rewrite", pair[:1], ("...",), pair[1:])
     if old.table != new.table:
         message = f'its table was "{old.table}" and is "{new.table}"'
@@ -206,10 +206,6 @@ def redefinition(model: Model, old: ModelForm, schema: Schema, catalogue: Forms)
     )  # fmt: skip
 
 
-def _key_fields(form: ModelForm) -> set[str]:
-    return form.partition.fields | form.row.fields
-
-
 def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
     """Return removed properties, each with the added one of its type, if one of that type was removed and one added."""
     removed: dict[str, list[str]] = {}
@@ -229,12 +225,7 @@ def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Content
 
 def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents) -> bool:
     # (A required property holds something in every row; where there is none, the next one would lack it.)
-    return _reads_without(form) and not form.in_key and not contents.holds_other(name, property, stored_default(form))
-
-
-def _reads_without(form: FieldForm) -> bool:
-    """Return whether a field has a value for rows without its property."""
-    return form.optional or form.default is not None
+    return form.may_lack and not form.in_key and not contents.holds_other(name, property, stored_default(form))
 
 
 def _removed_fields(
@@ -275,7 +266,7 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
                 ChangeStep("fill", field, (given,), hint="what those get that have none"),
             )  # fmt: skip
-        elif _reads_without(form) or form.in_key:
+        elif form.may_lack or form.in_key:
             yield Change(where, "open", f'the property "{property}" is new')
         else:
             yield Change(

@@ -14,9 +14,9 @@ from ..expressions.tree import Attr
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
-from ..query.partitions import Partition
 from .columns import ColumnResults
 from .pages import Seal, counted, query_identity
+from .partitions import Partition
 
 __all__ = ["Divisible", "in_partition"]
 

@@ -26,10 +26,10 @@ from ..planning.explanation import MixedExplanation, order_text, predicate_text
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.walk import Down
-from ..query.partitions import Partition
 from ..schema.model import Model
 from ..schema.rows import Row, readable
 from .pages import Seal, counted, query_identity
+from .partitions import Partition
 from .query import ClassResults, Query, Rows
 from .results import Results, check_condition, refuse_named
 

@@ -13,7 +13,7 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, StoreClosed, did_you_mean, shown
+from ..errors import InvalidEntity, InvalidQuery, StoreClosed, shown
 from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.prepared import PreparedPlan
@@ -28,12 +28,11 @@ from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
-from ..query.partitions import Partition
-from ..schema.model import Model
 from ..schema.slots import Slot
 from .division import Divisible, in_partition
 from .pages import counted, query_identity
-from .results import check_condition, refuse_named
+from .partitions import Partition
+from .results import check_condition, order_step, own_field, refuse_named
 from .writing import WriteByQuery
 
 __all__ = ["ClassResults", "Query", "Rows"]
@@ -288,7 +287,7 @@ class Query(ClassResults[E]):
                 continue
             check_condition(predicate, model.name)
             for attr in predicate.attributes():
-                _own(attr, model)
+                own_field(attr, model)
         return self._with(spec.narrowed(given))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
@@ -303,8 +302,8 @@ class Query(ClassResults[E]):
         model = self._spec.model
         order = []
         for step in steps:
-            one = _step(step, model)
-            _own(one.attr, model)
+            one = order_step(step, model)
+            own_field(one.attr, model)
             if not one.attr.type.sortable:
                 raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
             wide = model.declaration.field(one.attr.name).wide
@@ -420,7 +419,7 @@ class Query(ClassResults[E]):
         if not fields:
             raise InvalidQuery("select: name at least one field")
         for field in fields:
-            _own(field, self._spec.model)
+            own_field(field, self._spec.model)
         return Rows[Any](self._plans, self._spec, fields)
 
     # ------------------------------------------------------------------------------------------ totals
@@ -502,7 +501,7 @@ class Query(ClassResults[E]):
         if not fields:
             raise InvalidQuery("group_by: name at least one field")
         for field in fields:
-            attr = _own(field, self._spec.model)
+            attr = own_field(field, self._spec.model)
             if not attr.type.keyable:
                 what = "no field" if attr.name == TIMESTAMP_NAME else attr.type.name
                 raise InvalidQuery(f"group_by: {attr!r} is {what}; group by a scalar field")
@@ -518,7 +517,7 @@ class Query(ClassResults[E]):
     def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
         measure = slot.attr
         for attr in () if measure is None else measure.attributes():
-            _own(attr, self._spec.model)
+            own_field(attr, self._spec.model)
         read = matching_aggregate(self._plans, self._spec, by, slot)
         if read is not None:
             return read.states(self._plans.reads)
@@ -545,28 +544,6 @@ class Rows(ClassResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
     __slots__ = ()
-
-
-def _own(attr: object, model: Model) -> Attr[Any, Any]:
-    """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
-    if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
-        names = [field.name for field in model.declaration.fields]
-        name = attr.name if isinstance(attr, Attr) else attr if isinstance(attr, str) else None
-        mend = f"; write {model.name}.{name}" if name in names else ""
-        if isinstance(attr, str):
-            mend = mend or did_you_mean(attr, names)
-        raise InvalidQuery(f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
-    return attr
-
-
-def _step(value: object, model: Model) -> Order[Any]:
-    if isinstance(value, Order):
-        return value
-    if isinstance(value, Attr):
-        return Order(value, descending=False)
-    names = [field.name for field in model.declaration.fields]
-    name = next(iter(value.attributes())).name if isinstance(value, Computed) else value if value in names else names[0]
-    raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")
 
 
 def _seconds(verb: str, given: object) -> float:

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..engines.protocol import Position
-from ..errors import EntityNotFound, InvalidQuery, shown
+from ..errors import EntityNotFound, InvalidQuery, did_you_mean, shown
 from ..execution.prepared import PlanCache
+from ..expressions.arithmetic import Computed
 from ..expressions.habits import QUERY_HABITS, refuse_habits
-from ..expressions.tree import Predicate
+from ..expressions.tree import Attr, Order, Predicate
 from ..planning.question import QuerySpec
+from ..schema.model import Model
 from .pages import Page, Seal, read_page
 
-__all__ = ["Results", "check_condition", "refuse_named"]
+__all__ = ["Results", "check_condition", "order_step", "own_field", "refuse_named"]
 
 _LONG = 300  # characters of a query in a message
 T_co = TypeVar("T_co", covariant=True)
@@ -147,3 +149,26 @@ def check_condition(given: object, names: str) -> None:
     if not isinstance(given, Predicate):
         mend = "; compare a field, with .is_null() for `is None`" if isinstance(given, bool) else ""
         raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {shown(given)}{mend}")
+
+
+def own_field(attr: object, model: Model) -> Attr[Any, Any]:
+    """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
+    if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
+        names = [field.name for field in model.declaration.fields]
+        name = attr.name if isinstance(attr, Attr) else attr if isinstance(attr, str) else None
+        mend = f"; write {model.name}.{name}" if name in names else ""
+        if isinstance(attr, str):
+            mend = mend or did_you_mean(attr, names)
+        raise InvalidQuery(f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
+    return attr
+
+
+def order_step(value: object, model: Model) -> Order[Any]:
+    """Return a step of an order; raise InvalidQuery if it is something else."""
+    if isinstance(value, Order):
+        return value
+    if isinstance(value, Attr):
+        return Order(value, descending=False)
+    names = [field.name for field in model.declaration.fields]
+    name = next(iter(value.attributes())).name if isinstance(value, Computed) else value if value in names else names[0]
+    raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")

@@ -85,6 +85,16 @@ class FieldForm(_Form):
     json: dict[str, Any] | UnsetType = UNSET
     """The JSON schema of a nested value."""
 
+    @property
+    def may_lack(self) -> bool:
+        """Whether it has a value for rows without its property."""
+        return self.optional or self.default is not None
+
+    @property
+    def values(self) -> FieldForm:
+        """The same without what says nothing of its values."""
+        return replace(self, default=None, in_key=False)
+
     def __str__(self) -> str:
         text = self.type.removeprefix("json[").removesuffix("]") if self.type.startswith("json[") else self.type
         if self.members is not UNSET:
@@ -133,6 +143,11 @@ class ModelForm(_Form):
     fields: dict[str, FieldForm]
     indexes: dict[str, IndexForm]
     aggregate: AggregateForm | UnsetType = UNSET
+
+    @property
+    def key_fields(self) -> set[str]:
+        """The properties that its keys are made of."""
+        return self.partition.fields | self.row.fields
 
     @property
     def source(self) -> str | None:

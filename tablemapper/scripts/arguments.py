@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from msgspec.structs import replace
-
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Record
@@ -18,7 +16,7 @@ from ..schema.forms import FieldForm
 from ..schema.model import Model, model_of
 
 __all__ = [
-    "Shapes", "class_faults", "field_faults", "field_of", "form_of", "function_faults", "index_faults", "is_unique", "named", "stored_type", "type_name",
+    "Shapes", "class_faults", "field_faults", "field_of", "form_of", "function_faults", "index_faults", "is_unique", "named", "type_name",
 ]  # fmt: skip
 
 
@@ -100,10 +98,6 @@ def field_of(attr: Attr[Any, Any]) -> FieldModel:
 def form_of(attr: Attr[Any, Any]) -> FieldForm:
     model: Model = model_of(attr.owner)
     return model.form.fields[field_of(attr).property]
-
-
-def stored_type(attr: Attr[Any, Any]) -> FieldForm:
-    return replace(form_of(attr), default=None, in_key=False)
 
 
 def type_name(field: FieldModel) -> str:

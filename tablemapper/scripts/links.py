@@ -119,9 +119,9 @@ class _Correspondence:
 
     def _add_same(self, old: FieldModel, new: FieldModel) -> None:
         old_form, new_form = self._forms(old, new)
-        if _plain(old_form) == _plain(new_form):
+        if old_form.values == new_form.values:
             return
-        if not old_form.optional or _plain(replace(old_form, optional=False)) != _plain(new_form):
+        if not old_form.optional or replace(old_form.values, optional=False) != new_form.values:
             raise _Unlinked
         self.writes = False  # the old field may be None, and the new one cannot
 
@@ -145,9 +145,9 @@ class _Correspondence:
         source, target = self._before.form, self._after.form
         removed = [field for property, field in source.fields.items() if property not in self._properties]
         added = [field for property, field in target.fields.items() if property not in self._properties.values()]
-        if not all(map(_can_lack, removed)):
+        if not all(field.may_lack for field in removed):
             raise _Unlinked
-        if not all(map(_can_lack, added)):
+        if not all(field.may_lack for field in added):
             self.writes = False
         if (removed or added) and (_keeps_undeclared(source) or _keeps_undeclared(target)):
             raise _Unlinked  # a property that one class declares is among the undeclared ones of the other
@@ -209,17 +209,8 @@ def several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[
     return convert
 
 
-def _plain(field: FieldForm) -> FieldForm:
-    return replace(field, default=None, in_key=False)
-
-
 def _keeps_undeclared(form: ModelForm) -> bool:
     return any(field.type == "extra" for field in form.fields.values())
-
-
-def _can_lack(field: FieldForm) -> bool:
-    """Return whether a field is optional or has a default."""
-    return field.optional or field.default is not None
 
 
 def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldForm, new: FieldForm) -> list[tuple[Any, Any]]:
@@ -235,7 +226,7 @@ def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldForm, new: FieldForm) ->
             raise _Unlinked
         return list(new_values.items())
     changed, results = {a for a, _ in pairs}, {b for _, b in pairs}
-    if _plain(old) != _plain(new) or changed != results:
+    if old.values != new.values or changed != results:
         raise _Unlinked
     return pairs
 

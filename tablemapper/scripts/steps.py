@@ -27,10 +27,10 @@ from .arguments import (
     class_faults,
     field_faults,
     field_of,
+    form_of,
     function_faults,
     index_faults,
     is_unique,
-    stored_type,
     type_name,
 )
 from .shapes import ChangedForms, without, without_index
@@ -76,7 +76,7 @@ class Rename(FieldStep):
     def faults(self, shapes: Shapes) -> Iterator[str]:
         first = yield from field_faults("old", self.old, shapes)
         second = yield from field_faults("new", self.new, shapes)
-        if first and second and stored_type(self.old) != stored_type(self.new):
+        if first and second and form_of(self.old).values != form_of(self.new).values:
             was, now = type_name(field_of(self.old)), type_name(field_of(self.new))
             yield (
                 f"{self.old!r} is {was} and {self.new!r} is {now}; m.convert gives a field another type, and another name"
@@ -123,7 +123,7 @@ class Rekey(ClassStep):
     def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
         name = self.new.__name__
         old, new = shape.forms[name], shape.targets[name]
-        needed = (new.partition.fields | new.row.fields) - old.fields.keys()
+        needed = new.key_fields - old.fields.keys()
         for property in sorted(needed):
             yield (
                 f"the new key needs {property}, which old.{self.old.__name__} does not have; m.rewrite makes entities with it"

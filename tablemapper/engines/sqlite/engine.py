@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import attrs
 
-from ...catalogue.catalogue import Catalogue
 from ...catalogue.changes import WayBack
 from ...catalogue.dropping import disable, finished, tidied
 from ...catalogue.opening import rebuilt, ruled_anew
@@ -41,7 +40,7 @@ from .online.clearing import clear_batch
 from .online.repair import Repair
 from .online.run import Change, change
 from .online.status import read_status
-from .online.takeover import as_it_is, evolution_of, take_over, verify
+from .online.takeover import as_it_is, has_to_change, take_over, verify
 from .rows.ahead import Ahead
 from .rows.building import build_batch, violations
 from .rows.check import examine, examine_twins
@@ -54,15 +53,14 @@ from .rows.partitions import next_partition, partition_rows
 from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
 from .rows.twins import unkept
-from .rows.writes import Vanished, apply, insert
+from .rows.writes import DeleteFoundNothing, insert, transact
 from .sql.catalogue import (
     READ_NOTE,
     SCHEMA,
     Read,
+    as_corruption,
     read_catalogue,
     read_generation,
-    trusted,
-    write_note,
 )
 from .sql.schema import SqliteSchema
 
@@ -129,12 +127,13 @@ class SqliteEngine:
             written: int | None = None
 
             def look(read: Read) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
-                with trusted():
-                    catalogue, generation = read_catalogue(read), read_generation(read)
-                    if generation != written and _extends(catalogue, opened, read):
+                with as_corruption():
+                    entries = read(SCHEMA)
+                    catalogue, generation = read_catalogue(read, entries), read_generation(read)
+                    if generation != written and has_to_change(catalogue, opened, read):
                         return None
                     sqlite = SqliteSchema(opened, catalogue, generation, ways_back)
-                    verify(read(SCHEMA), sqlite, catalogue)
+                    verify(entries, sqlite, catalogue)
                     return sqlite
 
             def write(writer: Writer) -> int:
@@ -244,8 +243,8 @@ class SqliteEngine:
         alone = bool(notes) or len(operations) > _MOST_SHARED
         given = () if alone or self.file.share == 1 else [(one.old, one.new) for one in operations]
         try:
-            self._write(partial(_apply, operations, given, notes, maintained_limit), alone=alone, of=operations)
-        except Vanished as vanished:
+            self._write(partial(transact, operations, given, notes, maintained_limit), alone=alone, of=operations)
+        except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
@@ -388,7 +387,7 @@ class SqliteEngine:
                 given_up.update(label for label, form in after.states.items() if form.state == "disabled")
 
         stored = self._sqlite.stored
-        if any(outdated(one, newer_too=True) for one in (stored, *stored.beside)):
+        if any(outdated(one, newer_too=True) for one in stored.parts):
             self._write(write, alone=True)
             self.catch_up()
         return given_up
@@ -497,44 +496,9 @@ class SqliteEngine:
         self.file.backup(path, tell)
 
 
-def _extends(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
-    """Return whether a file has to be changed before it holds what a schema needs."""
-    ruled = any(map(outdated, (catalogue, *catalogue.beside)))
-    return ruled or evolution_of(catalogue, schema, read).changed
-
-
 def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Row]:
     for chunk in snapshot.stream(sql, args):
         yield from chunk
-
-
-def _apply(
-    operations: Sequence[Operation],
-    given: Sequence[tuple[Row | None, Row | None]],
-    notes: Sequence[Note],
-    maintained_limit: int | None,
-    sqlite: SqliteSchema,
-    writer: Writer,
-) -> None:
-    """Apply operations and notes in a transaction, and say how to prove that it was committed.
-
-    Args:
-        operations: to apply.
-        given: the rows of each, as they were before a first run, which may have been undone because of others.
-        notes: to write.
-        maintained_limit: as `apply`.
-        sqlite: the schema.
-        writer: the transaction.
-    """
-    if given:
-        for operation, (old, new) in zip(operations, given, strict=True):
-            operation.old, operation.new = old, new
-    for note in notes:
-        writer.proof = write_note(writer, note)
-    if operations:
-        apply(sqlite, writer, operations, maintained_limit)
-        if writer.proof is None:
-            writer.proof = _proof(sqlite, operations)
 
 
 def _end_unkept(migrations: Collection[str], writer: Writer) -> None:
@@ -553,14 +517,3 @@ def _settled(write: Callable[[SqliteSchema, Writer], object], sqlite: SqliteSche
     write(sqlite, writer)
     if settled := [label for label in sqlite.violated if not violated(writer, label)]:
         change(writer, finished, settled)
-
-
-def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, tuple[Any, ...]]:
-    """Return a query that finds a row only if a transaction is in the file that writes none: `apply` proves by rows.
-
-    A row that is there proves more than one that is not, as others may delete too; but a condition least of all.
-    """
-    least = next((one for one in reversed(operations) if one.verb == "delete"), operations[0])
-    assert least.old is not None
-    statements = sqlite.statements[least.model]
-    return (statements.there if least.verb == "require" else statements.not_there), least.old[:3]

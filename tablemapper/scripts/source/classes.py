@@ -90,7 +90,7 @@ class Shape:
         if form.type is not None:
             options.append(f"type={text_source(form.type)}")
         stored = _stored_key_fields(form)
-        fields = sorted(form.fields.items(), key=lambda item: _has_default(item[1]))
+        fields = sorted(form.fields.items(), key=lambda item: item[1].may_lack)
         lines = call(f"class {name}", options, ":", indent=4)
         for property, field in fields:
             lines += self._field(property, field, stored=property in stored)
@@ -300,10 +300,6 @@ class Shape:
             precise = _PRECISION.fullmatch(name)
             name = _TYPES[name if precise is None else precise[1]]
         return f"list[{name}]" if listed else name
-
-
-def _has_default(form: FieldForm) -> bool:
-    return form.optional or form.default is not None
 
 
 def _stored_key_fields(form: ModelForm) -> set[str]:

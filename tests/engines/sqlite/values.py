@@ -14,9 +14,9 @@ import attrs
 
 from tablemapper.catalogue import dropping, fences, migrating, opening, switching
 from tablemapper.catalogue.actions import Action, ChangeJob, Draft, EndCopies, EndJob, StartCopy, StartJob
-from tablemapper.catalogue.catalogue import Catalogue
+from tablemapper.catalogue.catalogue import Catalogue, JobForm
 from tablemapper.catalogue.changes import Edit, Fault, Transition
-from tablemapper.catalogue.names import seen_by
+from tablemapper.catalogue.names import guests, seen_by
 from tablemapper.catalogue.possible import contradictions, names_in
 from tablemapper.engines.migration import Batches, Copied
 from tablemapper.engines.sqlite.online import takeover
@@ -94,7 +94,7 @@ class Values:
         self._catalogue = Catalogue()
         self.names = frozenset[str]()
         self.actions: list[Action] = []
-        self.jobs: dict[str, tuple[str, frozenset[str]]] = {}
+        self.jobs: dict[str, JobForm] = {}
         self.copies = set[str]()
         self.time = 0
 
@@ -115,7 +115,7 @@ class Values:
         self._catalogue, self.names = after, frozenset(draft.names)
         self.actions += draft.actions
         self._run(draft.actions)
-        assert self.jobs == {job.name: (job.owner, job.targets) for job in after.jobs}
+        assert self.jobs == {job.name: job for job in after.jobs}
         assert self.copies == {copy.id for copy in after.copies}
         return after
 
@@ -124,10 +124,10 @@ class Values:
         for action in actions:
             match action:
                 case StartJob(job):
-                    self.jobs[job.name] = job.owner, job.targets
-                case ChangeJob(name, owner, targets):
-                    assert name in self.jobs
-                    self.jobs[name] = owner, targets
+                    self.jobs[job.name] = job
+                case ChangeJob(job):
+                    assert job.name in self.jobs
+                    self.jobs[job.name] = job
                 case EndJob(name):
                     del self.jobs[name]
                 case StartCopy(copy):
@@ -144,7 +144,10 @@ class Values:
         states = seen_by(self._catalogue, schema)[0].states
         declared = {label for label in states if Label.of(label).owner in schema.by_name and not is_former(label)}
         if any(states[label].state != "ready" for label in declared):
-            self.build(schema.by_name, declared)
+            beside = {name for twin in guests(self._catalogue, schema.models) for name in twin.catalogue.models}
+            self.build(
+                schema.by_name.keys() - beside, declared
+            )  # (a program with a twin runs no job of the file's classes)
 
     def _open(self, schema: Schema) -> bool:
         known = self._catalogue
@@ -228,7 +231,7 @@ class Values:
 
 
 def _read_names(catalogue: Catalogue) -> set[str]:
-    return {name.lower() for part in (catalogue, *catalogue.beside) for name in names_in(part)}
+    return {name.lower() for part in catalogue.parts for name in names_in(part)}
 
 
 def faults_of_step(before: Catalogue, after: Catalogue) -> Iterator[str]:

@@ -437,13 +437,12 @@ class Location:
             connection.config(setting, value)
         for limit, value in _LIMITS:
             connection.limit(limit, value)
-        # One call each: apsw stops after the first statement of a call that returns a row.
-        connection.execute("PRAGMA cell_size_check = 1")
-        # A plan says by what it is read: an index that SQLite makes for one statement reads the whole table first.
-        connection.execute("PRAGMA automatic_index = 0")
-        connection.execute("PRAGMA mmap_size = 0").fetchall()
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute(f"PRAGMA cache_size = -{cache}")
+        # (automatic_index: a plan says by what it is read; an index that SQLite makes for one statement reads the table first.
+        # mmap_size is last: apsw stops after the first statement of a call that returns a row.)
+        connection.execute(
+            "PRAGMA cell_size_check = 1; PRAGMA automatic_index = 0; PRAGMA temp_store = MEMORY; "
+            f"PRAGMA cache_size = -{cache}; PRAGMA mmap_size = 0"
+        ).fetchall()
 
     def _initialise(self, connection: apsw.Connection) -> None:
         # In a rollback journal: so the header of the file itself, which is all that is read before a file is opened,

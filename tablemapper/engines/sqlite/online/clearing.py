@@ -33,7 +33,7 @@ def delete_class_rows(
     """
     form = catalogue.models.get(name)
     table = None if form is None else catalogue.tables[form.table]
-    if table is None or not (of_type := type_filter(table, name, "t")):
+    if table is None or not (of_type := type_filter(table, name)):
         return None
     big = '"_big"' if table.spills else "NULL"
     rows: list[Any] = writer.execute(

@@ -1,6 +1,6 @@
 """Migrations of one file: each is started, copies in short transactions, switches, and is contracted later.
 
-No class need be opened: the catalogue has the forms of all.
+`MigrationEngine` says more of each method. No class need be opened: the catalogue has the forms of all.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from ..file.opening import open_file
 from ..file.transactions import OtherGeneration
 from ..file.writer import Writer
 from ..rows.jobs import LEDGER
-from ..sql.catalogue import COPIES, read_catalogue, read_generation, trusted
+from ..sql.catalogue import COPIES, as_corruption, read_catalogue, read_generation
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted, type_filter
+from ..sql.tables import quoted
 from .clearing import delete_class_rows, delete_rows
 from .copying import OF, Copying, Key, is_one_way
-from .run import Change, change
+from .run import Change, change, count
 from .takeover import take_over
 
 __all__ = ["SqliteMigrations"]
@@ -126,11 +126,7 @@ class SqliteMigrations:
         return self._catalogue.history
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
-        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
-
-        Args:
-            new: by migration, its new classes; what they declare is not dropped any more.
-        """
+        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
         catalogue, labels = self._catalogue, set[str]()
         for entry in catalogue.history:
             if entry.switched and entry.undone is None:
@@ -160,8 +156,7 @@ class SqliteMigrations:
         with self._unchanged() as snapshot:
             if name not in self._catalogue.models:  # (it was, when the caller looked)
                 raise Outdated
-            ((count,),) = snapshot.read(self._count_sql(name))
-        return int(count)
+            return count(snapshot.read, self._catalogue.table_of(name), name)
 
     @contextmanager
     def _unchanged(self) -> Iterator[Snapshot]:
@@ -170,11 +165,6 @@ class SqliteMigrations:
             if read_generation(snapshot.read) != self._generation:
                 raise Outdated
             yield snapshot
-
-    def _count_sql(self, name: str) -> str:
-        table = self._catalogue.table_of(name)
-        condition = type_filter(table, name, "t") or "TRUE"
-        return f"SELECT count(*) FROM {quoted(table.name)} t WHERE {condition}"
 
     @property
     def faults(self) -> Mapping[tuple[str, Key], Fault]:
@@ -217,14 +207,7 @@ class SqliteMigrations:
         self._change(lambda writer: change(writer, adopted, applied))
 
     def start(self, transition: Transition) -> bool:
-        """Start a migration, or continue it; return whether anything is to be copied.
-
-        Nothing is to be copied if a twin has the result already, kept in step since the migration switched, or was
-        undone.
-
-        Raises:
-            InvalidMigration: another one is under way.
-        """
+        """Start a migration, or continue it; return whether anything is to be copied: not if a twin has the result."""
 
         def write(writer: Writer) -> bool:
             one = Change(writer)
@@ -243,13 +226,6 @@ class SqliteMigrations:
         """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
-        entry = self._catalogue.history.current(transition.id)
-        needs_former = any(each.former and each.former.fields for each in transition.conversions)
-        if entry is not None and entry.kept and needs_former and transition.id not in self._catalogue.former:
-            raise InvalidMigration(
-                transition.id,
-                ["it ran with a version that did not keep dropped values, so it cannot be undone; restore a backup"],
-            )
         copying = Copying(transition)
         source = self._schema(transition.old, self._catalogue)
         copying.use(source, source, self._former(transition))
@@ -270,19 +246,11 @@ class SqliteMigrations:
         self._change(write)
 
     def edit(self, edit: Edit) -> None:
-        """Run a migration that copies nothing, in one transaction.
-
-        Raises:
-            InvalidMigration: another one is under way.
-        """
+        """Run a migration that copies nothing, in one transaction."""
         self._change(lambda writer: change(writer, edited, edit))
 
     def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
-
-        Returns:
-            Whether anything was added.
-        """
+        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
         before = self._generation
         self._change(lambda writer: take_over(writer, schema))
         return self._generation != before
@@ -294,7 +262,7 @@ class SqliteMigrations:
         assert copying is not None
         read, done, total, ended = 0, 0, 0, False
 
-        @trusted()
+        @as_corruption()
         def write(writer: Writer) -> None:
             nonlocal read, done, total, ended
             staged = self._catalogue.staged

@@ -32,17 +32,18 @@ from ....catalogue.actions import (
     StartCopy,
     StartJob,
 )
-from ....catalogue.catalogue import Catalogue
+from ....catalogue.catalogue import Catalogue, JobForm
 from ....catalogue.fences import fenced
 from ....catalogue.tables import Table
 from ..file.writer import Writer
+from ..rows.clearing import delete_class
 from ..rows.contested import FORGET_INDEX, VIOLATIONS, violated
 from ..rows.jobs import BUILDS, END, LEDGER, QUEUE
-from ..sql.catalogue import COPIES, read_catalogue, trusted, write_catalogue
+from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, write_catalogue
 from ..sql.maintained_tables import index_ddl
-from ..sql.tables import column_sql, ddl, quoted, type_filter, values_ddl
+from ..sql.tables import column_sql, ddl, quoted, rows_of, type_filter, values_ddl
 
-__all__ = ["Change", "change"]
+__all__ = ["Change", "change", "count"]
 
 P = ParamSpec("P")
 
@@ -70,7 +71,7 @@ class Change:
             return [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
 
         draft = Draft(writer.timestamp, names, self.catalogue.past, partial(violated, writer), writer.generation)
-        with trusted():
+        with as_corruption():
             after = transition(draft, self.catalogue, *given, **named)
         for action in draft.actions:
             _run(writer, action)
@@ -103,12 +104,14 @@ def change(
     return one.publish()
 
 
-def _count(writer: Writer, table: Table, name: str) -> int:
+def count(read: Read, table: Table, name: str) -> int:
     """Return the number of entities of a class."""
-    ((count,),) = writer.read(
-        f"SELECT count(*) FROM {quoted(table.name)} t WHERE {type_filter(table, name, 't') or 'TRUE'}"
-    )
-    return int(count)
+    ((number,),) = read(f"SELECT count(*) FROM {rows_of(table, name)}")
+    return int(number)
+
+
+def _targets(job: JobForm) -> str:
+    return msgspec.json.encode(sorted(job.targets)).decode()
 
 
 def _run(writer: Writer, action: Action) -> None:
@@ -137,13 +140,9 @@ def _run(writer: Writer, action: Action) -> None:
         case Drop(name):
             do(f"DROP TABLE {quoted(name)}")
         case DeleteClass(entities, name):
-            number = (entities.type_number(name),)
-            if entities.spills:
-                big_ids = f'SELECT "_big" FROM {quoted(entities.name)} WHERE "_type" IS ?'
-                do(f"DELETE FROM {quoted(entities.big_name)} WHERE id IN ({big_ids})", number)
-            do(f'DELETE FROM {quoted(entities.name)} WHERE "_type" IS ?', number)
+            delete_class(writer, entities, name)
         case SetColumn(entities, name, column, value):
-            condition = type_filter(entities, name, "t") or "TRUE"
+            condition = type_filter(entities, name) or "TRUE"
             do(f"UPDATE {quoted(entities.name)} AS t SET {quoted(column)} = ? WHERE {condition}", (value,))
         case Forget(label):
             do(FORGET_INDEX, (label,))
@@ -152,14 +151,13 @@ def _run(writer: Writer, action: Action) -> None:
         case EndJob(name):
             do(END, (name,))
         case StartJob(job, entities):
-            form, total = msgspec.json.encode(sorted(job.targets)).decode(), _count(writer, entities, job.owner)
+            total = count(writer.read, entities, job.owner)
             start = f"INSERT INTO {BUILDS} VALUES(?, ?, ?, NULL, NULL, 0, ?, ?)"
-            do(start, (job.name, job.owner, form, total, writer.timestamp))
-        case ChangeJob(name, owner, targets):
-            form = msgspec.json.encode(sorted(targets)).decode()
-            do(f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?", (owner, form, name))
+            do(start, (job.name, job.owner, _targets(job), total, writer.timestamp))
+        case ChangeJob(job):
+            do(f"UPDATE {BUILDS} SET class = ?, targets = ? WHERE name = ?", (job.owner, _targets(job), job.name))
         case StartCopy(copy, tables):
-            total = sum(_count(writer, *source) for source in zip(tables, copy.sources, strict=True))
+            total = sum(count(writer.read, *source) for source in zip(tables, copy.sources, strict=True))
             start = f"INSERT INTO {COPIES} VALUES(?, ?, NULL, NULL, 'copying', 0, ?)"
             do(start, (copy.id, ", ".join(copy.sources), total))
         case EndCopies(notes):

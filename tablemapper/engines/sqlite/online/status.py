@@ -18,7 +18,7 @@ from ...status import Applied, Item, Status
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Read, read_catalogue, read_generation, trusted
+from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, read_generation
 
 __all__ = ["read_status", "status_of_file"]
 
@@ -36,7 +36,7 @@ def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Sta
         file.close()
 
 
-@trusted()
+@as_corruption()
 def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 

@@ -19,8 +19,10 @@ from ....catalogue.opening import opened, ruled_anew, unmatched_twins
 from ....catalogue.possible import meanings
 from ....catalogue.switching import ended
 from ....catalogue.tables import Table
+from ....catalogue.zone_rules import outdated
 from ....entities.aggregates import kept_field
 from ....errors import CorruptStore, SchemaMismatch
+from ....evolution.changes import Contents
 from ....evolution.compilation import stored_models
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.versions import retirement, steps_of
@@ -37,18 +39,18 @@ from ..sql.catalogue import (
     NAME,
     SCHEMA,
     Read,
+    as_corruption,
     changed,
     read_catalogue,
     read_generation,
-    trusted,
 )
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted, type_filter, value_sql, values_ddl
-from .run import Change
+from ..sql.tables import rows_of, value_sql, values_ddl
+from .run import Change, count
 
-__all__ = ["as_it_is", "evolution_of", "take_over", "verify"]
+__all__ = ["as_it_is", "evolution_of", "has_to_change", "take_over", "verify"]
 
-_BESIDE = {
+_SERVICE_TABLES = {
     **CREATE_JOBS,
     COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
     QUEUE: f"CREATE TABLE {QUEUE}(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
@@ -78,14 +80,15 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
     return evolution
 
 
-@trusted()
+@as_corruption()
 def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) -> SqliteSchema:
     """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
 
     Raises:
         SchemaMismatch: the file would have to be changed for the classes.
     """
-    catalogue, generation = read_catalogue(read), read_generation(read)
+    entries = read(SCHEMA)
+    catalogue, generation = read_catalogue(read, entries), read_generation(read)
     if schema is None:
         undeclared = {label for label, state in catalogue.states.items() if not state.declared}
         models, lost = stored_models(catalogue.models, undeclared)
@@ -97,7 +100,7 @@ def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) ->
         faults = [*new, *map(str, evolution.changes)] or ["the file has not seen this version of the classes"]
         raise SchemaMismatch("the file would have to be changed, and it is opened with read_only=True", faults)
     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
-    verify(read(SCHEMA), sqlite, catalogue)
+    verify(entries, sqlite, catalogue)
     return sqlite
 
 
@@ -169,8 +172,8 @@ def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
     )
 
 
-class _Contents:
-    """The rows of a file, as the rules of evolution read them; see `Contents`."""
+class _Contents(Contents):
+    """The rows of a file, as the rules of evolution read them."""
 
     def __init__(self, catalogue: Catalogue, read: Read) -> None:
         self._catalogue = catalogue
@@ -178,15 +181,14 @@ class _Contents:
 
     def _rows(self, name: str) -> tuple[Table, str]:
         table = self._catalogue.table_of(name)
-        return table, f"{quoted(table.name)} t WHERE {type_filter(table, name, 't') or 'TRUE'}"
+        return table, rows_of(table, name)
 
     def dropped(self, name: str, form: ModelForm) -> str | None:
         tombstone = self._catalogue.gone(name, form)
         return None if tombstone is None else str(tombstone)
 
     def count(self, name: str) -> int:
-        ((count,),) = self._read(f"SELECT count(*) FROM {self._rows(name)[1]}")
-        return int(count)
+        return count(self._read, self._catalogue.table_of(name), name)
 
     def holds_other(self, name: str, property: str, value: Any) -> bool:
         table, rows = self._rows(name)
@@ -231,7 +233,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
         sqlite: the opened classes.
         catalogue: the catalogue of the file.
     """
-    expected = {NAME: CREATE_CATALOGUE, **_BESIDE}
+    expected = {NAME: CREATE_CATALOGUE, **_SERVICE_TABLES}
     expected |= {index.name: index.create for index in sqlite.indexes.values()}
     expected |= _values_tables(sqlite)
     for model in sqlite.models:
@@ -251,7 +253,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
             raise changed(kind, name)
     if missing := sorted(set(expected) - created):
         raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
-    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_BESIDE, *_OWN}
+    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_OWN}
 
 
 def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
@@ -260,7 +262,13 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
     return {name: values_ddl(name) for name in names}
 
 
-@trusted()
+def has_to_change(catalogue: Catalogue, schema: Schema, read: Read) -> bool:
+    """Return whether a file has to be changed before it holds what a schema needs."""
+    ruled = any(map(outdated, catalogue.parts))
+    return ruled or evolution_of(catalogue, schema, read).changed
+
+
+@as_corruption()
 def take_over(writer: Writer, schema: Schema) -> None:
     """Change a file so that it can store and maintain what a schema declares."""
     change, read = Change(writer), writer.read
@@ -269,7 +277,7 @@ def take_over(writer: Writer, schema: Schema) -> None:
     if evolution.changed:
         schema = _without_twins(change.catalogue, schema)
         if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
-            for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
+            for sql in (CREATE_CATALOGUE, *_SERVICE_TABLES.values()):
                 writer.execute(sql)
         for twin in unmatched_twins(change.catalogue, evolution):
             change.take(ended, twin, twin.migration)

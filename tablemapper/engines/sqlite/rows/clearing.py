@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from ....catalogue.tables import Table
 from ....schema.model import Model
 from ..file.writer import Writer
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted, type_filter
 from .contested import FORGET_INDEX
 
-__all__ = ["clear"]
+__all__ = ["clear", "delete_class"]
 
 
 def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
@@ -22,10 +23,10 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     owed = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins
     if owed or any(one.aggregate.keeps_empty or one.model.name in sqlite.owners for one in kept.aggregates):
         return None
-    count = _clear_entities(sqlite, writer, model)
+    count = _delete_entities(sqlite, writer, model)
     groups = [one.model for one in kept.aggregates]
     for group in groups:
-        _clear_entities(sqlite, writer, group)
+        _delete_entities(sqlite, writer, group)
         if group in sqlite.values:
             writer.execute(f"DELETE FROM {quoted(sqlite.values_table(group))}")
     for owner in (model, *groups):
@@ -35,10 +36,13 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     return count
 
 
-def _clear_entities(sqlite: SqliteSchema, writer: Writer, model: Model) -> int:
-    """Delete the rows of a class, which may share its table with others."""
-    table = sqlite.table_of(model)
-    of_type = type_filter(table, sqlite.names[model], "t")
+def _delete_entities(sqlite: SqliteSchema, writer: Writer, model: Model) -> int:
+    return delete_class(writer, sqlite.table_of(model), sqlite.names[model])
+
+
+def delete_class(writer: Writer, table: Table, name: str) -> int:
+    """Delete the rows of a class, which may share its table with others; return their number."""
+    of_type = type_filter(table, name)
     where = f" WHERE {of_type}" if of_type else ""
     if table.spills:
         moved = f'SELECT t."_big" FROM {quoted(table.name)} t{where}'

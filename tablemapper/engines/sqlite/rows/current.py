@@ -88,7 +88,7 @@ class Get:
         return rows
 
 
-class Gets(dict[Model, Get]):
+class RowGetters(dict[Model, Get]):
     """How the rows of each class are got by their keys, made when the first row is."""
 
     def __init__(self, sqlite: SqliteSchema, when_ready: Callable[[Model], Get]) -> None:
@@ -131,7 +131,7 @@ class Current:
         self.state = self._state(sqlite)
 
     def _state(self, sqlite: SqliteSchema) -> State:
-        return State(sqlite, Gets(sqlite, self._when_ready))
+        return State(sqlite, RowGetters(sqlite, self._when_ready))
 
     def _when_ready(self, model: Model) -> Get:
         self.catch_up()

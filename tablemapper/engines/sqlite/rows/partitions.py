@@ -46,7 +46,7 @@ def partition_rows(
 def next_partition(file: File, sqlite: SqliteSchema, model: Model, last: Row) -> Row | None:
     """Return the first partition key of a class behind the last one; None if there is none."""
     table = sqlite.table_of(model)
-    of_type = type_filter(table, sqlite.names[model], "t")
+    of_type = type_filter(table, sqlite.names[model])
     where = " AND ".join(filter(None, ['t."PartitionKey" > ?' if last else "", of_type]))
     where = f" WHERE {where}" if where else ""
     sql = f'SELECT t."PartitionKey" FROM {quoted(table.name)} t{where} ORDER BY t."PartitionKey" LIMIT 1'

@@ -26,7 +26,7 @@ from ..driver.functions import SqlFunction
 from ..driver.snapshots import Snapshot
 from ..sql.schema import SqliteSchema
 from ..sql.sizes import entity_bytes, index_bytes
-from ..sql.tables import quoted
+from ..sql.tables import quoted, rows_of
 
 __all__ = ["read_statistics"]
 
@@ -42,7 +42,7 @@ def read_statistics(
     since = max((now - min(recent, now - _EPOCH) - _EPOCH) // timedelta(microseconds=1), 0)
     statements = sqlite.statements[model]
     size, sizes = entity_bytes(statements, "t"), Sizes()
-    source = f"{quoted(statements.table.name)} t WHERE {statements.type_filter('t') or 'TRUE'}"
+    source = rows_of(statements.table, statements.name)
     counts = _Counts(
         snapshot,
         f'SELECT t."PartitionKey", count(*), sum({(count := SqlFunction(sizes.add)).sql(size)}), '

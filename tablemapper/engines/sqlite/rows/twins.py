@@ -37,7 +37,7 @@ from ....schema.rows import FIRST, Row
 from ...check import ProblemKind, same
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
-from ..sql.catalogue import trusted
+from ..sql.catalogue import as_corruption
 from ..sql.schema import SqliteSchema
 
 __all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]
@@ -300,7 +300,7 @@ def script_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, ScriptSide]]:
                 yield from ((twin.migration, side) for side in sides if isinstance(side, ScriptSide))
 
 
-@trusted()
+@as_corruption()
 def _sides(sqlite: SqliteSchema, model: Model, twin: Twin) -> list[Side | ScriptSide]:
     sides: list[Side | ScriptSide] | None = sqlite.sides.get((model, twin.migration))
     if sides is None:

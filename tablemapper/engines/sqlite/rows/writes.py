@@ -18,20 +18,15 @@ from ....schema.maintenance import ChangeSet, Groups
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
 from ...decide import check_limit, exists, missing, stale
-from ...protocol import Batch, Operation, Part
+from ...protocol import Batch, Note, Operation, Part
 from ..file.writer import Writer, sorted_rows
+from ..sql.catalogue import write_note
 from ..sql.schema import SqliteSchema
 from ..sql.statements import SPILL_ROW, Statements
 from .followers import Maintained, Written, following
 from .maintained import changed_groups, put_rows, with_maintained, write_changes
 
-__all__ = [
-    "Vanished",
-    "apply",
-    "completed_rows",
-    "insert",
-    "insert_rows",
-]
+__all__ = ["DeleteFoundNothing", "apply", "completed_rows", "insert", "insert_rows", "transact"]
 
 Insert: TypeAlias = Callable[[Writer, Operation], None]
 """Inserts the entity of an operation, which gets the row that was stored."""
@@ -64,6 +59,46 @@ def apply(
             if stored is not None and (fault := operation.model.fault_of(stored)) is not None:
                 raise unreadable(operation.model.name, stored, fault) from None
         raise
+
+
+def transact(
+    operations: Sequence[Operation],
+    given: Sequence[tuple[Row | None, Row | None]],
+    notes: Sequence[Note],
+    maintained_limit: int | None,
+    sqlite: SqliteSchema,
+    writer: Writer,
+) -> None:
+    """Apply operations and notes in a transaction, and say how to prove that it was committed.
+
+    Args:
+        operations: to apply.
+        given: the rows of each, as they were before a first run, which may have been undone because of others.
+        notes: to write.
+        maintained_limit: as `Engine.apply`.
+        sqlite: the schema.
+        writer: the transaction.
+    """
+    if given:
+        for operation, (old, new) in zip(operations, given, strict=True):
+            operation.old, operation.new = old, new
+    for note in notes:
+        writer.proof = write_note(writer, note)
+    if operations:
+        apply(sqlite, writer, operations, maintained_limit)
+        if writer.proof is None:
+            writer.proof = _proof(sqlite, operations)
+
+
+def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, tuple[Any, ...]]:
+    """Return a query that finds a row only if a transaction is in the file that writes none: `apply` proves by rows.
+
+    A row that is there proves more than one that is not, as others may delete too; but a condition least of all.
+    """
+    least = next((one for one in reversed(operations) if one.verb == "delete"), operations[0])
+    assert least.old is not None
+    statements = sqlite.statements[least.model]
+    return (statements.there if least.verb == "require" else statements.not_there), least.old[:3]
 
 
 def _first_insert(sqlite: SqliteSchema, model: Model) -> Insert:
@@ -265,7 +300,7 @@ def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:
     operation.old = stored
 
 
-class Vanished(Exception):
+class DeleteFoundNothing(Exception):
     """One of these deletes found nothing; which one is seen only once they are undone."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
@@ -381,4 +416,4 @@ def _unproven(statements: Statements, writer: Writer, group: list[Operation], *,
             return missing(operation)
         if stored is not None and (not written or stored[2] != writer.timestamp):
             return stale(operation, stored)
-    return Vanished(group)
+    return DeleteFoundNothing(group)

@@ -30,8 +30,18 @@ from ..file.writer import Writer
 from .tables import ddl
 
 __all__ = [
-    "COPIES", "CREATE_CATALOGUE", "NAME", "READ_NOTE", "SCHEMA", "Read", "changed", "read_catalogue", "read_generation",
-    "trusted", "write_catalogue", "write_note",
+    "COPIES",
+    "CREATE_CATALOGUE",
+    "NAME",
+    "READ_NOTE",
+    "SCHEMA",
+    "Read",
+    "as_corruption",
+    "changed",
+    "read_catalogue",
+    "read_generation",
+    "write_catalogue",
+    "write_note",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
@@ -77,7 +87,7 @@ class _Former(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @contextmanager
-def trusted() -> Iterator[None]:
+def as_corruption() -> Iterator[None]:
     """Raise CorruptStore for an error in what is computed from a catalogue: it contradicts itself.
 
     A catalogue is JSON that any program can change, and each part of it can be wrong for each other part. What compiles
@@ -95,16 +105,16 @@ def trusted() -> Iterator[None]:
         raise CorruptStore(f"the catalogue cannot be read: {error!r}; restore a backup") from error
 
 
-def read_catalogue(read: Read) -> Catalogue:
-    """Read the catalogue of a file; an empty one if it is new."""
-    created = {name: sql for _, name, _, sql in read(SCHEMA)}
+def read_catalogue(read: Read, entries: list[tuple[Any, ...]] | None = None) -> Catalogue:
+    """Read the catalogue of a file; an empty one if it is new. ``entries``: of the file's own schema, if they were read."""
+    created = {name: sql for _, name, _, sql in entries or read(SCHEMA)}
     if NAME not in created:
         return Catalogue()
     rows = read(
         f"SELECT name, form FROM {NAME} "
         "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
     )
-    with trusted():
+    with as_corruption():
         catalogue, statements = _decoded(tuple(rows))
         catalogue = attrs.evolve(catalogue, jobs=_jobs(read, catalogue), copies=_copies(read))
     for name, sql in statements.items():
@@ -164,7 +174,7 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, s
         catalogue, staged=staged, twins=tuple(twins), former=former, history=history, tombstones=tombstones
     )
     catalogue.check()
-    tables = [table for part in (catalogue, *catalogue.beside) for table in part.tables.values()]
+    tables = [table for part in catalogue.parts for table in part.tables.values()]
     return catalogue, {name: sql for table in tables for name, sql in ddl(table).items()}
 
 

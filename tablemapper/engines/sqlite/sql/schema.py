@@ -18,7 +18,7 @@ from ....schema.forms import LinkForm
 from ....schema.labels import is_former
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
-from .catalogue import trusted
+from .catalogue import as_corruption
 from .classes import ByModel, StoredClasses
 from .maintained_tables import IndexTable
 
@@ -59,7 +59,7 @@ class SqliteSchema(StoredClasses):
         inserts: the functions that insert one entity of a class, once they were needed.
     """
 
-    @trusted()
+    @as_corruption()
     def __init__(
         self, schema: Schema, catalogue: Catalogue, generation: int = 0, ways_back: Iterable[WayBack] = ()
     ) -> None:

@@ -79,7 +79,7 @@ class Select:
         if index is not None and plan.covering and (check := self._statements.index_check(index)) is not None:
             self._calls.append(check)
             self._read_places[0] = check.sql(*self._places)
-        self._type_filter = self._statements.type_filter("t") if index is None else ""
+        self._type_filter = self._statements.type_filter if index is None else ""
         keys = list(zip(self._places, plan.path.templates, strict=False))
         lowering: list[tuple[Predicate[Any], Condition | None]] = []
         room = _ROOM

@@ -106,14 +106,14 @@ class Statements:
         defaults = [column.name for column in self.table.columns if column.default is not None]
         return constants | {name: "NULL" for name in defaults if name not in self._columns}
 
-    def type_filter(self, alias: str) -> str:
-        """Return the condition that a row is of the model's class, empty if the table holds no other."""
-        return type_filter(self.table, self.name, alias)
+    @cached_property
+    def type_filter(self) -> str:
+        """The condition that a row is of the model's class, empty if the table holds no other."""
+        return type_filter(self.table, self.name)
 
     @cached_property
-    def _and_type(self) -> str:
-        mine = self.type_filter("t")  # a key that a more special class has is no key of this one
-        return f" AND {mine}" if mine else ""
+    def _and_type(self) -> str:  # (a key that a more special class has is no key of this one)
+        return f" AND {self.type_filter}" if self.type_filter else ""
 
     # ------------------------------------------------------------------------------------------ writing
 
@@ -316,8 +316,7 @@ class Statements:
         return known
 
     def _scan(self, more: str = "", condition: str = "", listed: str = "") -> str:
-        mine = self.type_filter("t") or "TRUE"
-        listed = listed or self.select_list
+        listed, mine = listed or self.select_list, self.type_filter or "TRUE"
         return f"SELECT {listed}{more} FROM {self._source} WHERE {mine}{condition} ORDER BY {_ORDER}"
 
     # ------------------------------------------------------------------------------------------ large values

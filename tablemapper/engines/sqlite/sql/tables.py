@@ -13,7 +13,7 @@ import apsw
 
 from ....catalogue.tables import FIXED, Column, Table
 
-__all__ = ["column_sql", "ddl", "literal", "quoted", "short", "type_filter", "value_sql", "values_ddl"]
+__all__ = ["column_sql", "ddl", "literal", "quoted", "rows_of", "short", "type_filter", "value_sql", "values_ddl"]
 
 
 @lru_cache(maxsize=4096)
@@ -69,12 +69,17 @@ def value_sql(table: Table, property: str, alias: str, *, moved: bool = True) ->
     return f'coalesce({column}, CASE WHEN {alias}."_big" IS NOT NULL THEN {beside} END)'
 
 
-def type_filter(table: Table, name: str, alias: str) -> str:
-    """Return the condition that a row is of a class, empty if the table holds no other."""
+def type_filter(table: Table, name: str) -> str:
+    """Return the condition that a row of a table, called ``t``, is of a class; empty if the table holds no other."""
     if "_type" not in table.has:
         return ""
     number = table.type_number(name)
-    return f'{alias}."_type" IS {"NULL" if number is None else number}'
+    return f't."_type" IS {"NULL" if number is None else number}'
+
+
+def rows_of(table: Table, name: str) -> str:
+    """Return the rows of a class as a source, called ``t``, which takes further conditions."""
+    return f"{quoted(table.name)} t WHERE {type_filter(table, name) or 'TRUE'}"
 
 
 def values_ddl(name: str) -> str:
