@@ -219,7 +219,7 @@ class Draft:
         self.now = now
         self.generation = generation
         self.violated = violated
-        self.past = set(past)
+        self.past: set[str] = set(past)
         self.actions: list[Action] = []
         self._read_names = names
         self._given = set[str]()

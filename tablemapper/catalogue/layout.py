@@ -42,7 +42,7 @@ class Layout:
     """
 
     def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
-        self.tables = dict(catalogue.tables)
+        self.tables: dict[str, Table] = dict(catalogue.tables)
         self._before = catalogue
         self._index_tables = dict(catalogue.index_tables)
         self._draft = draft
