@@ -61,12 +61,17 @@ OF_FILES = (
 SLOW = (
     "cli",
     "engines/azure",
+    "engines/sqlite/file/test_restore",
+    "engines/sqlite/test_following_at_random.py",
+    "engines/sqlite/test_versions.py",
     "hostile",
     "migrations",
     "site",
     "test_benchmarks.py",
     "test_docs.py",
     "test_examples.py",
+    "test_typing.py",
+    "viewer",
     "whole",
 )
 """What takes most of the time of a whole run, and tells least of a small change elsewhere."""
@@ -144,13 +149,6 @@ def full_size(request: pytest.FixtureRequest) -> bool:
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
     """Return a folder in memory, where there is one: for tests that make very many files."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one."""
-    with folder_in_memory() as path:
-        yield Path(path)
 
 
 @pytest.fixture(scope="module")

@@ -496,7 +496,7 @@ def _forked(work: Callable[[Callable[[str], None]], None]) -> list[str]:
 
 def _lines(end: int, child: int) -> list[str]:
     """Return what a child reports. One that neither reports nor computes hangs: it says where, and ends."""
-    said, used = b"", 0.0
+    said, used = bytearray(), 0.0
     while True:
         if select.select([end], [], [], _HANGS)[0]:
             if not (some := os.read(end, 1 << 16)):
