@@ -81,7 +81,7 @@ class TableMapperError(Exception):
 
     def __init__(self, message: str, /) -> None:
         super().__init__(message)
-        self.message = message
+        self.message: str = message
 
     def __str__(self) -> str:  # KeyError would show the repr
         return self.message

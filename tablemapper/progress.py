@@ -62,7 +62,7 @@ class Meter:
         clock: Callable[[], float],
         end: Callable[[], None],
     ) -> None:
-        self.done = 0
+        self.done: int = 0
         self._tell = tell
         self._what = what
         self._total = total

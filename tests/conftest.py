@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 import tablemapper as tm
 from tablemapper.engines import opening
@@ -61,12 +63,17 @@ OF_FILES = (
 SLOW = (
     "cli",
     "engines/azure",
+    "engines/sqlite/file/test_restore",
+    "engines/sqlite/test_following_at_random.py",
+    "engines/sqlite/test_versions.py",
     "hostile",
     "migrations",
     "site",
     "test_benchmarks.py",
     "test_docs.py",
     "test_examples.py",
+    "test_typing.py",
+    "viewer",
     "whole",
 )
 """What takes most of the time of a whole run, and tells least of a small change elsewhere."""
@@ -81,6 +88,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("long" if config.getoption("--long") else "short")
+    if config.getoption("--engine") is not None:  # a refusal that is expected need not be a small one
+        settings.register_profile("refusing", settings.get_profile("short"), phases=[Phase.explicit, Phase.generate])
+        settings.load_profile("refusing")
+    if _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > 2**31:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # a sync costs nothing there
+    if sys.dont_write_bytecode:  # a quarter of a second for each program that a test starts, seconds for the tests
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(_BYTECODE)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+_MEMORY = Path("/dev/shm")
+_BYTECODE = Path.home() / ".cache" / "tablemapper" / "bytecode"
+"""What the tree is to be kept free of, if the environment says so."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -103,6 +124,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xfail(reason=reason, raises=_REFUSALS, strict=not hasattr(item, "callspec")))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many tests another engine refused, by what it lacks."""
+    if config.getoption("--engine") is not None:
+        refused = Counter(report.wasxfail for report in terminalreporter.stats.get("xfailed", ()))
+        skipped = sum("it is of a file" in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+        for reason, count in [*sorted(refused.items()), ("of a file", skipped)]:
+            terminalreporter.write_line(f"{count} refused or left out: {reason}")
+
+
 _REFUSALS = (tm.InvalidQuery, tm.InvalidTransaction, AssertionError, BaseExceptionGroup)
 """The refusal itself; a test that expects another error, or several of them in a property."""
 
@@ -121,13 +151,6 @@ def full_size(request: pytest.FixtureRequest) -> bool:
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
     """Return a folder in memory, where there is one: for tests that make very many files."""
     return tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory, where there is one."""
-    with folder_in_memory() as path:
-        yield Path(path)
 
 
 @pytest.fixture(scope="module")

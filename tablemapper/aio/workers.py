@@ -55,16 +55,16 @@ class Workers:
 
     quick_reads = True
     """Whether a brief call takes less time than waking a thread; if not, each call can be cancelled while it runs."""
-    clock = staticmethod(time.monotonic)
-    current_task = staticmethod(asyncio.current_task)
+    clock: staticmethod[[], float] = staticmethod(time.monotonic)
+    current_task: staticmethod[[], asyncio.Task[Any] | None] = staticmethod(asyncio.current_task)
 
     def __init__(self, *, threads: int, cursors: int, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()
         self._threads = _Threads(self._loop, threads, self.clock)
-        self.waited = self._threads.waited
+        self.waited: Callable[[], float] = self._threads.waited
         weakref.finalize(self, self._threads.end)
         self._threads.start()  # not before something ends them
-        self.cursors = OpenCursors(self._loop, cursors, timeout)
+        self.cursors: OpenCursors = OpenCursors(self._loop, cursors, timeout)
 
     @property
     def closed(self) -> bool:

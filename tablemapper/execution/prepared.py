@@ -211,8 +211,8 @@ class PlanCache:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.reads = engine.reads
-        self.batch_limits = BatchLimits()
+        self.reads: Reads = engine.reads
+        self.batch_limits: BatchLimits = BatchLimits()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._plans = _Plans(engine.unready)

@@ -53,7 +53,7 @@ class Operations:
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
         self.engine = engine
-        self.models = engine.schema.by_class
+        self.models: dict[type[Any], Model] = engine.schema.by_class
         self._writables = {cls: model for cls, model in self.models.items() if model.aggregate is None}
         self._reserved = {
             cls: test for members in engine.schema.tables().values() for cls, test in reserved_keys(members).items()

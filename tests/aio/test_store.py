@@ -404,7 +404,7 @@ def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
 
 def on_slow_disk(path: Path) -> AsyncStore:
     engine = SqliteEngine.open(path, compile_schema([Twin, Twins]), vfs="slow")
-    return AsyncStore(engine, Workers(threads=32, cursors=2, timeout=1))
+    return AsyncStore(engine, Workers(threads=32, cursors=2, timeout=60))
 
 
 def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

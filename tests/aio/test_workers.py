@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 def run(work: Callable[[Workers], Awaitable[T]], threads: int = 4) -> T:
     async def main() -> T:
-        workers = Workers(threads=threads, cursors=1, timeout=1)
+        workers = Workers(threads=threads, cursors=1, timeout=60)
         try:
             return await work(workers)
         finally:
@@ -438,7 +438,7 @@ def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatc
 
     async def main() -> None:
         with pytest.raises(KeyboardInterrupt):
-            Workers(threads=1, cursors=1, timeout=1)
+            Workers(threads=1, cursors=1, timeout=60)
         gc.collect()
         monkeypatch.undo()
         await ended(started)
@@ -472,7 +472,7 @@ def test_threads_end_when_they_are_closed_after_the_calls_that_came_before() -> 
 
 def test_idle_threads_end_when_nobody_holds_the_workers_any_more() -> None:
     async def main() -> None:
-        workers = Workers(threads=4, cursors=1, timeout=1)
+        workers = Workers(threads=4, cursors=1, timeout=60)
         gate = Gate()
         calls = [workers.run(gate.pass_through) for _ in range(4)]
         await gate.reached()
@@ -490,7 +490,7 @@ def test_an_event_loop_may_be_closed_while_a_call_runs() -> None:
     gate = Gate()
 
     async def begin() -> tuple[Workers, asyncio.Future[None]]:
-        workers = Workers(threads=1, cursors=1, timeout=1)
+        workers = Workers(threads=1, cursors=1, timeout=60)
         call = workers.run(gate.pass_through)
         await gate.reached()
         return workers, call

@@ -525,6 +525,9 @@ class DictReads:
     def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
         return None
 
+    def footprint(self, bound: BoundPlan, most: int) -> None:
+        """Return None: a dict has no bytes."""
+
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         return sum(1 for _ in islice(_Reading(self._engine.state, bound, Layout(places=True)).places(), most))
 

@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines import opening
-from tablemapper.engines.protocol import Engine, Note, NoteChanged
+from tablemapper.engines.protocol import Engine, Note, NoteChanged, Reads
 from tablemapper.schema.model import compile_schema
 
 from .azure.place import AzurePlace
@@ -107,6 +107,13 @@ def store(opened: Open) -> tm.Store:
 
 def held(store: tm.Store) -> list[Part]:
     return list(store.query(Part).allow_scan())
+
+
+def test_an_engine_has_every_member_of_the_protocol(opened: Open) -> None:
+    engine = opened()
+    for protocol, one in ((Engine, engine), (Reads, engine.reads)):
+        members = {name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")}
+        assert sorted(members - {*dir(one)}) == []
 
 
 # ------------------------------------------------------------------------------------------ outcomes

@@ -91,7 +91,7 @@ def same(case: Case, *, new: bool) -> Callable[[Path], None]:
 @pytest.fixture
 def step(*, full_size: bool) -> int:
     """Which of the moments something else happens at; a prime, so that cases meet different ones."""
-    return 1 if full_size else 3
+    return 1 if full_size else 7
 
 
 @pytest.fixture(scope="module")

@@ -29,11 +29,11 @@ SHORT, LONG = 12, 200
 
 
 @pytest.fixture
-def folder_of_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder_of_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that scripts are imported from."""
-    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
-    yield folder
+    yield tmp_path
     for name in set(sys.modules) - before:
         if name.endswith(("_back", "_there")) or "_back." in name or "_there." in name:
             del sys.modules[name]

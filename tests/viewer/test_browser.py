@@ -67,7 +67,7 @@ def served(place: Path) -> Iterator[str]:
 
 
 def wait(ready: Callable[[], object]) -> None:
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not ready():
         assert time.monotonic() < until, "it does not come"
         time.sleep(0.02)

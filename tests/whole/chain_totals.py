@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import math
 import operator
 import random
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, timedelta
-from decimal import Decimal, localcontext
-from fractions import Fraction
+from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import attrs
 
 import tablemapper as tm
+
+from .oracle import measure_of
 
 OSLO = ZoneInfo("Europe/Oslo")
 HOUR = timedelta(hours=1)
@@ -186,35 +186,7 @@ def groups_of(total: Total, row: Row) -> Iterator[tuple[Any, ...]]:
     yield from itertools.product(*values)
 
 
-def measured(verb: str, kind: str, values: list[Any]) -> Any:
-    """Return what a measure of some values is; None for what has none."""
-    values = [value for value in values if value is not None]
-    if verb == "count":
-        return len(values)
-    if not values:
-        return None
-    if verb in ("sum", "avg"):
-        total = added(values)
-        return total / len(values) if verb == "avg" and total is not None else total
-    return (min if verb.startswith("min") else max)(values)
-
-
-def added(values: list[Any]) -> Any:
-    """Return an exact sum; None if it is that of both infinities."""
-    if isinstance(values[0], float):
-        infinite = {value for value in values if math.isinf(value)}
-        if infinite:
-            return infinite.pop() if len(infinite) == 1 else None
-        exact = sum(map(Fraction, values))
-        try:
-            return float(exact)
-        except OverflowError:
-            return math.inf if exact > 0 else -math.inf
-    with localcontext(prec=100):
-        return sum(values[1:], start=values[0])
-
-
-def expected_groups(total: Total, kinds: Mapping[str, str], rows: list[Row]) -> dict[tuple[Any, ...], list[Any]]:
+def expected_groups(total: Total, rows: list[Row]) -> dict[tuple[Any, ...], list[Any]]:
     """Return the measures of every group."""
     held: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -222,7 +194,7 @@ def expected_groups(total: Total, kinds: Mapping[str, str], rows: list[Row]) -> 
             held.setdefault(key, []).append(row)
     return {
         key: [
-            measured(verb, kinds.get(field, ""), [row[field] if field else 1 for row in some if fulfils(row, total.only.get(name))])
+            measure_of(verb, [row[field] if field else 1 for row in some if fulfils(row, total.only.get(name))])
             for name, verb, field in total.measures
         ]
         for key, some in held.items()
@@ -234,7 +206,7 @@ def expected_groups(total: Total, kinds: Mapping[str, str], rows: list[Row]) -> 
 
 def total_faults(store: tm.Store, source: Any, cls: Any, total: Total, kinds: Mapping[str, str], rows: list[Row]) -> Iterator[str]:  # fmt: skip
     """Yield how what a store tells of an aggregate differs from what it should tell."""
-    expected = expected_groups(total, kinds, rows)
+    expected = expected_groups(total, rows)
     verbs = [verb for _, verb, _ in total.measures]
     names = [name for *_, name in total.groups]
 
@@ -245,7 +217,7 @@ def total_faults(store: tm.Store, source: Any, cls: Any, total: Total, kinds: Ma
         return any(map(_differs, verbs, found, wanted))
 
     found = {tuple(getattr(group, name) for name in names): group for group in store.query(cls).allow_scan()}
-    nothing = [measured(verb, "", []) for verb in verbs]
+    nothing = [measure_of(verb, []) for verb in verbs]
     if not any(verb.endswith("ever") for verb in verbs) and found.keys() != expected.keys():
         yield f"the groups {sorted(found)}, not {sorted(expected)}"
     for key in found.keys() | expected.keys():
@@ -304,14 +276,14 @@ def _asked_faults(
         values = [row[field] if field else 1 for row in held]
         asking = query if only is None else query.where(predicate(source, only))
         answer = asking.count() if not field else getattr(asking, verb)(getattr(source, field))
-        if (answer or None) != (measured(verb, kinds.get(field, ""), values) or None):
-            yield f"{verb} of {field}: {answer}, not {measured(verb, kinds.get(field, ''), values)}"
+        if (answer or None) != (measure_of(verb, values) or None):
+            yield f"{verb} of {field}: {answer}, not {measure_of(verb, values)}"
         if only is None:
             parts: dict[Any, list[Any]] = {}
             for row, value in zip(held, values, strict=True):
                 key = next(groups_of(total, row))
                 parts.setdefault(key if len(key) > 1 else key[0], []).append(value)
-            wanted = {key: measured(verb, kinds.get(field, ""), some) for key, some in parts.items()}
+            wanted = {key: measure_of(verb, some) for key, some in parts.items()}
             answers = grouped.count() if not field else getattr(grouped, verb)(getattr(source, field))
             if answers != wanted:
                 yield f"{verb} of {field} by group: {answers}, not {wanted}"

@@ -18,8 +18,9 @@ from typing import Any
 import tablemapper as tm
 
 from .chain_steps import UNDECLARED, Change, Data
-from .chain_totals import measured, total_faults
+from .chain_totals import total_faults
 from .chain_worlds import VALUES, Classes, Draw, Index, Row, Rows, Shape, random_world
+from .oracle import measure_of
 
 RELAXED: dict[str, Any] = {"durability": "relaxed"}
 
@@ -680,9 +681,7 @@ def _compare_kept(entity: Any, classes: Classes, keeps: tuple[str, Any], data: D
     source, measures = keeps
     rows = [row for row in data[source].values() if row["shelf"] == entity.shelf]
     for name, verb, field in measures:
-        expected = measured(
-            verb, classes.world[source].fields.get(field, ""), [row[field] for row in rows] if field else rows
-        )
+        expected = measure_of(verb, [row[field] for row in rows] if field else rows)
         if (getattr(entity, name) or None) != (expected or None):
             raise Wrong(f"version {version}, {entity.key}: {name} is {getattr(entity, name)}, not {expected}")
 

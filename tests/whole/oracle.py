@@ -42,6 +42,7 @@ __all__ = [
     "extreme",
     "holds",
     "in_order",
+    "measure_of",
     "plain",
     "same_partition",
     "sort_values",
@@ -226,6 +227,19 @@ def extreme(verb: str, values: Iterable[Any]) -> Any:
     """Return the least or the greatest of what is there; a Decimal without its trailing zeros."""
     there = [one for one in values if one is not None]
     return plain((min if verb.startswith("min") else max)(there)) if there else None
+
+
+def measure_of(verb: str, values: Iterable[Any]) -> Any:
+    """Return what a measure says of values, those that are missing left out."""
+    there = [one for one in values if one is not None]
+    match verb:
+        case "count":
+            return len(there)
+        case "sum":
+            return total(there)
+        case "avg":
+            return average(there)
+    return extreme(verb, there)
 
 
 # ---------------------------------------------------------------------------------------------- slots
@@ -431,15 +445,7 @@ class State:
 
 
 def _measure(measure: Measure, rows: Iterable[Row]) -> Any:
-    values = _measured(measure, rows)
-    match measure.verb:
-        case "count":
-            return len(values)
-        case "sum":
-            return total(values)
-        case "avg":
-            return average(values)
-    return extreme(measure.verb, values)
+    return measure_of(measure.verb, _measured(measure, rows))
 
 
 def _groups(record: Record, row: Row) -> list[Identity]:

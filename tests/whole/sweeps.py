@@ -15,6 +15,7 @@ import faulthandler
 import gc
 import os
 import random
+import select
 import shutil
 import signal
 import sys
@@ -40,7 +41,7 @@ __all__ = ["VERBS", "World", "race", "sweep", "template"]
 
 MEMORY = Path(":memory:")
 _SEVERAL = 4  # interrupts of one store that is warm
-PATIENCE = 20.0  # seconds for which another thread may take to answer
+PATIENCE = 60.0  # seconds for which another thread may take to answer
 _HANGS = 60  # seconds after which a process that does nothing is taken for one that hangs
 
 
@@ -478,7 +479,6 @@ def _forked(work: Callable[[Callable[[str], None]], None]) -> list[str]:
         faulthandler.register(signal.SIGALRM, file=os.fdopen(os.dup(2), "w"), chain=True)
 
         def report(line: str) -> None:
-            signal.alarm(_HANGS)
             os.write(pipe, f"{line}\n".encode())
 
         status = 1
@@ -491,12 +491,31 @@ def _forked(work: Callable[[Callable[[str], None]], None]) -> list[str]:
         finally:
             os._exit(status)
     os.close(pipe)
-    with os.fdopen(end) as lines:
-        told = lines.read().splitlines()[1:]
+    told = _lines(end, child)[1:]
+    os.close(end)
     _, status = os.waitpid(child, 0)
     if status and not any(line.startswith("RAISED") for line in told):
         told.append(f"RAISED it hangs, or died: {status}")
     return told
+
+
+def _lines(end: int, child: int) -> list[str]:
+    """Return what a child reports. One that neither reports nor computes hangs: it says where, and ends."""
+    said, used = bytearray(), 0.0
+    while True:
+        if select.select([end], [], [], _HANGS)[0]:
+            if not (some := os.read(end, 1 << 16)):
+                return said.decode().splitlines()
+            said += some
+        elif not 0.1 < (now := _processor_seconds(child)) - used < _HANGS:
+            os.kill(child, signal.SIGALRM)
+        else:  # the machine is busy
+            used = now
+
+
+def _processor_seconds(process: int) -> float:
+    spent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
 
 
 def _places(source: Path, name: str, where: Where, *, cold: bool) -> list[str]:

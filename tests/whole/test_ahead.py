@@ -218,8 +218,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_built_is_right_after_each_step(tmp_path: Path, *, full_size: bool) -> None:
-    slices = sum(run(tmp_path, seed) for seed in range(600 if full_size else 25))
-    assert slices > 25
+    slices = sum(run(tmp_path, seed) for seed in range(600 if full_size else 15))
+    assert slices > 15
 
 
 def slices_beside_others(patch: pytest.MonkeyPatch) -> None:
@@ -271,24 +271,24 @@ def _ahead(targets: Any) -> bool:
     return any(isinstance(one, jobs._OfGroups) for one in targets.aggregates)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        slices_beside_others,
-        batches_that_know_no_frontier,
-        slices_that_know_no_frontier,
-        batches_that_exclude_the_frontier_only,
-        writers_that_know_no_frontier,
-        writers_that_maintain_all_groups,
-        parts_that_are_apart,
-        a_frontier_that_stays,
-    ],
-    ids=lambda fault: fault.__name__,
-)
+FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
+    slices_beside_others: 0,
+    batches_that_know_no_frontier: 22,
+    slices_that_know_no_frontier: 6,
+    batches_that_exclude_the_frontier_only: 22,
+    writers_that_know_no_frontier: 6,
+    writers_that_maintain_all_groups: 6,
+    parts_that_are_apart: 6,
+    a_frontier_that_stays: 6,
+}
+"""Each with a seed that finds it; those behind it are tried, too."""
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_random_steps_find(
     fault: Callable[[pytest.MonkeyPatch], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault(monkeypatch)
     with pytest.raises((AssertionError, tm.TableMapperError)):
-        for seed in range(400):
+        for seed in range(FAULTS[fault], 400):
             run(tmp_path, seed)

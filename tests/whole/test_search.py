@@ -17,38 +17,11 @@ from .kinds import ANY, DATE, MOMENT, SCALARS, STR
 from .models import Field, Index, Model, Record, Slot
 from .oracle import State, average, extreme, holds, in_order, in_range, total
 from .questions import Ask, Question
-from .search import Tally, search, shrunk
-from .stores import make_sizes_small
+from .search import search, shrunk
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 COLOR = next(kind for kind in SCALARS if kind.annotation == "Color")
-PART = 6
-"""Models that one test tries."""
-
-
-@pytest.mark.one_python
-@pytest.mark.long
-@pytest.mark.parametrize("part", [0, 1, 2, 3, 4, 5, 6, 8, 20, 21, 40, 60, 61])
-def test_answers_are_what_plain_python_says(part: int, full_size: bool) -> None:
-    tally = Tally()
-    first = part * 1_000_000
-    failures = search(range(first, first + (PART * 200 if full_size else PART)), tally=tally)
-    failure = next(failures, None)
-    assert failure is None, f"\n{shrunk(failure)}"
-    assert tally.questions > PART
-
-
-@pytest.mark.one_python
-@pytest.mark.long
-@pytest.mark.parametrize("part", [1, 20])
-def test_answers_are_the_same_where_a_few_rows_cross_every_border(
-    part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_sizes_small(monkeypatch)
-    first = part * 1_000_000
-    failure = next(search(range(first, first + (PART * 100 if full_size else PART * 2))), None)
-    assert failure is None, f"with small sizes:\n{failure}"
 
 
 def test_what_is_found_is_made_small_and_printed_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:

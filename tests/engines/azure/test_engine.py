@@ -767,5 +767,5 @@ def test_a_cancelled_call_ends_within_a_pause() -> None:
                 await task
             return time.monotonic() - began
 
-    assert asyncio.run(main()) < 5
+    assert asyncio.run(main()) < 30  # (of 60)
     assert len(busy.sent) == 1

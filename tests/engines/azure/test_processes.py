@@ -38,7 +38,7 @@ def through(connection: str, azurite: Azurite, port: int) -> str:
 def test_processes_that_are_killed_leave_exact_totals(
     azurite: Azurite, connection: str, tmp_path: Path, full_size: bool, short_times: None
 ) -> None:
-    seconds, cut = (60.0, 5.0) if full_size else (4.0, 0.5)
+    seconds, cut, size = (60.0, 5.0, 8) if full_size else (2.0, 0.3, 3)
     draw = random.Random(7)
     faults = Faults(busy=0.1, lost_requests=0.01, lost_answers=0.03)
     notes: list[Path] = []
@@ -51,13 +51,13 @@ def test_processes_that_are_killed_leave_exact_totals(
             arguments = [place, str(len(notes)), str(notes[-1])]
             return subprocess.Popen([sys.executable, "-m", "tests.engines.azure.crew", *arguments])
 
-        crew = [start() for _ in range(8)]
+        crew = [start() for _ in range(size)]
         while not all(path.exists() and path.stat().st_size > 1000 for path in notes):
             time.sleep(0.05)
         began = time.time()
         while (now := time.time() - began) < seconds:
             faults.cut = seconds / 2 < now < seconds / 2 + cut
-            if now > killed * seconds / 8:
+            if now > killed * seconds / size:
                 at = draw.randrange(len(crew))
                 crew[at].kill()
                 crew[at].wait()

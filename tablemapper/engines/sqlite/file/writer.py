@@ -47,7 +47,7 @@ class Writer:
         self.execute: Callable[..., apsw.Cursor] = connection.execute
         self.executemany: Callable[[str, Iterable[Sequence[Any]]], apsw.Cursor] = connection.executemany
         self.total_changes: Callable[[], int] = connection.total_changes
-        self.timestamp = 0
+        self.timestamp: int = 0
         self.proof: tuple[str, Sequence[Any]] | None = None
 
     @property

@@ -150,9 +150,9 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "sticky"])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(
-    folder: Path, op: str, sticky: bool, readers: bool
+    tmp_path: Path, op: str, sticky: bool, readers: bool
 ) -> None:
-    seen = fail_every_call(folder, op, sticky=sticky, readers=readers)
+    seen = fail_every_call(tmp_path, op, sticky=sticky, readers=readers)
     print(dict(seen))
     assert sum(seen.values()) >= EXPECTED.get(op, 0)
 
@@ -161,19 +161,21 @@ def test_a_write_that_meets_a_fault_is_there_or_not_as_it_says(
 @pytest.mark.parametrize(
     "error", [apsw.NoMemError, apsw.CorruptError, apsw.CantOpenError, apsw.PermissionsError, apsw.ReadOnlyError]
 )
-def test_what_could_not_be_undone_is_never_committed_later(folder: Path, error: type[Exception], sticky: bool) -> None:
+def test_what_could_not_be_undone_is_never_committed_later(
+    tmp_path: Path, error: type[Exception], sticky: bool
+) -> None:
     """SQLite's ROLLBACK reads, and tells nobody that a read failed if the error is no IOERR."""
-    assert fail_every_call(folder, "xRead", sticky=sticky, readers=False, error=error)
+    assert fail_every_call(tmp_path, "xRead", sticky=sticky, readers=False, error=error)
 
 
 @pytest.mark.parametrize("op", ["xWrite", "xSync"])
-def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(folder: Path, op: str) -> None:
+def test_a_full_disk_or_an_error_of_the_system_is_no_other_than_an_io_error(tmp_path: Path, op: str) -> None:
     for error in (apsw.FullError, lambda: OSError(5, "gone"), lambda: OSError(28, "full")):
-        assert sum(fail_every_call(folder, op, sticky=False, readers=True, error=error).values()) >= 2
+        assert sum(fail_every_call(tmp_path, op, sticky=False, readers=True, error=error).values()) >= 2
 
 
-def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_unknown_outcome(folder: Path) -> None:
-    with open_file(folder / "sync.db", vfs="faulty") as file:
+def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_unknown_outcome(tmp_path: Path) -> None:
+    with open_file(tmp_path / "sync.db", vfs="faulty") as file:
         file.write(create_tables)
         Fault.arm("xSync", 1, sticky=True)
         with pytest.raises(OutcomeUnknown):
@@ -184,13 +186,13 @@ def test_a_sync_that_fails_again_when_the_old_state_is_to_be_made_final_is_an_un
 
 
 @pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
-def test_a_disk_that_stays_full_is_never_an_unknown_outcome(folder: Path, readers: bool) -> None:
-    seen = fail_every_call(folder, "xWrite", sticky=True, readers=readers, error=apsw.FullError)
+def test_a_disk_that_stays_full_is_never_an_unknown_outcome(tmp_path: Path, readers: bool) -> None:
+    seen = fail_every_call(tmp_path, "xWrite", sticky=True, readers=readers, error=apsw.FullError)
     assert set(seen) == {"StoreFull", "NoneType"}
 
 
-def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(folder: Path) -> None:
-    file = open_file(folder / "found.db", vfs="faulty")
+def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(tmp_path: Path) -> None:
+    file = open_file(tmp_path / "found.db", vfs="faulty")
     file.write(create_tables)
     file.write(put(*range(5)))
 
@@ -213,21 +215,21 @@ def test_a_commit_that_is_found_is_trusted_only_once_it_is_in_the_file_itself(fo
 
 
 def test_without_the_fencing_write_a_failed_sync_would_break_the_promise(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the harness finds the fault that the fence is there for."""
     monkeypatch.setattr(transacting_module, "FENCE", "SELECT 1")
     with pytest.raises(AssertionError, match="but a kill leaves"):
-        fail_every_call(folder, "xSync", sticky=False, readers=True)
+        fail_every_call(tmp_path, "xSync", sticky=False, readers=True)
 
 
 @pytest.mark.parametrize("op", OPERATIONS)
-def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(folder: Path, op: str) -> None:
+def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(tmp_path: Path, op: str) -> None:
     for fresh in (True, False):
         n = 0
         while True:
             n += 1
-            path = folder / f"{op}{n}{fresh}.db"
+            path = tmp_path / f"{op}{n}{fresh}.db"
             if not fresh:
                 with open_file(path) as file:
                     file.write(create_tables)
@@ -248,8 +250,8 @@ def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(folder: Pa
                 break
 
 
-def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(folder: Path) -> None:
-    path = folder / "read.db"
+def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(tmp_path: Path) -> None:
+    path = tmp_path / "read.db"
     with open_file(path) as file:
         file.write(create_tables)
         file.write(put(*range(200)))
@@ -280,8 +282,8 @@ def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(folder: Pa
     assert failed > 50
 
 
-def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(folder: Path) -> None:
-    with open_file(folder / "full.db") as file:
+def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(tmp_path: Path) -> None:
+    with open_file(tmp_path / "full.db") as file:
         file.write(create_tables)
         assert file._connection is not None
         file._connection.execute("PRAGMA max_page_count = 20").fetchall()
@@ -294,8 +296,8 @@ def test_a_store_that_is_full_reads_on_and_writes_again_once_there_is_space(fold
         assert keys_in(file) == {1, 2}
 
 
-def test_without_a_proof_a_failed_commit_is_settled_by_the_row_of_the_timestamps_or_is_unknown(folder: Path) -> None:
-    file = open_file(folder / "proof.db", vfs="faulty", clock=lambda: 10**15)
+def test_without_a_proof_a_failed_commit_is_settled_by_the_row_of_the_timestamps_or_is_unknown(tmp_path: Path) -> None:
+    file = open_file(tmp_path / "proof.db", vfs="faulty", clock=lambda: 10**15)
     file.write(create_tables)
 
     def apply(w: Writer) -> None:
@@ -329,8 +331,8 @@ def writer_process(path: str, pipe: int, first: int) -> None:
         os._exit(1)
 
 
-def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(folder: Path) -> None:
-    path = folder / "kill.db"
+def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(tmp_path: Path) -> None:
+    path = tmp_path / "kill.db"
     with open_file(path) as file:
         file.write(create_tables)
     draw = random.Random(7)
@@ -403,8 +405,8 @@ def interrupt(rounds: int, work: Any, after: Any) -> int:
 
 
 @pytest.mark.interrupts
-def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) -> None:
-    with open_file(folder / "ki.db", durability="relaxed") as file:
+def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(tmp_path: Path) -> None:
+    with open_file(tmp_path / "ki.db", durability="relaxed") as file:
         file.write(create_tables)
         numbers = iter(range(1_000_000))
 
@@ -430,9 +432,9 @@ def test_an_interrupt_leaves_no_transaction_open_and_no_lock_held(folder: Path) 
 
 
 @pytest.mark.interrupts
-def test_a_transaction_written_in_python_would_be_left_open(folder: Path) -> None:
+def test_a_transaction_written_in_python_would_be_left_open(tmp_path: Path) -> None:
     """The control: the interrupts do come at the moments that matter."""
-    connection = apsw.Connection(str(folder / "control.db"))
+    connection = apsw.Connection(str(tmp_path / "control.db"))
     connection.execute("CREATE TABLE t (a)")
     left = 0
 
@@ -483,8 +485,8 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
-    path = folder / "fuzz.db"
+def test_a_damaged_file_raises_ours_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "fuzz.db"
     with open_file(path, page_size=1024) as file:
         file.write(create_tables)
         file.write(put(*range(60), size=40))
@@ -521,8 +523,8 @@ def test_a_damaged_file_raises_ours_and_nothing_else(folder: Path) -> None:
     assert raised["NotAStore"] > 20
 
 
-def test_an_impossible_time_in_the_file_is_damage(folder: Path) -> None:
-    path = folder / "time.db"
+def test_an_impossible_time_in_the_file_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "time.db"
     with open_file(path) as file:
         file.write(lambda w: w.execute(f"UPDATE {timestamps_module.STATE} SET until = ?, owner = 5", (2**62,)))
     with open_file(path) as file, pytest.raises(CorruptStore, match="what was never written there"):

@@ -30,13 +30,13 @@ OLD, NEW = [("old",)] * 40, [("new",)] * 20
 
 
 @pytest.fixture
-def copy(folder: Path) -> Path:
+def copy(tmp_path: Path) -> Path:
     """A backup."""
-    with open_file(folder / "new.db") as file:
+    with open_file(tmp_path / "new.db") as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", NEW))
-        file.backup(folder / "copy.db")
-    return folder / "copy.db"
+        file.backup(tmp_path / "copy.db")
+    return tmp_path / "copy.db"
 
 
 def rows(path: Path) -> list[Any]:
@@ -65,10 +65,10 @@ def old_store(place: Path) -> None:
 
 
 @pytest.fixture
-def place(folder: Path) -> Path:
-    (folder / "live").mkdir()
-    old_store(folder / "live" / "store.db")
-    return folder / "live" / "store.db"
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "live").mkdir()
+    old_store(tmp_path / "live" / "store.db")
+    return tmp_path / "live" / "store.db"
 
 
 def test_a_restored_store_is_the_backup_and_goes_on_where_the_old_one_ended(copy: Path, place: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_restored_store_is_the_backup_and_goes_on_where_the_old_one_ended(copy
     assert beside(copy) == ["live", "new.db"], "nothing is put beside a backup"
 
 
-def test_a_restore_to_where_nothing_is_makes_the_store(copy: Path, folder: Path) -> None:
-    restore_file(copy, folder / "other.db")
-    assert rows(folder / "other.db") == NEW
-    assert stat.S_IMODE((folder / "other.db").stat().st_mode) == 0o600
+def test_a_restore_to_where_nothing_is_makes_the_store(copy: Path, tmp_path: Path) -> None:
+    restore_file(copy, tmp_path / "other.db")
+    assert rows(tmp_path / "other.db") == NEW
+    assert stat.S_IMODE((tmp_path / "other.db").stat().st_mode) == 0o600
 
 
 def test_a_store_that_is_there_is_replaced_only_if_that_was_said(copy: Path, place: Path) -> None:
@@ -151,21 +151,21 @@ def test_a_damaged_store_is_replaced(copy: Path, place: Path, junk: bytes | None
     assert beside(place) == []
 
 
-def test_a_store_that_is_in_use_can_be_what_is_restored(folder: Path, place: Path) -> None:
+def test_a_store_that_is_in_use_can_be_what_is_restored(tmp_path: Path, place: Path) -> None:
     with open_file(place) as file:
-        restore_file(place, folder / "other.db")
+        restore_file(place, tmp_path / "other.db")
         file.write(insert("old"))
-    assert rows(folder / "other.db") == OLD
+    assert rows(tmp_path / "other.db") == OLD
 
 
-def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: Path, folder: Path) -> None:
-    text = folder / "text"
+def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
     text.write_text("a letter" * 100)
-    damaged = folder / "damaged.db"
+    damaged = tmp_path / "damaged.db"
     damaged.write_bytes(copy.read_bytes()[:4096] + b"\xff" * (copy.stat().st_size - 4096))
-    cut = folder / "cut.db"
+    cut = tmp_path / "cut.db"
     cut.write_bytes(copy.read_bytes()[:5000])
-    page = folder / "page.db"
+    page = tmp_path / "page.db"
     page.write_bytes(copy.read_bytes()[:-4096] + b"\xff" * 4096)
 
     def refuses(reads: Any) -> None:
@@ -177,8 +177,8 @@ def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: 
         (damaged, CorruptStore, '^the backup ".*damaged.db" is damaged; nothing was changed: take another one'),
         (cut, CorruptStore, '^the backup ".*cut.db" is damaged; nothing was changed: take another one'),
         (page, CorruptStore, '^the backup ".*page.db" is damaged; nothing was changed: take another one'),
-        (folder / "missing.db", StoreError, "does not exist"),
-        (folder, StoreError, "is a directory"),
+        (tmp_path / "missing.db", StoreError, "does not exist"),
+        (tmp_path, StoreError, "is a directory"),
         (place, StoreError, "is the backup itself"),
         (":memory:", StoreError, "needs a file"),
     ]
@@ -191,13 +191,13 @@ def test_what_is_no_backup_is_refused_and_nothing_is_touched(copy: Path, place: 
     assert beside(place) == []
 
 
-def test_a_place_that_is_no_file_is_refused(copy: Path, folder: Path, place: Path) -> None:
-    link = folder / "link.db"
+def test_a_place_that_is_no_file_is_refused(copy: Path, tmp_path: Path, place: Path) -> None:
+    link = tmp_path / "link.db"
     link.symlink_to(place)
     for where, says in [
         (link, "not a regular file"),
-        (folder / "live", "not a regular file"),
-        (folder / "missing" / "x.db", "directory does not exist"),
+        (tmp_path / "live", "not a regular file"),
+        (tmp_path / "missing" / "x.db", "directory does not exist"),
         (":memory:", "needs a file"),
     ]:
         with pytest.raises(StoreError, match=says):
@@ -205,8 +205,8 @@ def test_a_place_that_is_no_file_is_refused(copy: Path, folder: Path, place: Pat
     assert rows(place) == OLD
 
 
-def test_a_file_that_appears_meanwhile_is_left_as_it_is(copy: Path, folder: Path) -> None:
-    other = folder / "other.db"
+def test_a_file_that_appears_meanwhile_is_left_as_it_is(copy: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
 
     def appears(reads: Any) -> None:
         other.write_text("mine")
@@ -216,7 +216,7 @@ def test_a_file_that_appears_meanwhile_is_left_as_it_is(copy: Path, folder: Path
     assert other.read_text() == "mine"
 
 
-def test_a_backup_that_is_written_meanwhile_is_not_trusted(copy: Path, folder: Path) -> None:
+def test_a_backup_that_is_written_meanwhile_is_not_trusted(copy: Path, tmp_path: Path) -> None:
     real = restore.copy_pages
 
     def copy_and_write(source: Any, part: str, **options: Any) -> None:
@@ -230,8 +230,8 @@ def test_a_backup_that_is_written_meanwhile_is_not_trusted(copy: Path, folder: P
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(restore, "copy_pages", copy_and_write)
         with pytest.raises(StoreError, match="was written while it was copied"):
-            restore_file(copy, folder / "other.db")
-    assert not (folder / "other.db").exists()
+            restore_file(copy, tmp_path / "other.db")
+    assert not (tmp_path / "other.db").exists()
 
 
 def test_the_old_log_is_gone_for_good_before_the_copy_gets_its_name(
@@ -268,11 +268,11 @@ def test_the_old_log_is_gone_for_good_before_the_copy_gets_its_name(
 
 
 @pytest.fixture
-def left(folder: Path) -> Path:
+def left(tmp_path: Path) -> Path:
     """A folder with what a killed process left: each fault gets a copy of it."""
-    (folder / "left").mkdir()
-    old_store(folder / "left" / "store.db")
-    return folder / "left"
+    (tmp_path / "left").mkdir()
+    old_store(tmp_path / "left" / "store.db")
+    return tmp_path / "left"
 
 
 def fail_system(patch: pytest.MonkeyPatch, n: int, fail: Callable[[], object]) -> list[str]:

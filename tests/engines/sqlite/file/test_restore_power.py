@@ -20,13 +20,13 @@ from .test_restore import NEW, OLD, old_store, rows
 
 
 @pytest.fixture
-def place(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a store that a killed process left; a backup stands beside it. Calls of the system are noted."""
-    with open_file(folder / "new.db") as file:
+    with open_file(tmp_path / "new.db") as file:
         file.write(create_table)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", NEW))
-        file.backup(folder / "copy.db")
-    live = folder / "live"
+        file.backup(tmp_path / "copy.db")
+    live = tmp_path / "live"
     live.mkdir()
     old_store(live / "store.db")
     fsync, unlink, replace = os.fsync, os.unlink, os.replace
