@@ -35,7 +35,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines": ["context", "status", "statistics", "check", "protocol", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
             "engines.azure.reading": ["filters", "orders", "reads"],
-            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "sweep", "check", "engine"],
+            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "rounds", "sweep", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

@@ -106,7 +106,9 @@ def held(store: tm.Store) -> list[Part]:
         (lambda store: store.upsert(Plain("a", "y")), 1),
         (lambda store: store.get(Plain.key("a")), 1),
         (lambda store: store.delete(Plain.key("a")), 1),
-        (lambda store: store.merge(Plain.key("a"), text="z"), 2),
+        (lambda store: store.merge(Plain.key("a"), text="z"), 1),
+        (lambda store: store.merge(Plain.key("a"), text="z", returning=True), 2),
+        (lambda store: store.merge(Part.key("a", 1), name="z"), 2),
         (lambda store: store.insert(Part("a", 9, name="x", code="9")), 2),
         (lambda store: store.delete(Part.key("a", 1)), 3),
         (lambda store: list(store.query(Part).where(Part.kind == "a")), 1),
@@ -395,6 +397,31 @@ def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_n
     memory.send(Commit("Every", EVERY.key.partition, (Change("merge", "", {"whole": "5"}, "*"),)))
     with pytest.raises(tm.CorruptStore, match='the property "whole" is String, but the field whole is Int64'):
         store.get(EVERY.key)
+
+
+def test_constants_are_merged_without_reading(store: tm.Store, service: Counting) -> None:
+    store.insert(Plain("a", "x"))
+    entity = store[Plain.key("a")]
+    service.sent.clear()
+    store.merge(Plain.key("a"), text="y")
+    (commit,) = service.sent
+    assert [(one.kind, one.if_match, one.members["text"]) for one in commit.changes] == [("merge", "*", "y")]
+    assert store[Plain.key("a")].text == "y"
+    with pytest.raises(tm.EntityNotFound):
+        store.merge(Plain.key("b"), text="y")
+    with pytest.raises(tm.PreconditionFailed):
+        store.merge(Plain.key("a"), text="z", if_match=tm.info(entity).etag)
+    store.merge(Plain.key("a"), text="z", if_match=tm.info(store[Plain.key("a")]).etag)
+    assert store[Plain.key("a")].text == "z"
+
+
+@pytest.mark.parametrize("loss", ["lose_answer", "lose_request"])
+def test_constants_whose_answer_is_lost_are_merged(store: tm.Store, service: Counting, loss: str) -> None:
+    store.insert(Plain("a", "x"))
+    etag = tm.info(store[Plain.key("a")]).etag
+    service.faults = [getattr(service, loss)]
+    store.merge(Plain.key("a"), text="y", if_match=etag)
+    assert store[Plain.key("a")].text == "y"
 
 
 # ------------------------------------------------------------------------------------------ what is refused
