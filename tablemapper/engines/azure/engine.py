@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
+from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -442,4 +442,6 @@ def _told(name: str, call: Callable[[], T]) -> T:
     except Refused as refused:
         if refused.status in (401, 403):
             raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        if refused.code == "TableNotFound":
+            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
         raise StoreError(f"{name}: {refused}") from None

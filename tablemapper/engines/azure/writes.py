@@ -429,7 +429,8 @@ class _Attempt:
 
 
 def _unknown(what: Operation, why: str) -> OutcomeUnknown:
-    return OutcomeUnknown(f"{what}: {why}; it may have been written, or not: read it before you write it again")
+    message = f"{what}: {why}; it may have been written, or not: read it before you write it again"
+    return OutcomeUnknown(message, entity=what.model.name, key=what.key)
 
 
 def _judge(refused: Refused, what: Operation) -> None:
@@ -462,9 +463,7 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
         return True
     if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
         return False
-    raise OutcomeUnknown(
-        f"{known.operations[0]}: an answer was lost, and the entity was written since; read it before you write it again"
-    )
+    raise _unknown(known.operations[0], "an answer was lost, and the entity was written since")
 
 
 def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:
