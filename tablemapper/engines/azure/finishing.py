@@ -18,15 +18,27 @@ from ...schema.maintenance import AggregateMaintenance
 from .outbox import Delta, Intent, Late, Outbox, Patience, put_works
 from .reservations import Reservations
 from .tables.drive import Now, Work, read, side_by_side
-from .tables.names import BELOW, mark_key
+from .tables.names import BELOW, VALUES, mark_key
 from .tables.rows import codec_of, hidden_members
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["Following", "Unknown", "add", "carry_out", "carry_out_together", "pack_values", "take_back", "values_of"]
+__all__ = [
+    "Following",
+    "Unknown",
+    "add",
+    "carry_out",
+    "carry_out_together",
+    "check_room",
+    "pack_values",
+    "take_back",
+    "values_of",
+]
 
 _TOGETHER = 48  # deltas of a group
+_FULL = 8  # pieces of its values: a group is nearly full
 _log = logging.getLogger("tablemapper.azure")
 _VALUES = 600_000  # bytes of the values whose ends a group has
+_MOST_VALUES = 800_000  # of a group in another partition: what was committed has to find room
 
 
 class Unknown(Exception):
@@ -161,6 +173,8 @@ def add(
         deltas = [aggregate.aggregate.unpack_delta(one.packed) for _, one in marks.values()]
         found = yield from read(Get(table, partition, row), timeout)
         change = _changed(aggregate, (partition, row), found, deltas)
+        if outbox is not None and change is not None and f"{VALUES}{_FULL}" in change.members:
+            outbox.full.add((table, partition, row))
         if change is None and len(deltas) == 1:
             return
         try:
@@ -204,7 +218,7 @@ def _changed(
     for delta in deltas:
         state = groups.merge(state, delta, seek)
     after = groups.empty() if state is None else state
-    values = pack_values(counts, aggregate.model.name, key)
+    values = pack_values(counts, aggregate.model.name, key, _MOST_VALUES)
     packed, etag = groups.pack(after), None if found is None else found[ETAG]
     if held is not None and packed == held.state and values == held.values:
         return None
@@ -226,7 +240,9 @@ def values_of(packed: bytes) -> dict[int, dict[Any, int]]:
     return counts
 
 
-def pack_values(counts: Mapping[int, Mapping[Any, int]], name: str, key: tuple[str, str]) -> bytes:
+def pack_values(
+    counts: Mapping[int, Mapping[Any, int]], name: str, key: tuple[str, str], most: int | None = None
+) -> bytes:
     """Return what `values_of` reads.
 
     Raises:
@@ -234,10 +250,36 @@ def pack_values(counts: Mapping[int, Mapping[Any, int]], name: str, key: tuple[s
     """
     values = [(slot, *one) for slot, of_slot in sorted(counts.items()) for one in of_slot.items() if one[1]]
     packed = msgspec.msgpack.encode(values) if values else b""
-    if len(packed) > _VALUES:
-        raise InvalidEntity(
-            f"{name} {key}",
-            [f"{len(values):,} different values in one group, whose least and greatest are asked for: use min_ever or "
-             "max_ever, or group by a shard, too"],
-        )  # fmt: skip
+    if len(packed) > (_VALUES if most is None else most):
+        raise _too_many(name, key)
     return packed
+
+
+def _too_many(name: str, key: tuple[str, str]) -> InvalidEntity:
+    return InvalidEntity(
+        f"{name} {key}",
+        [f"{_VALUES // 1000} KB of different values in one group, whose least and greatest are asked for, are too many: use "
+         "min_ever or max_ever, or group by a shard, too"],
+    )  # fmt: skip
+
+
+def check_room(
+    intent: Intent, aggregates: Mapping[str, AggregateMaintenance], outbox: Outbox, timeout: float
+) -> Work[None]:
+    """Look whether groups that were nearly full have room for what a write adds to them.
+
+    Raises:
+        InvalidEntity: one has none.
+    """
+    for one in intent.deltas:
+        aggregate = aggregates.get(one.label)
+        if aggregate is None or (aggregate.model.table, one.partition, one.row) not in outbox.full:
+            continue
+        delta = aggregate.aggregate.unpack_delta(one.packed)
+        if not any(more > 0 for slot in aggregate.aggregate.counted_slots for more in delta[slot + 1].values()):
+            continue
+        found = yield from read(Get(aggregate.model.table, one.partition, one.row), timeout)
+        if found is None or len(codec_of(aggregate.model).row(found)[-1].values) <= _VALUES:
+            outbox.full.discard((aggregate.model.table, one.partition, one.row))
+        else:
+            raise _too_many(aggregate.model.name, (one.partition, one.row))

@@ -278,6 +278,8 @@ class Outbox:
         self.catalogue = catalogue
         self.new_op = new_op or _new_op
         self.times = times or Times()
+        self.full: set[tuple[str, str, str]] = set()
+        """Groups in which there may be no room for more values."""
         self._named: dict[tuple[str, str], float] = {}
         self._spent: dict[tuple[str, str], list[str]] = {}
 

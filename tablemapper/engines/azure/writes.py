@@ -31,7 +31,7 @@ from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
 from .catalogue import Classes
 from .elsewhere import outer_of
-from .finishing import Following, carry_out_together, pack_values, take_back
+from .finishing import Following, carry_out_together, check_room, pack_values, take_back
 from .known import Known, local_key
 from .outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .reservations import Reservations
@@ -305,6 +305,7 @@ class _Attempt:
         if not intent:
             return (yield from self._commit())
         try:
+            yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
             yield from self.outbox.name(self.patience, intent.table, intent.partition)
             if intent.takes and not (yield from self._take()):
                 return None

@@ -569,6 +569,14 @@ def test_a_verb_sends_so_many_requests() -> None:
     assert bench.sent(lambda: store.replace(one)) == 6  # (the projection changes: the row is put and deleted)
     assert bench.sent(lambda: list(store.query(Account.by_team("blue")))) == 3
     assert bench.sent(lambda: store.delete(Account.key("acme", "7"))) == 8
+    nine = store[Account.key("acme", "9")]
+    for email, requests in (("p@x", 4), ("q@x", 6)):  # (a value is set, and changed)
+        nine.email = email
+        assert bench.sent(lambda: store.replace(nine)) == requests
+    assert bench.sent(lambda: store.get_many([Account.key("acme", str(n)) for n in range(5)])) == 5
+    assert bench.sent(lambda: store.merge(Account.key("acme", "9"), score=4.0)) == 2
+    assert bench.sent(lambda: store.get(Squad.key("blue"))) == 1
+    assert bench.sent(lambda: store.query(Account).where(Account.email == "q@x").first()) == 2
 
 
 def test_what_follows_from_many_new_entities_is_sent_together() -> None:
@@ -605,6 +613,23 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> No
     bench.store.insert_many([Account(f"t{n}", "1", None, "red", 1.0) for n in range(6)])
     assert len(intents) == 6
     assert bench.store[Squad.key("red")] == Squad("red", 6, 6.0, 1.0)
+    bench.swept()
+
+
+def test_a_group_with_too_many_different_values_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench([Account, Squad])
+    monkeypatch.setattr(finishing, "_VALUES", 100)
+    monkeypatch.setattr(finishing, "_FULL", 0)
+    with pytest.raises(tm.InvalidEntity, match="use min_ever or max_ever, or group by a shard") as caught:
+        for number in range(30):
+            bench.store.insert(Account("acme", str(number), None, "red", number / 7))
+    written = bench.store.query(Account).where(Account.tenant == "acme").count()
+    assert "Squad ('red', 'team')" in str(caught.value)
+    assert 8 < written < 30
+    assert bench.store[Squad.key("red")].accounts == written  # (nothing was written of the one that was refused)
+    bench.store.delete(Account.key("acme", "3"))
+    bench.store.delete(Account.key("acme", "4"))
+    bench.store.insert(Account("acme", "99", None, "red", 99 / 7))
     bench.swept()
 
 
