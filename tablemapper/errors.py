@@ -324,8 +324,11 @@ class CorruptStore(StoreError):
     """
 
 
-class OutcomeUnknown(StoreError):
-    """COMMIT failed, and it is uncertain whether the transaction is in the file. Read the data before you retry."""
+class OutcomeUnknown(_Named, StoreError):
+    """COMMIT failed, and it is uncertain whether the transaction is in the file. Read the data before you retry.
+
+    On Azure Tables ``entity`` and ``key`` are those of the first operation.
+    """
 
 
 def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:

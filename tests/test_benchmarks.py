@@ -269,3 +269,8 @@ def test_a_build_that_leaves_an_entity_out_is_found_out(monkeypatch: pytest.Monk
     monkeypatch.setattr(ChangeSet, "added", lambda self, targets, rows: added(self, targets, rows[1:]))
     with pytest.raises(Differ, match="what was built"):
         online.main([*_SMALL, "--only", "build"])
+
+
+def test_a_stream_over_tables_holds_a_few_pages() -> None:
+    azure = pytest.importorskip("tests.benchmarks.azure")
+    assert azure.grown(3_000) < azure.MOST_MB

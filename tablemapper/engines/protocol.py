@@ -70,6 +70,8 @@ class Operation:
     """What is stamped with the row once it is stored."""
     moved: Operation | None = None
     """The deletion of the entity under its former key: what a program does not know of the entity has to move, too."""
+    assigned: Callable[[], Mapping[str, Any] | None] | None = None
+    """Of a merge: returns what is stored in each field, if it sets whole fields to values and does nothing else."""
 
     @property
     def key(self) -> tuple[str, str]:

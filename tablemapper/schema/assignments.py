@@ -73,6 +73,16 @@ class Assignments:
     def __str__(self) -> str:
         return ", ".join([f"{step.label}={step.text}" for step in self.steps])
 
+    def constants(self) -> dict[str, Any] | None:
+        """Return what is stored in whole fields; None if something is calculated, removed, or a rule looks at several fields."""
+        if hasattr(self.model.cls, "__attrs_post_init__"):
+            return None
+        for step in self.steps:
+            cleared = step.constant is None or step.constant is REMOVED
+            if cleared or step.path or step.calculate is not None or step.field.type.undeclared:
+                return None
+        return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
+
     def apply(self, entity: Any) -> None:
         """Change an entity.
 

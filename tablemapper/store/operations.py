@@ -242,7 +242,7 @@ class Operations:
             changes.apply(entity)
             return model.to_row(entity)
 
-        operation = Operation("merge", model, key[1], key[2], change=change)
+        operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
         return operation

@@ -311,6 +311,8 @@ class Store(ByKey, Care):
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
         """
         operation = self._operations.merge(key, assignments, values, if_match)
+        if returning:  # (then the whole entity is wanted)
+            operation.assigned = None
         self._operations.write([operation])
         if not returning:
             return None

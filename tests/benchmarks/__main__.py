@@ -2,6 +2,7 @@
 
 All of it takes some minutes: python -m tests.benchmarks
 In half a minute, without the other mappers: python -m tests.benchmarks --quick
+Tables of an account beside the SDK of Microsoft: python -m tests.benchmarks azure
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ def contestants(peers: str) -> dict[str, type[Contestant]]:
 
 
 def main(given: list[str] | None = None) -> None:
+    words = sys.argv[1:] if given is None else given
+    if words[:1] == ["azure"]:  # (which needs the SDK)
+        from . import azure
+
+        azure.main(words[1:])
+        return
     options = arguments(given)
     rivals = contestants(options.peers)
     wanted = set(options.phases.split(",")) - {""}

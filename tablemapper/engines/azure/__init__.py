@@ -7,6 +7,7 @@
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
 - `widening`: what lasts in groups, taken over from another store.
+- `rounds`: many new entities: transactions side by side, and what follows from them together.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
 - `check`: what the tables hold, for the comparison with the entities.
 - `engine`: `AzureEngine`: the protocol, by the modules above.

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
+from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -30,11 +30,13 @@ from .check import held
 from .outer.outbox import Outbox
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
+from .rounds import insert
 from .sweep import server_time, sweep, unfinished
-from .tables.drive import All, Driver, Now, Work, read, side_by_side
+from .tables.drive import Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
 from .tables.service import (
     ETAG,
+    MAX_CHANGES,
     PARTITION,
     ROW,
     Change,
@@ -52,7 +54,7 @@ from .tables.service import (
     properties,
 )
 from .widening import widened
-from .writes import TooLarge, write
+from .writes import write
 
 __all__ = ["AzureEngine"]
 
@@ -284,6 +286,12 @@ class AzureEngine:
         owed = self._classes.maintained(model)
         return 1 + sum(8 if index.model.fan_out else 2 for index in owed.indexes) + 2 * len(owed.aggregates)
 
+    def _most_new(self, classes: Classes, model: Model) -> int:
+        """Return how many new entities a transaction may take, if few groups change in their partition."""
+        ((owed, _),) = classes.owed(model)
+        rows = 1 + sum(4 if index.model.fan_out else 1 for index in owed.indexes)
+        return max((MAX_CHANGES - (model in classes.outer) - len(owed.aggregates)) // rows, 1)
+
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
     ) -> None:
@@ -326,42 +334,23 @@ class AzureEngine:
         An error says as ``written`` how many were written; the rest is not.
         """
         self._check_writable()
-        classes = self.classes
-        places: dict[tuple[str, str], list[Operation]] = {}
         made: list[list[Operation]] = []
         for batch in batches:
             rows = batch.rows if batch.parts is None else [row for part, _ in batch.parts() for row in part]
-            some = [Operation("insert", batch.model, row[0], row[1], row) for row in rows]
-            made.append(some)
-            for one in some:
-                places.setdefault((one.model.table, one.partition), []).append(one)
+            made.append([Operation("insert", batch.model, row[0], row[1], row) for row in rows])
         written: list[int] = []
-        works = [self._inserted(classes, operations, written) for operations in places.values()]
         try:
-            if works:
-                self.run(_side_by_side(works))
+            for some in made:
+                if some:
+                    classes = self.classes
+                    size = self._most_new(classes, some[0].model)
+                    self.run(insert(classes, some, self._outbox, size, self.timeout, written))
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
         for batch, some in zip(batches, made, strict=True):
             if batch.parts is None:
                 batch.rows[:] = [one.new for one in some if one.new is not None]
-
-    def _inserted(self, classes: Classes, operations: list[Operation], written: list[int]) -> Work[None]:
-        """Insert the entities of one partition, as many at a time as a transaction takes."""
-        operations = sorted(operations, key=lambda one: one.row)
-        size = max(100 // self._most_rows(operations[0].model), 1)
-        while operations:
-            some = operations[:size]
-            try:
-                yield from write(classes, some, self._outbox, timeout=self.timeout)
-            except TooLarge:
-                if size == 1:
-                    raise
-                size = (size + 1) // 2
-                continue
-            written.append(len(some))
-            operations = operations[len(some) :]
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
@@ -475,10 +464,6 @@ def _every(*parts: Filter) -> Filter:
     return parts[0] if len(parts) == 1 else Every(parts)
 
 
-def _side_by_side(works: Sequence[Work[None]]) -> Work[None]:
-    yield All(works)
-
-
 def _run(driver: Driver, name: str, work: Work[T]) -> T:
     return _told(name, partial(driver.run, work))
 
@@ -492,4 +477,6 @@ def _told(name: str, call: Callable[[], T]) -> T:
     except Refused as refused:
         if refused.status in (401, 403):
             raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        if refused.code == "TableNotFound":
+            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
         raise StoreError(f"{name}: {refused}") from None

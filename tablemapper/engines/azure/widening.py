@@ -36,7 +36,7 @@ def widened(
     attempt = 0
     while True:
         found = yield from read(Get(aggregate.model.table, *key), timeout)
-        change = changed(aggregate, key, found, delta)
+        change = changed(aggregate, key, found, [delta])
         if change is None:
             return
         try:

@@ -32,15 +32,15 @@ from ..protocol import Operation
 from .catalogue import Classes
 from .known import Known, local_key
 from .outer.elsewhere import outer_of
-from .outer.finishing import Unknown, carry_out, pack_values, take_back
+from .outer.finishing import Following, carry_out_together, check_room, pack_values, take_back
 from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
-from .tables.names import BASE_ROW, OP, mark_key
-from .tables.rows import Hidden, included, ops_member
+from .tables.names import BASE_ROW, OP
+from .tables.rows import Hidden, included, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["TooLarge", "write"]
+__all__ = ["Following", "TooLarge", "write"]
 
 _BODY = 3_500_000  # bytes of a transaction
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
@@ -61,6 +61,7 @@ def write(
     *,
     maintained_limit: int | None = None,
     timeout: float = 30.0,
+    following: list[Following] | None = None,
 ) -> Work[None]:
     """Apply operations of one table and partition in one transaction, with all that is maintained from them.
 
@@ -73,18 +74,22 @@ def write(
         outbox: of the process.
         maintained_limit: as for `Engine.apply`.
         timeout: seconds after which the outcome is unknown, if no answer comes.
+        following: gets what is still to be done in other partitions; None: it is done here.
 
     Raises:
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, InvalidTransaction: nothing was written.
         OutcomeUnknown: nobody knows whether it was.
     """
     began: float = yield Now()
-    known = Known(classes, operations, min(timeout, outbox.times.deadline))
+    timeout = min(timeout, outbox.times.deadline)
+    if len(operations) == 1 and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout))):
+        return
+    known = Known(classes, operations, timeout)
     yield from known.begin()
     for attempt in range(ATTEMPTS):
         decision = yield from known.decide(maintained_limit)
         made = _Transaction(classes, known, decision, outbox.new_op())
-        etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout)).run()
+        etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout), following).run()
         if etags is not None:
             made.tell(etags, operations)
             return
@@ -94,6 +99,41 @@ def write(
     raise StoreLocked(
         f"{operations[0]}: others wrote the same partition {ATTEMPTS} times meanwhile; nothing was written"
     )
+
+
+def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patience) -> Work[bool]:
+    """Write constants without reading the entity, where nothing depends on what it has; return whether that was possible.
+
+    If it was not, the entity is not there, or has another ETag, and it is to be read which.
+    """
+    model = what.model
+    if what.assigned is None or classes.needs_row(model) or not (what.etag is None or isinstance(what.etag, Stamp)):
+        return False
+    if (assigned := what.assigned()) is None:
+        return False
+    members: Entity = {OP: outbox.new_op()}
+    for name, value in assigned.items():
+        members |= members_of(model.declaration.field(name), value)
+    etag, attempt = "*" if what.etag is None else what.etag.etag, 0
+    while True:
+        try:
+            yield Commit(model.table, what.partition, (Change("merge", what.row, members, etag),))
+        except Lost as lost:
+            try:
+                yield from patience.again(attempt, lost)
+            except Late:
+                raise _unknown(what, str(lost)) from None
+            attempt += 1
+        except Refused as refused:
+            _judge(refused, what)
+            if not attempt:
+                return False
+            found = yield from read(Get(model.table, what.partition, what.row), outbox.times.deadline)
+            if found is not None and found.get(OP) == members[OP]:
+                return True
+            raise _unknown(what, "an answer was lost, and the entity was written since") from None
+        else:
+            return True
 
 
 # ---------------------------------------------------------------------------------------------- what is sent
@@ -251,6 +291,7 @@ class _Attempt:
     known: Known
     outbox: Outbox
     patience: Patience
+    following: list[Following] | None = None
     pending: str | None = None
     """The ETag of the intent, while values are taken."""
 
@@ -264,6 +305,7 @@ class _Attempt:
         if not intent:
             return (yield from self._commit())
         try:
+            yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
             yield from self.outbox.name(self.patience, intent.table, intent.partition)
             if intent.takes and not (yield from self._take()):
                 return None
@@ -274,28 +316,12 @@ class _Attempt:
             if self.pending is not None:
                 yield from self._give_up()
             return None
-        try:
-            yield from carry_out(intent, known.classes.aggregates, self.patience, known.timeout, self.outbox)
-            if not self.patience.doubt:
-                yield from self.patience.send(intent.table, intent.partition, Change("delete", intent.row, {}, "*"))
-                yield from self._spend()
-        except (Late, Lost, Refused, StoreError, Unknown) as error:
-            _log.warning(
-                "%s is written; what follows from it in other partitions is left to sweep(): %s",
-                known.operations[0],
-                error,
-            )
+        following = Following(intent, self.patience, str(known.operations[0]))
+        if self.following is not None:
+            self.following.append(following)
+        else:
+            yield from carry_out_together([following], known.classes.aggregates, known.timeout, self.outbox)
         return etags
-
-    def _spend(self) -> Work[None]:
-        """Have the markers deleted, if nobody but this write can ever have read its intent to finish it."""
-        now: float = yield Now()
-        began = self.patience.until - self.known.timeout
-        if self.patience.doubt or now - began > self.outbox.times.lease:
-            return
-        for one in self.intent.deltas:
-            table = self.known.classes.aggregates[one.label].model.table
-            self.outbox.spend(table, one.partition, [mark_key(self.intent.op, one.row)])
 
     # -- before the transaction
 
@@ -404,7 +430,8 @@ class _Attempt:
 
 
 def _unknown(what: Operation, why: str) -> OutcomeUnknown:
-    return OutcomeUnknown(f"{what}: {why}; it may have been written, or not: read it before you write it again")
+    message = f"{what}: {why}; it may have been written, or not: read it before you write it again"
+    return OutcomeUnknown(message, entity=what.model.name, key=what.key)
 
 
 def _judge(refused: Refused, what: Operation) -> None:
@@ -437,9 +464,7 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
         return True
     if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
         return False
-    raise OutcomeUnknown(
-        f"{known.operations[0]}: an answer was lost, and the entity was written since; read it before you write it again"
-    )
+    raise _unknown(known.operations[0], "an answer was lost, and the entity was written since")
 
 
 def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:

@@ -19,7 +19,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.workers import Workers
-from tablemapper.engines.azure import sweep, writes
+from tablemapper.engines.azure import rounds, sweep, writes
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.outer import elsewhere, finishing, reservations
 from tablemapper.engines.azure.outer.outbox import Outbox, Patience, Times, intent_of
@@ -187,15 +187,23 @@ class Play:
             other = yield from self.get(tenant, (number + 1) % 3)
             told = Told([])
             self.told.append(told)
+            several = self.rng.random() < 0.2
             try:
-                operations = self.choose(tenant, number, mine, other, told)
-                yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)
+                if several:
+                    users = [User(tenant, 10 + next(self.tokens), **self.values(told)) for tenant in "aabb"]
+                    inserts = [self.operations.insert(user) for user in users]
+                    yield from rounds.insert(self.engine._classes, inserts, box, 1, times.deadline, [])
+                else:
+                    operations = self.choose(tenant, number, mine, other, told)
+                    yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)
                 told.outcome = "done"
             except (tm.OutcomeUnknown, tm.StoreError) as error:
                 failed = isinstance(error, tm.StoreLocked) or not isinstance(error, tm.OutcomeUnknown)
                 told.outcome, told.error = "failed" if failed else "unknown", error
             except tm.TableMapperError as error:
                 told.outcome, told.error = "failed", error
+            if several and told.error is not None:
+                told.outcome = "some"
 
     def get(self, tenant: str, number: int) -> Work[User | None]:
         partition, row = User.key(tenant, number)[1:]
@@ -564,6 +572,68 @@ def test_a_verb_sends_so_many_requests() -> None:
     assert bench.sent(lambda: store.replace(one)) == 6  # (the projection changes: the row is put and deleted)
     assert bench.sent(lambda: list(store.query(Account.by_team("blue")))) == 3
     assert bench.sent(lambda: store.delete(Account.key("acme", "7"))) == 8
+    nine = store[Account.key("acme", "9")]
+    for email, requests in (("p@x", 4), ("q@x", 6)):  # (a value is set, and changed)
+        nine.email = email
+        assert bench.sent(lambda: store.replace(nine)) == requests
+    assert bench.sent(lambda: store.get_many([Account.key("acme", str(n)) for n in range(5)])) == 5
+    assert bench.sent(lambda: store.merge(Account.key("acme", "9"), score=4.0)) == 2
+    assert bench.sent(lambda: store.get(Squad.key("blue"))) == 1
+    assert bench.sent(lambda: store.query(Account).where(Account.email == "q@x").first()) == 2
+
+
+def test_what_follows_from_many_new_entities_is_sent_together() -> None:
+    bench = Bench([Account, Squad])
+    people = [Account(f"tenant{n % 4}", f"{n:03}", None, f"team{n % 5}", 1.0) for n in range(196)]
+    # 4 partitions are named, and have a transaction of 49 entities, 49 rows of an index, and the intent, each; then come the
+    # rows of 5 partitions of an index, 5 groups (which are read), and the end of 4 intents.
+    assert bench.sent(lambda: bench.store.insert_many(people)) == 4 + 4 + 5 + 2 * 5 + 4
+    assert sum(squad.accounts for squad in bench.store.query(Squad).allow_scan()) == 196
+    assert len(list(bench.store.query(Account.by_team("team3")))) == 39
+    bench.swept()
+
+
+def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> None:
+    bench = Bench([Account, Squad])
+    engine: Any = bench.store._engine
+    plain, bench.service.memory.send = bench.service.memory.send, bench.service.memory.send
+    intents: list[Any] = []
+
+    def stopped(request: Request) -> Any:
+        if isinstance(request, Commit) and request.table == "Squads":
+            rows = [one for one in bench.memory.entities("Accounts") if one["RowKey"].startswith(INTENTS[0])]
+            if not intents:
+                intents.extend(intent_of(row)[0] for row in rows)
+                first = intents[0]
+                work = finishing.add(
+                    engine.classes.aggregates["Squad"], [(first, first.deltas[0])], Patience(1e9), 60.0
+                )
+                bench.memory.send = plain  # type: ignore[method-assign]
+                engine.run(work)
+        return plain(request)
+
+    bench.memory.send = stopped  # type: ignore[method-assign]
+    bench.store.insert_many([Account(f"t{n}", "1", None, "red", 1.0) for n in range(6)])
+    assert len(intents) == 6
+    assert bench.store[Squad.key("red")] == Squad("red", 6, 6.0, 1.0)
+    bench.swept()
+
+
+def test_a_group_with_too_many_different_values_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench([Account, Squad])
+    monkeypatch.setattr(finishing, "_VALUES", 100)
+    monkeypatch.setattr(finishing, "_FULL", 0)
+    with pytest.raises(tm.InvalidEntity, match="use min_ever or max_ever, or group by a shard") as caught:
+        for number in range(30):
+            bench.store.insert(Account("acme", str(number), None, "red", number / 7))
+    written = bench.store.query(Account).where(Account.tenant == "acme").count()
+    assert "Squad ('red', 'team')" in str(caught.value)
+    assert 8 < written < 30
+    assert bench.store[Squad.key("red")].accounts == written  # (nothing was written of the one that was refused)
+    bench.store.delete(Account.key("acme", "3"))
+    bench.store.delete(Account.key("acme", "4"))
+    bench.store.insert(Account("acme", "99", None, "red", 99 / 7))
+    bench.swept()
 
 
 @pytest.mark.parametrize("way", ["killed before", "killed after", "lost"])
@@ -701,7 +771,7 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     intent, _ = intent_of(held)
     bench.now += 700
     bench.store.sweep()
-    other = finishing.add(engine.classes.aggregates["Squad"], intent.deltas[0], intent, Patience(1e9), 60.0)
+    other = finishing.add(engine.classes.aggregates["Squad"], [(intent, intent.deltas[0])], Patience(1e9), 60.0)
     next(other)  # (who read the intent before, too, looks at the group now, and its request takes a while)
     late: Any = None
     while not isinstance(late, Commit):

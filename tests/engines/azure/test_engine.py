@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import re
 import runpy
@@ -109,7 +110,9 @@ def held(store: tm.Store) -> list[Part]:
         (lambda store: store.upsert(Plain("a", "y")), 1),
         (lambda store: store.get(Plain.key("a")), 1),
         (lambda store: store.delete(Plain.key("a")), 1),
-        (lambda store: store.merge(Plain.key("a"), text="z"), 2),
+        (lambda store: store.merge(Plain.key("a"), text="z"), 1),
+        (lambda store: store.merge(Plain.key("a"), text="z", returning=True), 2),
+        (lambda store: store.merge(Part.key("a", 1), name="z"), 2),
         (lambda store: store.insert(Part("a", 9, name="x", code="9")), 2),
         (lambda store: store.delete(Part.key("a", 1)), 3),
         (lambda store: list(store.query(Part).where(Part.kind == "a")), 1),
@@ -400,6 +403,31 @@ def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_n
         store.get(EVERY.key)
 
 
+def test_constants_are_merged_without_reading(store: tm.Store, service: Counting) -> None:
+    store.insert(Plain("a", "x"))
+    entity = store[Plain.key("a")]
+    service.sent.clear()
+    store.merge(Plain.key("a"), text="y")
+    (commit,) = service.sent
+    assert [(one.kind, one.if_match, one.members["text"]) for one in commit.changes] == [("merge", "*", "y")]
+    assert store[Plain.key("a")].text == "y"
+    with pytest.raises(tm.EntityNotFound):
+        store.merge(Plain.key("b"), text="y")
+    with pytest.raises(tm.PreconditionFailed):
+        store.merge(Plain.key("a"), text="z", if_match=tm.info(entity).etag)
+    store.merge(Plain.key("a"), text="z", if_match=tm.info(store[Plain.key("a")]).etag)
+    assert store[Plain.key("a")].text == "z"
+
+
+@pytest.mark.parametrize("loss", ["lose_answer", "lose_request"])
+def test_constants_whose_answer_is_lost_are_merged(store: tm.Store, service: Counting, loss: str) -> None:
+    store.insert(Plain("a", "x"))
+    etag = tm.info(store[Plain.key("a")]).etag
+    service.faults = [getattr(service, loss)]
+    store.merge(Plain.key("a"), text="y", if_match=etag)
+    assert store[Plain.key("a")].text == "y"
+
+
 # ------------------------------------------------------------------------------------------ what is refused
 
 
@@ -445,6 +473,12 @@ def test_a_class_that_needs_more_than_a_partition_is_refused(
     assert service.sent == []
 
 
+def in_one(store: tm.Store, entities: list[Any]) -> None:
+    with store.transaction() as tx:
+        for one in entities:
+            tx.insert(one)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
@@ -455,6 +489,17 @@ def test_a_class_that_needs_more_than_a_partition_is_refused(
         (lambda store: store.compact(), tm.InvalidTransaction, "nothing to compact"),
         (lambda store: store.repair(), tm.StoreError, "repair.* is not possible"),
         (lambda store: list(store.query(Part).where(Part.name == "x")), tm.ScanRefused, "allow_scan"),
+        (lambda store: store.insert_columns(Plain, {"id": ["a"]}, atomic=True), tm.InvalidTransaction, "leave atomic out"),
+        (lambda store: store.insert(Plain("a", "x" * 40_000)), tm.TableMapperError, "32,768|65,536|64 KiB"),
+        (lambda store: store.insert(Plain("a" * 513)), tm.InvalidEntity, "513 UTF-16 units"),
+        (lambda store: store.insert(Plain("\ud800")), tm.InvalidEntity, "lone surrogate"),
+        (lambda store: in_one(store, [Plain("a"), Plain("b")]), tm.InvalidTransaction, "partition"),
+        (lambda store: in_one(store, [Part("a", n) for n in range(101)]), tm.InvalidTransaction, "100"),
+        (
+            lambda store: in_one(store, [Part("a", n, tags=["x" * 30_000]) for n in range(80)]),
+            tm.EntityTooLarge,
+            "a transaction may have 4,194,304",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_possible_is_refused_before_anything_is_sent(
@@ -498,6 +543,40 @@ def test_tables_of_others_are_left_alone(service: Counting) -> None:
     service.send(Commit("Mine", "a", (Change("insert", "b"),)))
     with pytest.raises(tm.NotAStore, match="not that of a store"):
         AzureEngine.open(service, "here", compile_schema([Part]), catalogue="Mine")
+
+
+def test_an_entity_moves_within_its_partition_only(store: tm.Store, service: Counting) -> None:
+    store.insert(Part("a", 1, code="x"))
+    part = store[Part.key("a", 1)]
+    service.sent.clear()
+    with pytest.raises(tm.InvalidTransaction, match="write the partitions one after the other"):
+        store.move(part, Part.key("b", 1))
+    assert service.sent == []
+    store.move(part, Part.key("a", 2))
+    assert [one.number for one in held(store)] == [2]
+
+
+def test_a_table_that_is_gone_is_said_and_a_service_that_does_not_answer(store: tm.Store, service: Counting) -> None:
+    del service.inner.tables["Plains"]
+    for call in (
+        lambda: store.get(Plain.key("a")),
+        lambda: list(store.query(Plain).allow_scan()),
+        lambda: store.insert(Plain("a")),
+    ):
+        with pytest.raises(tm.CorruptStore, match="table"):
+            call()
+    now, service = itertools.count(0, 5), Counting(Memory())
+    engine = AzureEngine.open(
+        service, "here", compile_schema([Plain]), monotonic=lambda: next(now), sleep=lambda seconds: None
+    )
+    store = tm.Store(engine)
+    service.faults = [service.lose_request] * 100
+    with pytest.raises(tm.StoreError, match="does not answer"):
+        store.get(Plain.key("a"))
+    service.faults = [lambda request: service.inner.send(request), *[service.lose_request] * 100]  # (it reads the head)
+    with pytest.raises(tm.OutcomeUnknown) as caught:
+        store.insert(Plain("a"))
+    assert (caught.value.entity, caught.value.key) == ("Plain", ("a", ""))
 
 
 def test_a_wrong_key_is_said(service: Counting) -> None:

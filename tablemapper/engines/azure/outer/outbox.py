@@ -59,6 +59,7 @@ State: TypeAlias = Literal["P", "C", "X", "D"]
 """Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
+_ROOM = 450_000  # of the rows of an index in one transaction
 _HOUR = 3600.0
 _TOGETHER = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
@@ -240,8 +241,16 @@ def put_works(patience: Patience, puts: Sequence[Put]) -> Iterable[Work[bool]]:
     for one in puts:
         places.setdefault((one.table, one.partition), []).append(Change("upsert", one.row, one.members))
     for (table, partition), changes in places.items():
-        for at in range(0, len(changes), MAX_CHANGES):
-            yield patience.send(table, partition, *changes[at : at + MAX_CHANGES])
+        some: list[Change] = []
+        room = _ROOM
+        for change in changes:
+            length = sum(len(value) for value in change.members.values() if isinstance(value, str))
+            if some and (len(some) == MAX_CHANGES or length > room):
+                yield patience.send(table, partition, *some)
+                some, room = [], _ROOM
+            some.append(change)
+            room -= length
+        yield patience.send(table, partition, *some)
 
 
 # ---------------------------------------------------------------------------------------------- which partitions
@@ -269,6 +278,8 @@ class Outbox:
         self.catalogue = catalogue
         self.new_op = new_op or _new_op
         self.times = times or Times()
+        self.full: set[tuple[str, str, str]] = set()
+        """Groups in which there may be no room for more values."""
         self._named: dict[tuple[str, str], float] = {}
         self._spent: dict[tuple[str, str], list[str]] = {}
 
