@@ -69,10 +69,10 @@ from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
 from .planning.explanation import Explanation, MixedExplanation
-from .planning.partitions import Partition
 from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
+from .query.partitions import Partition
 from .query.query import Query, Rows
 from .query.timestamp import timestamp
 from .schema.model import size
@@ -80,6 +80,8 @@ from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
 from .store.builds import BuildReport
+from .store.care import copy
+from .store.copying import CopyReport
 from .store.opening import open as open
 from .store.store import Store, Unknown
 from .store.transaction import Transaction
@@ -104,6 +106,7 @@ __all__ = [
     "Attr",
     "BuildReport",
     "Change",
+    "CopyReport",
     "CorruptStore",
     "Cost",
     "Entity",
@@ -181,6 +184,7 @@ __all__ = [
     "avg",
     "changes",
     "converter",
+    "copy",
     "count",
     "field",
     "from_dict",

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..engines.opening import is_account, status
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, shown
 
@@ -31,12 +32,15 @@ __all__ = [
     "Scripts",
     "app",
     "existing",
+    "existing_file",
     "import_from_here",
     "load_models",
+    "located",
     "note",
     "run",
     "show",
     "table",
+    "title_of",
 ]
 
 
@@ -79,7 +83,13 @@ app = App(
 
 _GAP = 3  # spaces between columns
 
-Place = Annotated[Path, Parameter(help="the file of the store")]
+Place = Annotated[
+    str,
+    Parameter(
+        help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
+        "it from an environment variable, so that no key stands in the list of processes"
+    ),
+]
 Models = Annotated[
     str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
 ]
@@ -128,15 +138,64 @@ def _as_typed(text: str) -> str:
     return text
 
 
-def existing(place: Path) -> Path:
-    """Return the place if there is something: a command that looks after a store creates none.
+def located(place: str) -> dict[str, Any]:
+    """Return where a store is, or is to be, as `tablemapper.open` and others take it.
+
+    Raises:
+        NotAStore: it says nothing of who asks, or names an environment variable that is not there.
+    """
+    named = place.removeprefix("env:")
+    if named != place and not (place := os.environ.get(named, "")):
+        raise NotAStore(
+            f"env:{named}: there is no environment variable {named}; set it to the file of a store, or an account"
+        )
+    if not is_account(place):
+        return {"path": Path(place)}
+    return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+
+
+def existing(place: str) -> dict[str, Any]:
+    """Return where a store is: a command that looks after a store creates none.
 
     Raises:
         NotAStore: there is nothing.
     """
-    if not place.exists():
-        raise NotAStore(f"{place}: there is no store; name the file of a store")
-    return place
+    where = located(place)
+    if isinstance(where["path"], str):
+        status(where["path"], credential=where["credential"])
+    elif not where["path"].exists():
+        raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
+    return where
+
+
+def _credential() -> Any:
+    """Return what proves to an account who asks: as the tools of Azure find it."""
+    for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        if value := os.environ.get(name):
+            return value
+    try:
+        return importlib.import_module("azure.identity").DefaultAzureCredential()
+    except ModuleNotFoundError:
+        raise NotAStore(
+            "azure://… says nothing of who asks; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or install azure-identity"
+        ) from None
+
+
+def existing_file(place: str) -> Path:
+    """Return the file of a store, where only that is possible.
+
+    Raises:
+        NotAStore: there is nothing, or it is an account.
+    """
+    path = existing(place)["path"]
+    if not isinstance(path, Path):
+        raise NotAStore("this command is possible for the file of a store only, and this is an account of Azure")
+    return path
+
+
+def title_of(place: str) -> str:
+    """Return what a store is called where people read it, without a secret."""
+    return place if place.startswith(("env:", "azure:")) else "Azure Tables" if is_account(place) else Path(place).name
 
 
 def import_from_here() -> None:

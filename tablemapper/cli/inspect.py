@@ -18,7 +18,7 @@ from cyclopts import Parameter
 
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, shown
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing
+from .app import Exit, Json, Models, Place, app, existing, title_of
 from .look import opened
 
 _PATIENCE = 5  # seconds that another program may keep the file
@@ -49,10 +49,10 @@ def inspect(
     with _listening(host, port) as listener:
         number = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        with closing(_Followed(existing(place), models)) as followed:
+        with closing(_Followed(place, models)) as followed:
             with suppress(StoreLocked):  # (the first page says so, and looks again)
                 followed.store()
-            pages = make_app(followed.store, token=token, title=place.name, hosts=loopback_names(number))
+            pages = make_app(followed.store, token=token, title=title_of(place), hosts=loopback_names(number))
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
             sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
             sys.stdout.flush()
@@ -65,11 +65,11 @@ def inspect(
 
 
 class _Followed:
-    """The store of a file, opened anew where the file was replaced, or its classes have changed."""
+    """The store of a place, opened anew where its file was replaced, or its classes have changed."""
 
-    def __init__(self, place: Path, models: str | None) -> None:
+    def __init__(self, place: str, models: str | None) -> None:
         self._open = partial(opened, place, models, timeout=_PATIENCE)
-        self._place = place
+        self._path = existing(place)["path"]
         self._lock = threading.Lock()
         self._stores: list[tuple[Any, Store]] = []  # the last one, and the one before: pages may still read that
 
@@ -94,8 +94,9 @@ class _Followed:
         if not self._stores:
             return None
         try:
-            found = self._place.stat()
-            return found.st_dev, found.st_ino, self._stores[-1][1].status().generation
+            found = self._path.stat() if isinstance(self._path, Path) else None
+            file = None if found is None else (found.st_dev, found.st_ino)
+            return file, self._stores[-1][1].status().generation
         except (OSError, TableMapperError):
             return None
 

@@ -13,11 +13,11 @@ from cyclopts import Parameter
 
 from ..entities.json import to_dict, to_json
 from ..errors import InvalidQuery, SchemaMismatch, shown
-from ..planning.partitions import Partition
+from ..query.partitions import Partition
 from ..query.texts import condition, field, key, orders
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, load_models, note, show, table
+from .app import Exit, Json, Models, Place, app, existing, load_models, note, show, table, title_of
 
 __all__ = ["find_class", "opened"]
 
@@ -50,14 +50,16 @@ Format = Literal["table", "json", "jsonl", "csv"]
 
 
 def opened(place: Place, models: str | None, *, timeout: float = 5) -> Store:
-    """Open a store for reading: with its own classes if there are no models, or if they are newer than the file."""
-    path, classes = existing(place), None if models is None else load_models(models)
+    """Open a store for reading: with its own classes if there are no models, or if they are newer than the store."""
+    where, classes = existing(place), None if models is None else load_models(models)
     try:
-        return open_store(path, models=classes, read_only=True, timeout=timeout)
+        return open_store(**where, models=classes, read_only=True, timeout=timeout)
     except SchemaMismatch as error:
         differences = ", ".join(error.faults)
-        note(f"{place}: shown as the file knows it, since the models differ; only in the code: {differences}")
-        return open_store(path, models=None, read_only=True, timeout=timeout)
+        note(
+            f"{title_of(place)}: shown as the store knows it, since the models differ; only in the code: {differences}"
+        )
+        return open_store(**where, models=None, read_only=True, timeout=timeout)
 
 
 def find_class(store: Store, name: str) -> type[Any]:

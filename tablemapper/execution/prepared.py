@@ -284,7 +284,7 @@ class PlanCache:
             if len(plans.prepared) >= MAX_PLANS:
                 plans.prepared.clear()
             unready = self._refusals(spec, plans.unready) if plans.unready else {}
-            lacking = self.engine.lacking(spec.model)
+            lacking = self.engine.lacking(spec.model, eventual=spec.eventual)
             form_ = query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking)
             new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, wanted, state=state)

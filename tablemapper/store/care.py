@@ -9,7 +9,7 @@ from typing import cast
 
 from ..engines.check import RepairReport, Report
 from ..engines.context import check_outside
-from ..engines.protocol import Engine
+from ..engines.protocol import Engine, HasBackup
 from ..engines.statistics import HasStatistics, Statistics
 from ..engines.status import Status
 from ..entities.entity import Record
@@ -20,9 +20,10 @@ from ..guidance.workload import Workload
 from ..progress import ProgressOption, start_meter
 from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
+from .copying import CopyReport, copy_engine, copy_to_file
 from .operations import Operations
 
-__all__ = ["Care"]
+__all__ = ["Care", "copy"]
 
 _RECENT = timedelta(hours=1)
 
@@ -185,8 +186,37 @@ class Care:
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the current state to a new file, while the store is in use.
 
+        Of an account of Azure it copies the entities, a thousand with a request: each as it is when it is read, so not
+        all are of one state. The file is a store with the same classes.
+
         Raises:
             StoreError: the file exists already, or cannot be written.
         """
+        engine = self._engine
         with start_meter(progress, "backup") as meter:
-            self._engine.backup(os.fspath(path), meter)
+            if isinstance(engine, HasBackup):
+                engine.backup(os.fspath(path), meter)
+            else:
+                copy_to_file(engine, os.fspath(path), meter)
+
+
+def copy(source: Care, target: Care, /, *, progress: ProgressOption = False) -> CopyReport:
+    """Make the entities of one store those of another: insert, replace and delete what differs.
+
+    It reads both in the order of keys, and writes what differs in transactions beside other programs. Index tables and
+    aggregates follow from these writes. An ``_ever`` measure of the target becomes no less extreme than that of the
+    source. ETags and timestamps are the target's own. If it ends early, call it again: it writes only what is left.
+
+    Args:
+        source: it is only read, and may be opened with ``read_only=True``.
+        target: a store with the same classes; what only it has is deleted.
+        progress: True for a bar, or a function.
+
+    Raises:
+        SchemaMismatch: a class is missing in one of them, or is another one there; nothing was written.
+        InvalidEntity: an entity has properties that its class does not declare.
+        UniqueViolation: two entities hold one value, as the source was written meanwhile; copy again.
+        PreconditionFailed: somebody else wrote the target meanwhile; copy again.
+    """
+    with start_meter(progress, "copy") as meter:
+        return copy_engine(source._engine, target._engine, meter)  # noqa: SLF001  (two stores are asked for theirs)
