@@ -137,8 +137,13 @@ def open_engine(
 
     Raises:
         NotAStore: it is neither a path nor an account.
+        ValueError: ``":memory:"`` with ``read_only``.
         StoreError: as the engine raises.
     """
+    if read_only and where == ":memory:":
+        raise ValueError(
+            '":memory:" is a store of its own each time, and empty: read_only=True; name the file of a store'
+        )
     place = place_of(where) if credential is None else place_of(where, credential)
     reads = {"read_only": True} if read_only else {}  # (a place of one's own need not know it)
     return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from ..planning.cost import Prices, bytes_text
+from ..planning.cost import Prices, bytes_text, money_text
 from ..progress import Meter
 from ..schema.model import Model
 
@@ -131,7 +131,7 @@ class Statistics:
         of_indexes = f", with indexes {bytes_text(self.total_bytes)}" if self.indexes else ""
         number = f"{parts.number:,} partition{'' if parts.number == 1 else 's'}"
         entities = f"{self.entities:,} entit{'y' if self.entities == 1 else 'ies'}"
-        price = f"{self.price(prices):,.3f} {prices.currency} a month on Azure ({prices.as_of})"
+        price = f"{money_text(self.price(prices))} {prices.currency} a month on Azure ({prices.as_of})"
         lines = [f"{self.model}  {entities} in {number}, {bytes_text(self.bytes)}{of_indexes}; {price}"]
         lines.append(f"  partitions  {_spread(parts.entities)} entities (min, median, p95, max)")
         lines.append(f"  largest     {_listed(parts.largest, lambda one: one.entities)}")

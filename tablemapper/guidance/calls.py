@@ -42,8 +42,8 @@ def of_forms(model: Model, workload: Workload, capabilities: Capabilities | None
             now = plan(attrs.evolve(form, scan=True), capabilities)
         except (InvalidQuery, LookupError, TypeError, ValueError):
             continue  # (it has other fields or indexes by now)
-        if one.path == "scan" and now.scan:
-            yield "TM201", frequent_scan(one, form, now)
+        if one.path == "scan" and now.scan and (found := frequent_scan(one, form, now)) is not None:
+            yield "TM201", found
         elif one.path == str(now.path) and not now.scan and (found := reads_too_much(one, form, now)) is not None:
             yield "TM202", found
 
@@ -65,9 +65,11 @@ def _by_text(forms: Iterable[Form], model: Model) -> list[Form]:
     return list(together.values())
 
 
-def frequent_scan(form: Form, query: QueryForm, now: Plan) -> Found:
+def frequent_scan(form: Form, query: QueryForm, now: Plan) -> Found | None:
     """TM201: a query often reads the whole table."""
-    mend = proposal(query, now)
+    much, mend = form.examined >= _MUCH * form.calls, proposal(query, now)
+    if not much and not query.where and not query.order:
+        return None  # (the first rows, or all of a few: nothing is read in vain)
     if mend is not None:
         remedy = "This index serves it."
     elif query.where:
@@ -75,7 +77,7 @@ def frequent_scan(form: Form, query: QueryForm, now: Plan) -> Found:
     else:
         remedy = "Read it in pages, or let an aggregate keep what is counted and added up."
     return Found(
-        "warning" if form.examined >= _MUCH * form.calls else "note",
+        "warning" if much else "note",
         f"{form.text} read the whole table {form.calls:,} times",
         "Each run takes longer with every entity that is added.",
         remedy, mend, _evidence(form),

@@ -11,7 +11,7 @@ import attrs
 from ..errors import InvalidQuery, shown
 from .plan import Plan
 
-__all__ = ["Cost", "Footprint", "Prices", "bytes_text", "cost_of"]
+__all__ = ["Cost", "Footprint", "Prices", "bytes_text", "cost_of", "money_text"]
 
 _PAGE = 1_000  # entities that a request returns at most
 _GB = 2**30
@@ -124,6 +124,11 @@ def _first(rows: Sequence[int], limit: int, *, merged: bool) -> list[int]:
         if limit <= 0:
             break
     return read
+
+
+def money_text(price: float) -> str:
+    """Return a price to read: ``0.013``, ``under 0.001``."""
+    return "under 0.001" if 0 < price < 0.001 else f"{price:,.3f}"
 
 
 def bytes_text(size: float) -> str:

@@ -13,7 +13,7 @@ from ..engines.statistics import Statistics
 from ..pictures.svg import svg
 from ..pictures.texts import text
 from ..pictures.trees import trees_of
-from ..planning.cost import bytes_text
+from ..planning.cost import bytes_text, money_text
 from .pages import Answer, Ask
 
 __all__ = ["Kept", "advice", "model", "partitions", "picture", "statistics"]
@@ -78,7 +78,12 @@ def partitions(ask: Ask) -> Answer:
 def statistics(ask: Ask) -> Answer:
     """How large the entities and the indexes of a class are."""
     found = _statistics(ask)
-    shows = {"found": found, "bytes_text": bytes_text, "sizes": attrs.asdict(found.sizes), "price": found.price()}
+    shows = {
+        "found": found,
+        "bytes_text": bytes_text,
+        "sizes": attrs.asdict(found.sizes),
+        "price": money_text(found.price()),
+    }
     return Answer("statistics.html", shows, found.to_dict())
 
 

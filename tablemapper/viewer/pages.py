@@ -81,7 +81,9 @@ class Ask:
         """
         found = self.store.classes.get(self.name)
         if found is None:
-            raise Missing(f"no class {shown(self.name)} in this store")
+            raise Missing(
+                f"no class {shown(self.name)} in this store; there are {', '.join(self.store.classes) or 'none'}"
+            )
         return found
 
 

@@ -265,7 +265,6 @@ SCANS: list[tuple[Callable[[tm.Store, Any], Any], str | None]] = [
     (lambda s, t: s.query(t).where(t.on == True).order_by(t.at).allow_scan().first(),  # noqa: E712
      'by_on_and_at = tm.Index(partition="{on}", row="{at}")'),
     (lambda s, t: s.query(t).where(t.day != None).allow_scan().count(), None),  # noqa: E711
-    (lambda s, t: list(s.query(t).allow_scan().limit(3)), None),
 ]  # fmt: skip
 
 
@@ -285,6 +284,14 @@ def test_a_frequent_scan_gets_the_index_that_ends_it(
         better = classes(pasted(source, "Thing.x", declaration))
         assert advised(better, work) == []
         assert advised(better, work_of(better, call)) == []
+
+
+def test_reading_the_first_rows_of_a_class_is_no_scan_to_warn_of_and_reading_all_of_many_is() -> None:
+    models = classes(entity())
+    assert advised(models, work_of(models, lambda s, t: list(s.query(t).allow_scan().limit(3)), entities=1_000)) == []
+    (one,) = advised(models, work_of(models, lambda s, t: s.query(t).allow_scan().count(), entities=1_000))
+    assert (one.code, one.level, one.declaration) == ("TM201", "warning", None)
+    assert one.remedy.startswith("Read it in pages")
 
 
 def test_scans_of_much_are_a_warning_and_verbs_are_counted_together() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.planning.cost import bytes_text
+from tablemapper.planning.cost import bytes_text, money_text
 
 
 class Item(tm.Entity, table="Items"):
@@ -132,4 +132,13 @@ def test_bytes_are_written_with_a_unit() -> None:
         "7.9 kB",
         "231.0 MB",
         "1.2 GB",
+    ]
+
+
+def test_a_price_that_is_hardly_any_is_told_so() -> None:
+    assert [money_text(price) for price in (0, 0.0004, 0.0126, 1_234.5)] == [
+        "0.000",
+        "under 0.001",
+        "0.013",
+        "1,234.500",
     ]

@@ -185,7 +185,7 @@ def test_a_class_that_the_file_lacks_or_knows_otherwise_is_refused_with_every_di
     ("call", "error", "text"),
     [
         (lambda path: tm.open(path), tm.InvalidModel, "without them, a store is only read: read_only=True"),
-        (lambda path: tm.open(":memory:", read_only=True), tm.StoreError, "name the file of a store"),
+        (lambda path: tm.open(":memory:", read_only=True), ValueError, "name the file of a store"),
         (lambda path: tm.open(f"{path}-none", read_only=True), tm.StoreError, "does not exist"),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_page_has_at_most_two_megabytes(place: Path) -> None:
     ("url", "code", "text"),
     [
         ("/nothing", 404, "no such page"),
-        ("/class/Nope", 404, "no class"),
+        ("/class/Nope", 404, "there are Product, Total"),
         ("/entities/Nope", 404, "no class"),
         ("/entity/Product?p=x&r=y", 404, "has the key"),
         ("/entity/Product", 404, "has the key"),

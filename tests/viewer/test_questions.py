@@ -191,6 +191,16 @@ def test_advice_is_that_of_the_store(app: Any, store: tm.Store) -> None:
     assert visit(app, "/advice").status_code == 200
 
 
+def test_advice_judges_the_calls_of_the_program(tmp_path: Path) -> None:
+    work = tm.Workload()
+    with tm.open(tmp_path / "calls.db", models=[Product], observe=work) as store:
+        for _ in range(10):
+            store.query(Product).where(Product.number == 3).allow_scan().first()
+        assert visit(tm.inspector(store), "/advice?format=json").json()["advice"] == []
+        (one,) = visit(tm.inspector(store, workload=work), "/advice?format=json").json()["advice"]
+        assert (one["code"], one["where"]) == ("TM201", "Product")
+
+
 def test_an_empty_class_has_all_pages(tmp_path: Path) -> None:
     with tm.open(tmp_path / "x.db", models=[Product, Total]) as store:
         app = tm.inspector(store)
