@@ -64,7 +64,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
-    [{"testing": ["clock", "stores", "plugin"]}],
+    [{"testing": ["clock", "stores", "plugin", "rooms", "scalars", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "pages", "questions", "numbers", "app", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip

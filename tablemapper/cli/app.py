@@ -75,6 +75,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
+
 Place = Annotated[Path, Parameter(help="the file of the store")]
 Models = Annotated[
     str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
