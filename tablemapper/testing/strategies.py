@@ -21,6 +21,8 @@ from .values import field_values
 __all__ = ["entities", "keys"]
 
 E = TypeVar("E", bound=Entity)
+V = TypeVar("V")
+M = TypeVar("M")
 
 
 def entities(cls: type[E], /, **fields: Any) -> st.SearchStrategy[E]:
@@ -57,7 +59,7 @@ def entities(cls: type[E], /, **fields: Any) -> st.SearchStrategy[E]:
             required[name] = _given(cls, field, fields[name])
         else:
             (required if field.required else optional)[name] = field_values(field, rooms, properties)
-    return st.fixed_dictionaries(required, optional=optional).map(_built(cls))
+    return _made(st.fixed_dictionaries(required, optional=optional), _built(cls))
 
 
 def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
@@ -77,7 +79,17 @@ def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
         except InvalidEntity:
             reject()
 
-    return values.map(of)
+    return _made(values, of)
+
+
+def _made(values: st.SearchStrategy[V], make: Callable[[V], M]) -> st.SearchStrategy[M]:
+    """Return the strategy for what a function makes; Hypothesis shows it as it is, not as the call (as of `map`)."""
+
+    @st.composite
+    def made(draw: st.DrawFn) -> M:
+        return make(draw(values))
+
+    return made()
 
 
 def _written(cls: Any) -> Declaration:
