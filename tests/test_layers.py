@@ -66,7 +66,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
-    [{"testing": ["clock", "stores", "plugin"]}],
+    [{"testing": ["clock", "stores", "plugin", "rooms", "scalars", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip

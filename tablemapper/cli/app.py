@@ -81,6 +81,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
+
 _GAP = 3  # spaces between columns
 
 Place = Annotated[

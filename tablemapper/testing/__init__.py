@@ -3,4 +3,32 @@
 - `clock`: a clock that stands still, for the timestamps of a store and for UUIDs.
 - `stores`: empty stores, by a clock of the test, which are checked at its end.
 - `plugin`: fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]``.
+- `rooms`: what keys leave room for: how long the texts of a field may be.
+- `scalars`: strategies of Hypothesis for single values.
+- `values`: strategies of Hypothesis for the values of fields, nested ones too.
+- `strategies`: strategies of Hypothesis for entities and their keys.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .clock import Clock
+
+if TYPE_CHECKING:
+    from .strategies import entities, keys
+
+__all__ = ["Clock", "entities", "keys"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import Hypothesis only for those who ask for a strategy: the fixtures do without it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import strategies
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"tablemapper.testing.{name} needs {error.name}: pip install 'tablemapper[testing]'", name=error.name
+        ) from None
+    return getattr(strategies, name)

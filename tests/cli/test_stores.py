@@ -305,3 +305,19 @@ def test_output_that_nobody_can_read_is_no_crash(
         capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(Path(tm.__file__).parents[1])},
     )  # fmt: skip
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", message)
+
+
+def test_the_completion_that_is_installed_completes_commands_and_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # (its .bashrc is changed)
+    script = tmp_path / "completion"
+    assert run(["--install-completion", "--shell", "bash", "--output", str(script)]) == Exit.OK
+    assert str(script) in capsys.readouterr().out
+    lines = ("chec", "check shop.db --mod")
+    ask = "; ".join(
+        f'COMP_WORDS=(tablemapper {line}); COMP_CWORD={len(line.split())}; _tablemapper; echo "${{COMPREPLY[@]}}"'
+        for line in lines
+    )
+    done = subprocess.run(["bash", "-c", f"source {script}; {ask}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["check", "--models"]

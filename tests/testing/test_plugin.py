@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from docs.pages import ROOT, blocks
 
 pytestmark = [pytest.mark.one_python, pytest.mark.file]
 CONFTEST = """
@@ -104,3 +107,11 @@ def test_a_mark_that_says_something_else_is_an_error(run: Run) -> None:
     result = run("".join(tests))
     result.assert_outcomes(errors=len(marks))
     result.stdout.fnmatch_lines([f"E *{said}*" for said in marks.values()])
+
+
+def test_the_tests_on_the_page_pass(run: Run) -> None:
+    pytest.importorskip("time_machine")
+    source = "\n".join(text for _, text in blocks(ROOT / "docs" / "how-to" / "testing.md"))
+    names = re.findall(r"^def (test_\w+)", source, re.MULTILINE)
+    run(source, conftest='pytest_plugins = ["tablemapper.testing.plugin"]').assert_outcomes(passed=len(names))
+    assert len(names) >= 7

@@ -12,8 +12,10 @@ from uuid import UUID
 
 import attrs
 import msgspec
+from hypothesis.strategies import SearchStrategy, just
 
 import tablemapper as tm
+from tablemapper.testing import Clock, entities, keys
 
 UserId = NewType("UserId", str)
 
@@ -748,3 +750,16 @@ def hierarchies(store: tm.Store) -> None:
     assert_type(documents.where(Document.path > ("a",)).order_by(Document.path.desc()).first(), Document | None)
     assert_type(store[Document.key("a", ("b", "c"))].path, tuple[str, ...])
     assert_type(documents.max(Document.path), tuple[str, ...] | None)
+
+
+def strategies() -> None:
+    assert_type(entities(Product), SearchStrategy[Product])
+    assert_type(entities(Product, category_id="books", price=just(Decimal(1))), SearchStrategy[Product])
+    assert_type(keys(Product), SearchStrategy[tm.KeyOf[Product]])
+
+
+def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> None:
+    assert_type(tm_clock.now, datetime)
+    tm_clock.tick(0.5)
+    tm_clock.set(tm_clock.now + timedelta(days=1))
+    assert_type([event.verb for event in tm_events], list[str])

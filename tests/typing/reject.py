@@ -6,6 +6,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 import tablemapper as tm
+from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
     Bounded,
@@ -370,3 +371,16 @@ def hierarchies(store: tm.Store) -> None:
     Document.site.startswith(("a",))  # type: ignore[arg-type]
     Document.path > "a"  # type: ignore[operator]
     Document.key("a", "b")  # type: ignore[arg-type]
+
+
+def strategies() -> None:
+    entities(DailyClimate)  # type: ignore[type-var]
+    entities("Product")  # type: ignore[arg-type]
+    keys(DailyClimate)  # type: ignore[type-var]
+    entities(Product).example().colour  # type: ignore[attr-defined]
+    keys(Product).example().name  # type: ignore[attr-defined]
+
+
+def fixtures(tm_clock: Clock) -> None:
+    tm_clock.tick("a minute")  # type: ignore[arg-type]
+    tm_clock.now = datetime.now()  # type: ignore[misc]

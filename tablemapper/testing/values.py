@@ -1,0 +1,245 @@
+"""Strategies for the values of fields: single ones, and what is nested in lists, dicts and classes."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
+
+import attrs
+import msgspec
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from ..entities.fields import FieldModel
+from ..limits import check_property_name
+from ..values.constraints import constraint_of
+from ..values.extra import Extra, Int32Value
+from ..values.geo import GeoPoint
+from ..values.nested import value_type
+from ..values.scalars import INT32, SCALARS
+from .rooms import Room
+from .scalars import Strategy, Wanted, finite_floats, scalars, texts
+
+__all__ = ["field_values"]
+
+_FEW = 5
+"""The most elements of a list that is nested, and of a dict."""
+_INSIDE = Room(1000, keyed=False)
+"""What a text inside of others has, so that all have room in one property."""
+_TIMES = 2
+"""How often a class that holds itself stands inside of itself at most."""
+
+
+class _Endless(Exception):
+    """A class stands inside of itself too often."""
+
+
+class _Member(NamedTuple):
+    """A part of a class: its name, the parameter of the constructor, and whether that needs a value."""
+
+    name: str
+    parameter: str
+    required: bool
+
+
+def field_values(field: FieldModel, rooms: Mapping[str, Room], properties: Collection[str]) -> Strategy:
+    """Return the strategy for a field, by the rooms and the properties of its class."""
+    room = rooms.get(field.name, rooms[""])
+    wanted = Wanted(field.type, room, {} if field.constraint is None else field.constraint.bounds)
+    strategy = _Walk(rooms, properties).values(wanted, field.annotation, field.name, ())
+    if field.constraint is not None:
+        strategy = strategy.filter(field.constraint.holds)
+    return st.none() | strategy if field.optional else strategy
+
+
+@attrs.frozen
+class _Walk:
+    """The walk through a type and the types inside of it.
+
+    Its functions take the path of a value, ``address.city``, that of a list for its elements, and the classes that the
+    value is in. They raise `_Endless` if that has no end.
+    """
+
+    rooms: Mapping[str, Room]
+    properties: Collection[str]
+
+    def nested(self, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+        """Return the strategy for a value inside of another."""
+        if annotation is Any:
+            return _anything()
+        kind, optional = value_type(annotation)
+        constraint = constraint_of(annotation, kind)
+        room = self.rooms.get(path, _INSIDE)
+        room = attrs.evolve(room, units=min(room.units, _INSIDE.units))
+        wanted = Wanted(kind, room, {} if constraint is None else constraint.bounds, nested=True)
+        try:
+            strategy = self.values(wanted, annotation, path, within)
+        except _Endless:
+            if not optional:
+                raise
+            return st.none()
+        if constraint is not None:
+            strategy = strategy.filter(constraint.holds)
+        return st.none() | strategy if optional else strategy
+
+    def values(self, wanted: Wanted, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+        """Return the strategy for values of a type, None apart."""
+        if wanted.type.undeclared:
+            return self._extra(path)
+        if wanted.type.kind is object:
+            return self._json(wanted, _bare(annotation), path, within)
+        return scalars(wanted)
+
+    def _json(self, wanted: Wanted, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+        origin, args = get_origin(annotation) or annotation, get_args(annotation)
+        if origin is Union or origin is types.UnionType:
+            return st.one_of([self._json(wanted, _bare(one), path, within) for one in args if one is not type(None)])
+        if annotation is GeoPoint:
+            return st.builds(GeoPoint, st.floats(-90, 90), st.floats(-180, 180))
+        if (members := _members(origin)) is not None:
+            return self._class(annotation, members, path, within)
+        if origin is tuple and args and args[-1] is not ...:
+            return st.tuples(*[self.nested(one, path, within) for one in args])
+        for shape, many in _MANY.items():
+            if isinstance(origin, type) and issubclass(shape, origin):
+                return self._many(wanted, many, args[0] if args else Any, path, within)
+        if isinstance(origin, type) and issubclass(dict, origin):
+            return self._dict(wanted, args, path, within)
+        return st.from_type(annotation)
+
+    def _many(
+        self, wanted: Wanted, many: Callable[..., Strategy], element: Any, path: str, within: tuple[Any, ...]
+    ) -> Strategy:
+        least, most = wanted.sizes
+        if wanted.type.hierarchy and path in self.rooms:  # its levels share a key
+            level = attrs.evolve(wanted.room, units=wanted.room.units // _FEW - 2)
+            return many(texts(Wanted(SCALARS[str], level)), max_size=_FEW)
+        if most is None and wanted.nested:
+            most = max(_FEW, least)
+        try:
+            elements: Strategy = self.nested(element, path, within)
+        except _Endless:
+            if least:
+                raise
+            elements, most = st.nothing(), 0
+        return many(elements, min_size=least, max_size=most)
+
+    def _dict(self, wanted: Wanted, args: tuple[Any, ...], path: str, within: tuple[Any, ...]) -> Strategy:
+        key, value = args or (Any, Any)
+        least, most = wanted.sizes
+        try:
+            values = self.nested(value, f"{path}.", within)
+            named = {name: self.nested(value, f"{path}.{name}", within) for name in self._steps(path)}
+        except _Endless:
+            return st.builds(dict)
+        keys = st.text(max_size=20) if key is Any else self.nested(key, f"{path}.", within)
+        every = st.dictionaries(keys, values, min_size=least, max_size=max(_FEW, least) if most is None else most)
+        if not named or most is not None:
+            return every
+        return st.builds(lambda some, more: some | more, every, st.fixed_dictionaries({}, optional=named))
+
+    def _extra(self, path: str) -> Strategy:
+        kinds = [kind for kind in SCALARS.values() if kind.kind.__name__ in _OF_EXTRA]
+        plain = [scalars(Wanted(kind, _INSIDE)) for kind in kinds] + [scalars(Wanted(INT32, _INSIDE)).map(Int32Value)]
+        undeclared = _PROPERTIES.filter(lambda name: name not in self.properties)
+        rest = st.dictionaries(undeclared, st.one_of([texts(Wanted(SCALARS[str], _INSIDE)), *plain]), max_size=_FEW)
+        named = {
+            name: st.one_of([texts(Wanted(SCALARS[str], self.rooms[f"{path}.{name}"])), *plain])
+            for name in self._steps(path)
+        }
+        return st.builds(lambda rest, more: Extra(rest | more), rest, st.fixed_dictionaries({}, optional=named))
+
+    def _steps(self, path: str) -> list[str]:
+        """Return what indexes name inside of a value."""
+        found = [room.removeprefix(f"{path}.") for room in self.rooms if room.startswith(f"{path}.")]
+        return [step for step in found if "." not in step]
+
+    def _class(self, kind: Any, members: list[_Member], path: str, within: tuple[Any, ...]) -> Strategy:
+        if within.count(kind) == _TIMES:
+            raise _Endless
+        origin: Any = get_origin(kind) or kind
+        hints = typing.get_type_hints(origin, include_extras=True)
+        meant: dict[Any, Any] = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+        required, optional = dict[str, Strategy](), dict[str, Strategy]()
+        for one in members:
+            hint = hints[one.name]
+            try:
+                annotation = meant.get(hint, hint) if isinstance(hint, TypeVar) else hint
+                strategy = self.nested(annotation, f"{path}.{one.name}", (*within, kind))
+            except _Endless:
+                if one.required:
+                    raise
+            else:
+                (required if one.required else optional)[one.parameter] = strategy
+        make = dict if typing.is_typeddict(origin) else origin
+        return st.fixed_dictionaries(required, optional=optional).map(partial(_made, make))
+
+
+def _made(make: Callable[..., Any], values: dict[str, Any]) -> Any:
+    try:
+        return make(**values)
+    except Exception:  # its own validators refuse; they may raise anything
+        reject()
+
+
+def _bare(annotation: Any) -> Any:
+    """Return a type without what is said about it, and without None."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin in (typing.Annotated, typing.Required, typing.NotRequired):
+        return _bare(args[0])
+    if origin is Union or origin is types.UnionType:
+        rest = [one for one in args if one is not type(None)]
+        return _bare(rest[0]) if len(rest) == 1 else annotation
+    if isinstance(annotation, NewType):
+        return _bare(annotation.__supertype__)
+    if type(annotation).__name__ == "TypeAliasType":
+        return _bare(annotation.__value__)
+    return annotation
+
+
+def _members(kind: Any) -> list[_Member] | None:
+    """Return what a class is made of; None if it does not say."""
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, msgspec.Struct):
+        return [_Member(one.name, one.name, one.required) for one in msgspec.structs.fields(kind)]
+    if attrs.has(kind):
+        own = [one for one in attrs.fields(kind) if one.init]
+        return [_Member(one.name, one.alias or one.name, one.default is attrs.NOTHING) for one in own]
+    if dataclasses.is_dataclass(kind):
+        return [
+            _Member(one.name, one.name, one.default is one.default_factory is dataclasses.MISSING)
+            for one in dataclasses.fields(kind)
+            if one.init
+        ]
+    if typing.is_typeddict(kind):
+        needed: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        return [_Member(name, name, name in needed) for name in kind.__annotations__]
+    if issubclass(kind, tuple) and (names := getattr(kind, "_fields", None)) is not None:
+        defaults: Mapping[str, Any] = kind._field_defaults  # type: ignore[attr-defined]
+        return [_Member(name, name, name not in defaults) for name in names]
+    return None
+
+
+def _anything() -> Strategy:
+    """Return the strategy for what is declared as Any: what JSON knows."""
+    ints = scalars(Wanted(SCALARS[int], _INSIDE, nested=True))
+    plain = st.none() | st.booleans() | ints | finite_floats() | st.text()
+    both = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)  # noqa: E731
+    return st.recursive(plain, both, max_leaves=8)
+
+
+_OF_EXTRA = ("bool", "int", "float", "datetime", "UUID", "bytes")
+_PROPERTIES = st.from_regex(r"[A-Za-z_\u00c0-\u00d6][A-Za-z0-9_]{0,10}", fullmatch=True).filter(
+    lambda name: check_property_name(name) is None
+)
+_MANY: dict[type, Callable[..., Strategy]] = {
+    list: st.lists,
+    set: st.sets,
+    frozenset: st.frozensets,
+    tuple: lambda elements, **sizes: st.lists(elements, **sizes).map(tuple),
+}
