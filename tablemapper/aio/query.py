@@ -58,6 +58,14 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
         """Allow the query to read the whole table where no key or index bounds it; as `Query.allow_scan`."""
         return self._with(self._sync.allow_scan())
 
+    def allow_sort(self) -> Self:
+        """Allow the query to read all of its rows and to sort them in memory; as `Query.allow_sort`."""
+        return self._with(self._sync.allow_sort())
+
+    def allow_eventual(self) -> Self:
+        """Allow answers from what may be older than the entities; as `Query.allow_eventual`."""
+        return self._with(self._sync.allow_eventual())
+
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; as `Query.budget`."""
         return self._with(self._sync.budget(timeout=timeout, examined=examined))

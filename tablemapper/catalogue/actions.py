@@ -203,7 +203,7 @@ class Draft:
     Attributes:
         now: the time of the transaction, in µs since 1970.
         generation: the generation of the catalogue.
-        violated: the labels of unique indexes with noted duplicates, of those that the transition makes ready.
+        is_violated: whether a unique index has noted duplicates, by its label.
         past: the names, in lower case, that once had a meaning: what it renames or drops is among them.
         actions: in their order.
     """
@@ -213,12 +213,12 @@ class Draft:
         now: int,
         names: Callable[[], Iterable[str]],
         past: Iterable[str] = (),
-        violated: frozenset[str] = frozenset(),
+        is_violated: Callable[[str], bool] = lambda label: False,
         generation: int = 0,
     ) -> None:
         self.now = now
         self.generation = generation
-        self.violated = violated
+        self.is_violated = is_violated
         self.past = set(past)
         self.actions: list[Action] = []
         self._read_names = names

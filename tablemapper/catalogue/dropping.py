@@ -7,7 +7,7 @@ transactions clear them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import attrs
@@ -36,7 +36,7 @@ from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
-__all__ = ["disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused", "without_jobs"]
+__all__ = ["cleared", "disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused", "without_jobs"]
 
 
 def drop(
@@ -242,9 +242,7 @@ def finished(draft: Draft, catalogue: Catalogue, labels: Iterable[str]) -> Catal
     """
     built = frozenset(labels)
     jobs = tuple([job for job in catalogue.jobs if not job.targets <= built])
-    catalogue = attrs.evolve(
-        catalogue, states=states_after(catalogue.states, built, draft.violated, draft.now), jobs=jobs
-    )
+    catalogue = attrs.evolve(catalogue, states=states_after(draft, catalogue.states, built), jobs=jobs)
     for label in sorted(built):
         owner, index = Label.of(label)
         indexes = catalogue.models[owner].indexes
@@ -254,19 +252,29 @@ def finished(draft: Draft, catalogue: Catalogue, labels: Iterable[str]) -> Catal
     return catalogue
 
 
-def states_after(
-    states: dict[str, StateForm], labels: Iterable[str], duplicates: Collection[str], now: int
-) -> dict[str, StateForm]:
+def states_after(draft: Draft, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
     after: dict[str, StateForm] = {}
     for label in labels:
-        state: Literal["violated", "ready"] = "violated" if label in duplicates else "ready"
-        after[label] = replace(states[label], state=state, since=now, by=None)
+        state: Literal["violated", "ready"] = "violated" if draft.is_violated(label) else "ready"
+        after[label] = replace(states[label], state=state, since=draft.now, by=None)
     return states | after
 
 
+def cleared(draft: Draft, catalogue: Catalogue, name: str) -> Catalogue:
+    """Return a catalogue without a table that a drop left, which is empty."""
+    draft.do(Drop(name))
+    stones = [replace(one, tables=[each for each in one.tables if each != name]) for one in catalogue.tombstones]
+    return attrs.evolve(catalogue, tombstones=tuple(stones))
+
+
 def tidied(draft: Draft, catalogue: Catalogue) -> Catalogue:
-    """Return a catalogue without the tables that drops left, whose other tables have their public names if they can."""
+    """Return a catalogue without the tables that drops left, whose other tables have their public names if they can.
+
+    Nobody else has the store open, so a name that once had a meaning may have another one.
+    """
+    if catalogue.staged is not None:
+        return catalogue
     draft.do(*(Drop(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
     tombstones = tuple([replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
 
@@ -289,9 +297,11 @@ def tidied(draft: Draft, catalogue: Catalogue) -> Catalogue:
         label: name if is_former(label) or not draft.has(name) else public(name, names[label])
         for label, name in catalogue.index_tables.items()
     }
+    tables = {name: table_of(name, table) for name, table in catalogue.tables.items()}
+    draft.past.clear()
     return attrs.evolve(
         catalogue,
-        tables={name: table_of(name, table) for name, table in catalogue.tables.items()},
+        tables=tables,
         index_tables=index_tables,
         tombstones=tombstones,
     )

@@ -35,13 +35,13 @@ def _with_other_index_name(draft: Draft, catalogue: Catalogue, label: str) -> Ca
     return attrs.evolve(catalogue, index_tables={**catalogue.index_tables, label: new})
 
 
-def fenced(draft: Draft, before: Catalogue, after: Catalogue) -> Catalogue:
+def fenced(draft: Draft, after: Catalogue, before: Catalogue) -> Catalogue:
     """Return a catalogue with other names of the tables that versions read which it has ended.
 
     Args:
         draft: the transition.
-        before: the catalogue until now.
         after: the catalogue from now on.
+        before: the catalogue until now.
     """
     readable = {name for seen, ended in _ended(before, after) for name in _read(seen, ended)}
     if not readable:
@@ -68,11 +68,13 @@ def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set
         for version in before.versions.live(name):
             if version.form not in live:
                 ended.setdefault(version.beside, set()).add(name)
-    for tombstone in after.tombstones[len(before.tombstones) :]:  # (versions that declare it have ended)
+    known = {(tombstone.label, tombstone.since) for tombstone in before.tombstones}
+    for tombstone in after.tombstones:  # (versions that declare it have ended)
         owner, index = Label.of(tombstone.label)
         held = after.models.get(owner)
         gone = held is None or (bool(index) and index not in held.indexes)
-        if gone and tombstone.instead is None and not is_former(tombstone.label):
+        is_new = (tombstone.label, tombstone.since) not in known
+        if is_new and gone and tombstone.instead is None and not is_former(tombstone.label):
             ended.setdefault(None, set()).add(owner)
     for twin in before.twins:
         if names := ended.pop(twin.migration, None):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 import msgspec
@@ -27,9 +27,10 @@ __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops",
 _log = logging.getLogger("tablemapper.catalogue")
 
 
-def switched(draft: Draft, catalogue: Catalogue, transition: Transition, staged: Catalogue, entities: int) -> Catalogue:
+def switched(draft: Draft, catalogue: Catalogue, transition: Transition, entities: int) -> Catalogue:
     """Return a catalogue in which the staged classes have replaced those that they were copied from."""
-    ending, now, id = transition.ending, draft.now, transition.id
+    assert catalogue.staged is not None
+    staged, ending, now, id = catalogue.staged.catalogue, transition.ending, draft.now, transition.id
     entry = catalogue.history.current(id)
     assert entry is not None
     for twin in catalogue.twins:  # of a version that is older still
@@ -63,7 +64,7 @@ def switched(draft: Draft, catalogue: Catalogue, transition: Transition, staged:
     catalogue = attrs.evolve(
         catalogue,
         versions=_revived(catalogue, Versions(versions), transition),
-        states=catalogue.states | states_after(staged.states, transition.contested, draft.violated, now),
+        states=catalogue.states | states_after(draft, staged.states, transition.contested),
         staged=None,
         history=_history(catalogue.history, transition, now, entities, kept),
     )
@@ -121,14 +122,14 @@ def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bo
     versions = catalogue.versions.retire(
         draft.now, by, lambda _, version: version.beside == twin.migration, unkept=unkept
     )
-    twins = tuple([other for other in catalogue.twins if other is not twin])
+    twins = tuple([other for other in catalogue.twins if other.migration != twin.migration])
     catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=history)
     return _with_tombstones(catalogue, twin.catalogue.models, by, draft.now)
 
 
-def end_unkept(draft: Draft, catalogue: Catalogue, twins: Iterable[Twin]) -> Catalogue:
+def end_unkept(draft: Draft, catalogue: Catalogue, migrations: Collection[str]) -> Catalogue:
     """Return a catalogue without the twins that this process cannot keep in step with what it is about to write."""
-    for twin in twins:
+    for twin in [twin for twin in catalogue.twins if twin.migration in migrations]:
         catalogue = ended(draft, catalogue, twin, twin.migration, unkept=True)
         _log.warning(
             "the version before %s ends: this process writes what that made, and opened the store without migrations= that "

@@ -13,6 +13,7 @@
 - `advice`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
 - `projection`: from rows to entities and tuples.
+- `wording`: what a query asks, without its values, as data and as text.
 - `cost`: what a plan would cost on Azure.
 - `explanation`: a plan in words.
 """

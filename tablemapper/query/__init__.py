@@ -9,6 +9,7 @@
 - `division`: parts and partitions of a query.
 - `texts`: conditions, orders and keys as a person types them.
 - `query`: the query of one class.
+- `tolerant`: queries that go on where an entity cannot be read.
 - `mixed`: the query of several classes.
 - `observation`: queries that report their reads and writes.
 """

@@ -83,6 +83,20 @@ class ClassResults(Divisible[T_co]):
         """
         return self._with(attrs.evolve(self._spec, scan=True))
 
+    def allow_sort(self) -> Self:
+        """Allow the query to read all of its rows and to sort them in memory, on an engine that sorts nothing itself.
+
+        That are at most 100,000 on Azure Tables, or what `budget` allows. SQLite sorts by itself, without this.
+        """
+        return self._with(attrs.evolve(self._spec, in_memory=True))
+
+    def allow_eventual(self) -> Self:
+        """Allow the query to be answered from an index or an aggregate that may be older than the entities.
+
+        On Azure Tables these are the ones in other partitions. On SQLite none is ever older.
+        """
+        return self._with(attrs.evolve(self._spec, eventual=True))
+
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; past it, the run raises `QueryStopped`.
 
@@ -168,6 +182,8 @@ class ClassResults(Divisible[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
+        explained, totals = reads.explain(bound, prepared.layout), dict(totals_served(self._plans, self._spec))
+        older = any(total in self._plans.engine.eventual for total in totals.values())
         return Explanation(
             str(plan.path),
             plan,
@@ -177,9 +193,11 @@ class ClassResults(Divisible[T_co]):
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
             reads.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
-            tuple(reads.explain(bound, prepared.layout)),
+            tuple(explained.lines),
+            explained.requests,
+            explained.eventual or older,
             partial(self._cost, bound),
-            dict(totals_served(self._plans, self._spec)),
+            totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 

@@ -14,9 +14,11 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.catalogue.actions import Draft
+from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.catalogue.fences import fenced
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.online.run import carry_out
+from tablemapper.engines.sqlite.online.run import change
 from tablemapper.evolution.versions import Versions
 from tablemapper.scripts.script import MigrationFunction
 
@@ -519,13 +521,11 @@ def with_other_names(path: Path) -> None:
     """Rename every table of a store, as what ends a version does."""
     engine = SqliteMigrations.open(path, durability="relaxed")
 
-    def write(writer: Any) -> None:
-        ended = attrs.evolve(engine._catalogue, versions=Versions())
-        fence = partial(fenced, before=engine._catalogue, after=ended)
-        after = carry_out(writer, ended, fence)
-        engine._save(writer, attrs.evolve(after, versions=engine._catalogue.versions))
+    def renamed(draft: Draft, catalogue: Catalogue) -> Catalogue:
+        ended = attrs.evolve(catalogue, versions=Versions())
+        return attrs.evolve(fenced(draft, ended, catalogue), versions=catalogue.versions)
 
-    engine._write(write)
+    engine._write(lambda writer: change(writer, renamed))
     engine.close()
 
 

@@ -10,13 +10,9 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.catalogue import dropping
-from tablemapper.catalogue.fences import fenced
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.online.run import carry_out
-from tablemapper.engines.sqlite.sql.catalogue import publish_catalogue
-from tablemapper.engines.sqlite.sql.schema import SqliteSchema
+from tablemapper.engines.sqlite.online.run import change
 from tablemapper.store import builds
 
 from .test_beside import fill, found, totals, write
@@ -51,13 +47,7 @@ def drop(store: tm.Store, label: str, by: str | None = None) -> None:
     """Drop an index, an aggregate or a class, as contracting a migration does."""
     engine = store._engine
     assert isinstance(engine, SqliteEngine)
-
-    def write(sqlite: SqliteSchema, writer: Writer) -> None:
-        before = sqlite.stored
-        after = carry_out(writer, before, lambda d: fenced(d, before, dropping.drop(d, before, label, by)))
-        publish_catalogue(writer, after)
-
-    engine._write(write)
+    engine._write(lambda sqlite, writer: change(writer, dropping.drop, label, by))
     engine.catch_up()
 
 

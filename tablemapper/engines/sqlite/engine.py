@@ -12,15 +12,18 @@ from typing import Any, Literal
 
 import attrs
 
-from ...catalogue.catalogue import Catalogue, Twin
+from ...catalogue.catalogue import Catalogue
 from ...catalogue.changes import WayBack
-from ...catalogue.dropping import disable
+from ...catalogue.dropping import disable, finished, tidied
+from ...catalogue.opening import rebuilt, ruled_anew
 from ...catalogue.possible import contradictions
 from ...catalogue.switching import end_unkept
 from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
@@ -34,17 +37,19 @@ from .file.file import File
 from .file.opening import open_file
 from .file.transactions import OtherGeneration
 from .file.writer import Writer
-from .online.clearing import clear_batch, end_job, tidy
+from .online.clearing import clear_batch
 from .online.repair import Repair
-from .online.run import carry_out, publish
+from .online.run import Change, change
 from .online.status import read_status
-from .online.takeover import as_it_is, build_disabled, by_rules_of_here, evolution_of, take_over, verify
+from .online.takeover import as_it_is, evolution_of, take_over, verify
 from .rows.ahead import Ahead
-from .rows.building import build_batch, settle, violations
+from .rows.building import build_batch, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
+from .rows.contested import violated
 from .rows.current import Current
 from .rows.load import SortedLoad
+from .rows.maintained import write_changes
 from .rows.partitions import next_partition, partition_rows
 from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
@@ -133,8 +138,7 @@ class SqliteEngine:
                     return sqlite
 
             def write(writer: Writer) -> int:
-                with trusted():
-                    take_over(writer, opened, writer.read)
+                take_over(writer, opened)
                 return writer.generation
 
             while (sqlite := file.by_writer(look)) is None:
@@ -264,7 +268,11 @@ class SqliteEngine:
         return count
 
     def _write(
-        self, write: Callable[[SqliteSchema, Writer], None], *, alone: bool = True, of: Iterable[Operation | Batch] = ()
+        self,
+        write: Callable[[SqliteSchema, Writer], object],
+        *,
+        alone: bool = True,
+        of: Iterable[Operation | Batch] = (),
     ) -> Pace:
         """Write entities in one transaction, by what the file holds and maintains then; return its pace if alone."""
         times = 0
@@ -272,7 +280,7 @@ class SqliteEngine:
             sqlite = self._current.state.sqlite
             if sqlite.unkept:
                 sqlite = self._kept(of)
-            run = write if not sqlite.contested else partial(_settled, write)
+            run = partial(_settled, write) if sqlite.violated else write
             try:
                 if alone:
                     _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
@@ -288,8 +296,9 @@ class SqliteEngine:
     def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
         """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
         while twins := unkept(sqlite := self._sqlite, written):
+            end = partial(_end_unkept, [twin.migration for twin in twins])
             with suppress(OtherGeneration):  # (then it is looked at again)
-                self.file.write_alone(partial(_end_unkept, sqlite.stored, twins), generation=sqlite.generation)
+                self.file.write_alone(end, generation=sqlite.generation)
             self.catch_up()
         return sqlite
 
@@ -303,7 +312,7 @@ class SqliteEngine:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         return self._sqlite.needed(model)
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 
@@ -316,13 +325,13 @@ class SqliteEngine:
             nonlocal built
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
-                if build_disabled(writer, sqlite.stored, labels):
+                if change(writer, rebuilt, labels):
                     built = Built("", 0, 0, 0)
                 elif labels is None:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
             built = build_batch(sqlite, writer, jobs[0], most)
-            end_job(writer, sqlite.stored, built)
+            _end_job(writer, built)
 
         pace = self._write(write)
         if built is None:
@@ -333,16 +342,11 @@ class SqliteEngine:
 
     def ahead(self, labels: Collection[str] | None) -> Ahead:
         """Return what builds groups ahead of the next entities, while nobody else writes."""
-        return Ahead(self.file, lambda: self._sqlite, self._write, end_job, labels)
+        return Ahead(self.file, lambda: self._sqlite, self._write, _end_job, labels)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
-
-        def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            after = carry_out(writer, sqlite.stored, partial(disable, catalogue=sqlite.stored, label=label))
-            publish(writer, sqlite.stored, after)
-
-        self._write(write)
+        self._write(lambda sqlite, writer: change(writer, disable, label))
         self.catch_up()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
@@ -378,8 +382,9 @@ class SqliteEngine:
         given_up = set[str]()
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            after = by_rules_of_here(writer, sqlite.stored, newer_too=True)
-            if after is not sqlite.stored:
+            one = Change(writer)
+            after = one.take(ruled_anew, newer_too=True)
+            if one.publish():
                 given_up.update(label for label, form in after.states.items() if form.state == "disabled")
 
         stored = self._sqlite.stored
@@ -464,8 +469,21 @@ class SqliteEngine:
 
     def compact(self, meter: Meter) -> None:
         """Write the file anew without the space that is free in it; nobody else may have it open."""
-        self.file.compact(lambda: meter.advance(0), tidy)
+        self.file.compact(lambda: meter.advance(0), lambda writer: change(writer, tidied))
         self.catch_up()
+
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self._sqlite.whole(model)
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say."""
+        by_key = attrs.evolve(aggregate, key=lambda key: key)
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            write_changes(sqlite, writer, ChangeSet(groups={by_key: dict(groups)}))
+
+        self._write(write)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""
@@ -519,16 +537,22 @@ def _apply(
             writer.proof = _proof(sqlite, operations)
 
 
-def _end_unkept(catalogue: Catalogue, twins: Sequence[Twin], writer: Writer) -> None:
+def _end_unkept(migrations: Collection[str], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
-    after = carry_out(writer, catalogue, partial(end_unkept, catalogue=catalogue, twins=twins))
-    publish(writer, catalogue, after)
+    change(writer, end_unkept, migrations)
 
 
-def _settled(write: Callable[[SqliteSchema, Writer], None], sqlite: SqliteSchema, writer: Writer) -> None:
-    """Write, and settle which entities hold contested values."""
+def _end_job(writer: Writer, built: Built) -> None:
+    """Note in the catalogue what is complete, if a job ended."""
+    if built.ended:
+        change(writer, finished, built.ended)
+
+
+def _settled(write: Callable[[SqliteSchema, Writer], object], sqlite: SqliteSchema, writer: Writer) -> None:
+    """Write, and make violated indexes ready that have no duplicates any more."""
     write(sqlite, writer)
-    settle(sqlite, writer)
+    if settled := [label for label in sqlite.violated if not violated(writer, label)]:
+        change(writer, finished, settled)
 
 
 def _proof(sqlite: SqliteSchema, operations: Sequence[Operation]) -> tuple[str, tuple[Any, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +17,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
 
 def reading(**extra: Any) -> type[Any]:
@@ -63,6 +65,16 @@ def test_a_new_index_is_built_over_what_is_there(path: Path) -> None:
         assert store.query(indexed).where(indexed.device == "d0", indexed.value < 10).count() == 4
         assert store.check().ok
     assert told[-1].done == told[-1].total == 2500
+
+
+def test_the_end_of_a_build_keeps_a_version_that_was_opened_meanwhile(path: Path) -> None:
+    note: dict[str, Any] = {"fields": {"note": tm.Field[str | None]}, "note": tm.field(default=None)}
+    newest, older = reading(by_value=tm.Index(partition="{value}"), **note), reading(**note)
+    with tm.open(path, models=[newest], build=False) as store:
+        tm.open(path, models=[older]).close()
+        store.build()
+    with closing(SqliteMigrations.open(path)) as engine:
+        assert len(engine._catalogue.versions.of("Reading")) == 3
 
 
 def test_a_new_aggregate_is_built_over_what_is_there(path: Path) -> None:

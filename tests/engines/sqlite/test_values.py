@@ -13,23 +13,23 @@ import pytest
 from msgspec.structs import replace
 
 import tablemapper as tm
-from tablemapper.catalogue import dropping, fences, migrating, switching
+from tablemapper.catalogue import dropping, fences, migrating, opening, switching
 from tablemapper.catalogue.actions import Draft, EndJob, Forget
 from tablemapper.catalogue.catalogue import Catalogue, JobForm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.online.run import carry_out, publish
+from tablemapper.engines.sqlite.online.run import change
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 
 from ...migrations.shapes import parts, stocks
+from .test_transitions import VERSION_CELLS, check_version
 from .values import CASES, OPENED, STEPS, Values, chain, shape, started, taken
 
 
 @pytest.mark.parametrize("first", range(0, 120, 30))
 def test_every_transition_leads_to_a_possible_catalogue(first: int) -> None:
     for seed in range(first, first + 30):
-        for values, _, _ in chain(seed):
-            assert values.time
+        check_chain(seed)
 
 
 def _in_file(path: Path, catalogue: Catalogue, case: Any, step: str, draw: random.Random) -> str:
@@ -40,22 +40,22 @@ def _in_file(path: Path, catalogue: Catalogue, case: Any, step: str, draw: rando
             migrate(contract=step == "contract")
         elif step == "back":
             migrate(to="")
+        elif step == "to one":
+            migrate(to=draw.choice([one.function.__name__ for one in case.scripts]))
         elif step.startswith("open"):
             classes = OPENED if step == "open old" else list(case.new)
             tm.open(path, models=classes, durability="relaxed").close()
         else:
             indexes = [label for label in catalogue.states if "." in label]
             labels = catalogue.states if step == "disable" else [*catalogue.models, *indexes]
-            label = draw.choice(sorted(labels) or ["Gone"])
+            label = "" if step == "begin" else draw.choice(sorted(labels) or ["Gone"])
             engine = SqliteMigrations.open(path, durability="relaxed")
-
-            def write(writer: Any) -> None:
-                before = engine._catalogue
-                transition: Any = dropping.disable if step == "disable" else dropping.drop
-                publish(writer, before, carry_out(writer, before, partial(transition, catalogue=before, label=label)))
-
+            transition = dropping.disable if step == "disable" else dropping.drop
             try:
-                engine._write(write)
+                if step == "begin":
+                    engine._write(lambda writer: change(writer, opening.rebuilt, None))
+                else:
+                    engine._write(lambda writer: change(writer, transition, label))
             finally:
                 engine.close()
     except TableMapperError as error:
@@ -86,50 +86,30 @@ def test_a_file_becomes_what_values_become(seed: int, tmp_path: Path) -> None:
         assert of_file == of_values, step
 
 
-# -------------------------------------------------------------------------------------------- the states of versions
+# -------------------------------------------------------------------------------------------- what belongs to a transition
 
 
 def _version(**fields: Any) -> Version:
     return Version(**{"form": "form", "since": 1, **fields})
 
 
-C, B = _version(), _version(behind="zeroth")
-R, E, U = _version(until=5, retired_by="zeroth"), _version(until=5), _version(until=5, undone=True)
 END = 9_000_000
-RETIRED = _version(until=END, retired_by="first")
-SWITCHES = {
-    "C": (C, False, RETIRED),
-    "B": (B, False, replace(RETIRED, behind="zeroth")),
-    "R": (R, False, R),
-    "E": (E, False, E),
-    "U": (U, False, RETIRED),
-    "C linked": (C, True, _version(behind="first", beside="first")),
-    "B linked": (B, True, _version(behind="zeroth", beside="first")),
-    "R linked": (R, True, R),
-    "E linked": (E, True, E),
-    "U linked": (U, True, RETIRED),
-}
-"""Versions of a class before a switch, whether the old classes are linked to the new ones, and after it."""
 
 
 class _Stopped(Exception):
     """The next transition is a switch."""
 
 
-def _before_switch(name: str, *, to: str | None = None) -> Values:
-    """Return a store whose next transition is the switch of a case, or of its undoing."""
+def _before_switch(name: str) -> Values:
+    """Return a store whose next transition is the switch of a case."""
     values = started()
-    if to is not None:
-        values.migrate(CASES[name])
-        for twin in values.catalogue.twins:
-            values.carry(switching.ended, twin, "a test")
 
     def stop(most: int) -> Any:
         raise _Stopped
 
     values.step = stop  # type: ignore[method-assign]
     with pytest.raises(_Stopped):
-        values.migrate(CASES[name], to=to)
+        values.migrate(CASES[name])
     return values
 
 
@@ -137,26 +117,8 @@ def _switched(values: Values, *, linked: bool, versions: Mapping[str, Any], **ch
     """Return the catalogue after the next switch, with other versions before it, and the draft."""
     before, given = values.catalogue, values.transition if linked else attrs.evolve(values.transition, links=())
     before = attrs.evolve(before, versions=Versions({**before.versions.by_class, **versions}), **changes)
-    assert before.staged is not None
     draft = Draft(END, lambda: values.names, before.past)
-    return switching.switched(draft, before, given, before.staged.catalogue, 30), draft
-
-
-def check_switch(before: Version, linked: bool, after: Version) -> None:
-    catalogue, _ = _switched(_before_switch("convert"), linked=linked, versions={"Part": [before]})
-    assert catalogue.versions.of("Part")[0] == after
-
-
-def check_switch_back() -> None:
-    """A version that is older than the migration may be opened again once that is undone; one that is younger not."""
-    values = _before_switch("convert", to="")
-    entry = values.catalogue.history.current("first")
-    assert entry is not None
-    younger = _version(since=entry.started + 1)
-    catalogue, _ = _switched(values, linked=False, versions={"Part": [_version(), younger]})
-    older_after, younger_after, *_ = catalogue.versions.of("Part")
-    assert older_after == _version(until=END, undone=True)
-    assert younger_after == replace(younger, until=END, retired_by="the undoing of first")
+    return switching.switched(draft, before, given, 30), draft
 
 
 def check_switch_ends() -> None:
@@ -204,35 +166,19 @@ def check_drops() -> None:
     assert not catalogue.states["Stock.by_pieces"].declared
 
 
-def check_end() -> None:
-    """The end of a twin retires its versions; others, which ended before, stay as they are."""
-    values = started()
-    values.migrate(CASES["convert"])
-    catalogue, (twin,) = values.catalogue, values.catalogue.twins
-    gone = _version(until=5, retired_by="zeroth")
-    opened = {**catalogue.versions.by_class, "Part": [gone, *catalogue.versions.of("Part")]}
-    draft = Draft(END, lambda: values.names, catalogue.past)
-    after = switching.ended(draft, attrs.evolve(catalogue, versions=Versions(opened)), twin, "first")
-    first, old, new = after.versions.of("Part")
-    assert first == gone
-    assert (old.state, old.until, old.retired_by) == ("retired", END, "first")
-    assert new.state == "current"
+def check_versions() -> None:
+    for cell in VERSION_CELLS:
+        check_version(*cell)
 
 
-def check_chains() -> None:
-    for seed in range(150):
-        for values, _, _ in chain(seed):
-            assert values.time
-
-
-@pytest.mark.parametrize("case", SWITCHES)
-def test_a_switch_leaves_each_version_in_its_state(case: str) -> None:
-    check_switch(*SWITCHES[case])
+def check_chain(seed: int) -> None:
+    for values, _, _ in chain(seed):
+        assert values.time
 
 
 @pytest.mark.parametrize(
     "check",
-    [check_switch_back, check_switch_same, check_switch_ends, check_two_scripts, check_drops, check_end],
+    [check_switch_same, check_switch_ends, check_two_scripts, check_drops],
     ids=lambda one: one.__name__,
 )
 def test_a_transition_does_all_of_it(check: Callable[[], None]) -> None:
@@ -240,11 +186,6 @@ def test_a_transition_does_all_of_it(check: Callable[[], None]) -> None:
 
 
 # -------------------------------------------------------------------------------------------- faults
-
-
-def _each(check: Callable[..., None]) -> None:
-    for case in SWITCHES.values():
-        check(*case)
 
 
 def _behind_the_last(patch: pytest.MonkeyPatch) -> None:
@@ -342,22 +283,23 @@ def _twins_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
-    _behind_the_last: partial(_each, check_switch),
+    _behind_the_last: check_versions,
     _jobs_go_on: check_switch_ends,
     _notes_stay: check_switch_ends,
     _older_twins_stay: check_two_scripts,
     _drops_are_not_noted: check_drops,
-    _older_ones_are_retired: check_switch_back,
-    _retired_ones_keep_their_twin: check_end,
-    _retired_ones_are_retired_again: check_end,
-    _tables_are_not_kept: check_chains,
-    _names_are_forgotten: check_chains,
-    _the_twin_is_not_replaced: check_chains,
-    _drops_leave_no_tombstone: check_chains,
-    _what_is_dropped_is_built: check_chains,
-    _indexes_are_not_fenced: check_chains,
-    _twins_are_not_fenced: check_chains,
+    _older_ones_are_retired: check_versions,
+    _retired_ones_keep_their_twin: check_versions,
+    _retired_ones_are_retired_again: check_versions,
+    _tables_are_not_kept: partial(check_chain, 0),
+    _names_are_forgotten: partial(check_chain, 0),
+    _the_twin_is_not_replaced: partial(check_chain, 6),
+    _drops_leave_no_tombstone: partial(check_chain, 1),
+    _what_is_dropped_is_built: partial(check_chain, 9),
+    _indexes_are_not_fenced: partial(check_chain, 23),
+    _twins_are_not_fenced: partial(check_chain, 105),
 }
+"""Each with what finds it. (Two more cannot be seeded alone: what a drop or a fence forgets of `past`, `Draft` keeps now.)"""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))

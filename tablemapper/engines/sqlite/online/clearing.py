@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-import msgspec
-
 from ....catalogue.catalogue import Catalogue
-from ....catalogue.dropping import finished, tidied
+from ....catalogue.dropping import cleared
 from ...protocol import Built
 from ..file.writer import Writer
-from ..sql.catalogue import publish_catalogue, read_catalogue
 from ..sql.tables import quoted, type_filter
-from .run import carry_out, publish
+from .run import change
 
-__all__ = ["clear_batch", "delete_class_rows", "delete_rows", "end_job", "tidy"]
+__all__ = ["clear_batch", "delete_class_rows", "delete_rows"]
 
 
 def delete_class_rows(
@@ -54,13 +50,6 @@ def delete_class_rows(
     return rows[-1][:2] if rows else None
 
 
-def end_job(writer: Writer, catalogue: Catalogue, built: Built) -> None:
-    """Note in the catalogue what is complete, if a job ended."""
-    if built.ended:
-        after = carry_out(writer, catalogue, lambda draft: finished(draft, catalogue, built.ended), built.ended)
-        publish(writer, catalogue, after)
-
-
 def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None:
     """Delete the next rows, at most ``most``, of a table that a drop left, or the table; None if there is none."""
     tombstone = next((each for each in catalogue.tombstones if each.tables), None)
@@ -70,11 +59,8 @@ def clear_batch(writer: Writer, catalogue: Catalogue, most: int) -> Built | None
     rows = delete_rows(writer, name, most)
     ended: tuple[str, ...] = ()
     if rows < most:
-        writer.execute(f"DROP TABLE {quoted(name)}")
-        after = msgspec.structs.replace(tombstone, tables=tombstone.tables[1:])
-        tombstones = tuple([after if each is tombstone else each for each in catalogue.tombstones])
-        publish_catalogue(writer, attrs.evolve(catalogue, tombstones=tombstones))
-        ended = () if after.tables else (tombstone.label,)
+        change(writer, cleared, name)
+        ended = () if tombstone.tables[1:] else (tombstone.label,)
     return Built(tombstone.label, rows, rows, 0, ended, clearing=True)
 
 
@@ -87,13 +73,3 @@ def delete_rows(writer: Writer, table: str, most: int) -> int:
     before = writer.total_changes()
     writer.execute(f"DELETE FROM {quoted(table)} WHERE ({key}) IN (SELECT {key} FROM {quoted(table)} LIMIT ?)", (most,))
     return writer.total_changes() - before
-
-
-def tidy(writer: Writer) -> None:
-    """Drop the tables that drops left, and give the others their public names, while no other process is there."""
-    catalogue = read_catalogue(writer.read)
-    if catalogue.staged is None:
-        after = carry_out(writer, catalogue, lambda draft: tidied(draft, catalogue))
-        after = attrs.evolve(after, past=frozenset())
-        if after != catalogue:
-            publish_catalogue(writer, after)

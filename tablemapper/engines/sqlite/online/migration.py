@@ -46,7 +46,7 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted, type_filter
 from .clearing import delete_class_rows, delete_rows
 from .copying import OF, Copying, Key, is_one_way
-from .run import carry_out, publish
+from .run import Change, change
 from .takeover import take_over
 
 __all__ = ["SqliteMigrations"]
@@ -214,12 +214,7 @@ class SqliteMigrations:
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
-
-        def write(writer: Writer) -> None:
-            catalogue = self._catalogue
-            self._save(writer, carry_out(writer, catalogue, partial(adopted, catalogue=catalogue, applied=applied)))
-
-        self._change(write)
+        self._change(lambda writer: change(writer, adopted, applied))
 
     def start(self, transition: Transition) -> bool:
         """Start a migration, or continue it; return whether anything is to be copied.
@@ -232,10 +227,9 @@ class SqliteMigrations:
         """
 
         def write(writer: Writer) -> bool:
-            before = self._catalogue
-            after = carry_out(writer, before, partial(started, catalogue=before, transition=transition))
-            if after is not before:
-                self._save(writer, after)
+            one = Change(writer)
+            after = one.take(started, transition)
+            one.publish()
             if after.staged is not None:
                 last = after.history.last(transition.id)
                 assert last is not None
@@ -271,7 +265,7 @@ class SqliteMigrations:
 
         def write(writer: Writer) -> None:
             if self.under_way() == name:
-                self._save(writer, carry_out(writer, self._catalogue, partial(discarded, catalogue=self._catalogue)))
+                change(writer, discarded)
 
         self._change(write)
 
@@ -281,12 +275,7 @@ class SqliteMigrations:
         Raises:
             InvalidMigration: another one is under way.
         """
-
-        def write(writer: Writer) -> None:
-            catalogue = self._catalogue
-            self._save(writer, carry_out(writer, catalogue, partial(edited, catalogue=catalogue, edit=edit)))
-
-        self._change(write)
+        self._change(lambda writer: change(writer, edited, edit))
 
     def take_over(self, schema: Schema) -> bool:
         """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
@@ -295,7 +284,7 @@ class SqliteMigrations:
             Whether anything was added.
         """
         before = self._generation
-        self._change(lambda writer: take_over(writer, schema, writer.read))
+        self._change(lambda writer: take_over(writer, schema))
         return self._generation != before
 
     def step(self, most: int) -> Copied:
@@ -303,11 +292,11 @@ class SqliteMigrations:
         transition, copying = self._transition, self._copying
         assert transition is not None
         assert copying is not None
-        read, done, total, switched = 0, 0, 0, False
+        read, done, total, ended = 0, 0, 0, False
 
         @trusted()
         def write(writer: Writer) -> None:
-            nonlocal read, done, total, switched
+            nonlocal read, done, total, ended
             staged = self._catalogue.staged
             if staged is None or staged.migration != transition.name:  # another run has switched
                 if not self._is_done(transition):
@@ -315,18 +304,19 @@ class SqliteMigrations:
                         transition.id,
                         ["another run gave it up while this one copied; run the one that is wanted again"],
                     )
-                read, switched = 0, True
+                read, ended = 0, True
                 return
-            read, switched = copying.batch(writer, most), copying.ended
+            read, ended = copying.batch(writer, most), copying.ended
             done, total = writer.get(f"SELECT sum(done), sum(total) FROM {COPIES}") or (0, 0)
             total = max(total, done)
-            if switched:
-                self._switch(writer, transition, staged.catalogue, done)
+            if ended:  # (and where the way back does not lead to some old entity, the old version ends, too)
+                links = () if is_one_way(writer) else transition.links
+                change(writer, switched, attrs.evolve(transition, links=links), done)
 
         _, pace = self._paced(write)
-        if switched:
+        if ended:
             self.look()
-        return Copied(read, done, total, pace, switched, copying.passed, copying.stuck)
+        return Copied(read, done, total, pace, ended, copying.passed, copying.stuck)
 
     def _is_done(self, transition: Transition) -> bool:
         """Return whether another run has switched, though a third one may have gone back since."""
@@ -335,17 +325,6 @@ class SqliteMigrations:
         if transition.back:
             return entry is None or entry.undone is not None
         return entry is not None and entry.switched is not None
-
-    def _switch(self, writer: Writer, transition: Transition, staged: Catalogue, entities: int) -> None:
-        """Replace the old classes by the staged ones."""
-        if is_one_way(writer):
-            transition = attrs.evolve(transition, links=())
-        catalogue = self._catalogue
-        switch = partial(switched, catalogue=catalogue, transition=transition, staged=staged, entities=entities)
-        self._save(writer, carry_out(writer, catalogue, switch, transition.contested))
-
-    def _save(self, writer: Writer, catalogue: Catalogue) -> None:
-        publish(writer, self._catalogue, catalogue)
 
     # ------------------------------------------------------------------------------------------ after the switch
 
@@ -374,7 +353,7 @@ class SqliteMigrations:
         tables = {name for entry in entries for name in entry.kept}
         for name in sorted(tables):
             batches(partial(self._shrink, name))
-        self._write(partial(self._drop_replaced, id, tables))
+        self._write(lambda writer: change(writer, contracted, id, tables))
         self.look()
         return True
 
@@ -406,31 +385,15 @@ class SqliteMigrations:
 
     def _retire(self, id: str, writer: Writer) -> bool:
         """Retire the versions that go on beside a migration, or declare a class that it drops; not if that is undone."""
-
-        before = self._catalogue
-        if is_undone(before, id):
+        if is_undone(self._catalogue, id):
             return False
-        catalogue = carry_out(writer, before, partial(retired, catalogue=before, id=id))
-        if catalogue != before:  # (a run that was killed after this has done it)
-            self._save(writer, catalogue)
+        change(writer, retired, id)
         return True
-
-    def _drop_replaced(self, id: str, tables: set[str], writer: Writer) -> None:
-        """Drop the tables and the definitions that a migration has replaced or drops."""
-        before = self._catalogue
-        catalogue = carry_out(writer, before, partial(contracted, catalogue=before, id=id, tables=tables))
-        if catalogue != before:
-            self._save(writer, catalogue)
 
     def drop_former(self) -> None:
         """Drop former definitions of indexes and aggregates that no version of a class in use can declare."""
         if unused(self._catalogue) and self._catalogue.staged is None:
-
-            def write(writer: Writer) -> None:
-                catalogue = self._catalogue
-                self._save(writer, carry_out(writer, catalogue, partial(drop_former, catalogue=catalogue)))
-
-            self._write(write)
+            self._write(lambda writer: change(writer, drop_former))
             self.look()
 
     def backup(self, path: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Concatenate, ParamSpec
 
 import attrs
 import msgspec
@@ -37,49 +38,69 @@ from ....catalogue.tables import Table
 from ..file.writer import Writer
 from ..rows.contested import FORGET_INDEX, VIOLATIONS, violated
 from ..rows.jobs import BUILDS, END, LEDGER, QUEUE
-from ..sql.catalogue import COPIES, publish_catalogue, write_catalogue
+from ..sql.catalogue import COPIES, read_catalogue, trusted, write_catalogue
 from ..sql.maintained_tables import index_ddl
 from ..sql.tables import column_sql, ddl, quoted, type_filter, values_ddl
 
-__all__ = ["carry_out", "publish"]
+__all__ = ["Change", "change"]
+
+P = ParamSpec("P")
 
 
-def carry_out(
-    writer: Writer, catalogue: Catalogue, transition: Callable[[Draft], Catalogue], labels: Iterable[str] = ()
-) -> Catalogue:
-    """Compute a transition and run its actions; return the catalogue after it, which is not written.
+class Change:
+    """What one transaction makes of the catalogue: transitions one after the other, which are published once, last.
 
-    Args:
-        writer: the transaction.
-        catalogue: the catalogue as it is.
-        transition: computes the catalogue after it.
-        labels: of the indexes that the transition makes ready.
+    Attributes:
+        before: the catalogue as the transaction finds it.
+        catalogue: as it is after the transitions so far.
     """
 
-    def names() -> Iterable[str]:
-        return [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
+    def __init__(self, writer: Writer) -> None:
+        # (Not as the caller knows it: a version that opens a store and adds nothing is noted, and nobody follows that.)
+        self.before = self.catalogue = read_catalogue(writer.read)
+        self._writer = writer
 
-    duplicates = frozenset(label for label in labels if violated(writer, label))
-    draft = Draft(writer.timestamp, names, catalogue.past, duplicates, writer.generation)
-    after = transition(draft)
-    for action in draft.actions:
-        _run(writer, action)
-    return after if draft.past == after.past else attrs.evolve(after, past=frozenset(draft.past))
+    def take(
+        self, transition: Callable[Concatenate[Draft, Catalogue, P], Catalogue], *given: P.args, **named: P.kwargs
+    ) -> Catalogue:
+        """Compute a transition, and run its actions; return the catalogue after it, which is not written."""
+        writer = self._writer
+
+        def names() -> Iterable[str]:
+            return [name for (name,) in writer.read("SELECT name FROM sqlite_schema")]
+
+        draft = Draft(writer.timestamp, names, self.catalogue.past, partial(violated, writer), writer.generation)
+        with trusted():
+            after = transition(draft, self.catalogue, *given, **named)
+        for action in draft.actions:
+            _run(writer, action)
+        self.catalogue = after if draft.past == after.past else attrs.evolve(after, past=frozenset(draft.past))
+        return self.catalogue
+
+    def publish(self, *, extends: bool = True) -> bool:
+        """Write the catalogue, after a fence for the versions that have ended; return whether it is another one.
+
+        Args:
+            extends: whether each process that has the file open has to follow.
+        """
+        if self.catalogue == self.before:
+            return False
+        write_catalogue(self._writer, self.take(fenced, self.before))
+        if extends:
+            self._writer.bump_generation()
+        return True
 
 
-def publish(writer: Writer, before: Catalogue, after: Catalogue, *, extends: bool = True) -> Catalogue:
-    """Write another catalogue, after a fence for the versions that it has ended; return what was written.
-
-    Args:
-        writer: the transaction.
-        before: the catalogue until now.
-        after: the catalogue from now on.
-        extends: whether each process that has the file open has to follow.
-    """
-    after = carry_out(writer, after, partial(fenced, before=before, after=after))
-    write = publish_catalogue if extends else write_catalogue
-    write(writer, after)
-    return after
+def change(
+    writer: Writer,
+    transition: Callable[Concatenate[Draft, Catalogue, P], Catalogue],
+    *given: P.args,
+    **named: P.kwargs,
+) -> bool:
+    """Take one transition, and publish what it makes of the catalogue; return whether that is another one."""
+    one = Change(writer)
+    one.take(transition, *given, **named)
+    return one.publish()
 
 
 def _count(writer: Writer, table: Table, name: str) -> int:

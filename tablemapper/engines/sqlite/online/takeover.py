@@ -6,8 +6,7 @@ The catalogue only grows. An index that the opened classes do not declare stays,
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -16,7 +15,7 @@ from ....catalogue.catalogue import Catalogue
 from ....catalogue.changes import WayBack
 from ....catalogue.dropping import finished
 from ....catalogue.names import guests
-from ....catalogue.opening import opened, rebuilt, ruled_anew, unmatched_twins
+from ....catalogue.opening import opened, ruled_anew, unmatched_twins
 from ....catalogue.possible import meanings
 from ....catalogue.switching import ended
 from ....catalogue.tables import Table
@@ -45,9 +44,9 @@ from ..sql.catalogue import (
 )
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted, type_filter, value_sql, values_ddl
-from .run import carry_out, publish
+from .run import Change
 
-__all__ = ["as_it_is", "build_disabled", "evolution_of", "take_over", "verify"]
+__all__ = ["as_it_is", "evolution_of", "take_over", "verify"]
 
 _BESIDE = {
     **CREATE_JOBS,
@@ -261,30 +260,24 @@ def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
     return {name: values_ddl(name) for name in names}
 
 
-def by_rules_of_here(writer: Writer, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
-    """Give up what was maintained by other rules of a time zone; return the catalogue, as `ruled_anew` does."""
-    after = carry_out(writer, catalogue, partial(ruled_anew, catalogue=catalogue, newer_too=newer_too))
-    return catalogue if after is catalogue else publish(writer, catalogue, after)
-
-
-def take_over(writer: Writer, schema: Schema, read: Read) -> Catalogue:
-    """Change a file so that it can store and maintain what a schema declares; return its catalogue."""
-    catalogue = before = by_rules_of_here(writer, read_catalogue(read))
-    evolution = evolution_of(catalogue, schema, read, writer.timestamp)
-    schema = _without_twins(catalogue, schema)
-    if not evolution.changed:
-        return catalogue
-    if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
-        for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
-            writer.execute(sql)
-    for twin in unmatched_twins(catalogue, evolution):
-        catalogue = carry_out(writer, catalogue, partial(ended, catalogue=catalogue, twin=twin, by=twin.migration))
-        evolution = evolution_of(catalogue, schema, read, writer.timestamp)
-    after = carry_out(writer, catalogue, partial(opened, catalogue=catalogue, schema=schema, evolution=evolution))
-    after = _build_small(writer, SqliteSchema(schema, after), after)
-    after = publish(writer, before, after, extends=evolution.extends)
-    _log_changes(evolution)
-    return after
+@trusted()
+def take_over(writer: Writer, schema: Schema) -> None:
+    """Change a file so that it can store and maintain what a schema declares."""
+    change, read = Change(writer), writer.read
+    by_other_rules = change.take(ruled_anew) is not change.before
+    evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+    if evolution.changed:
+        schema = _without_twins(change.catalogue, schema)
+        if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
+            for sql in (CREATE_CATALOGUE, *_BESIDE.values()):
+                writer.execute(sql)
+        for twin in unmatched_twins(change.catalogue, evolution):
+            change.take(ended, twin, twin.migration)
+            evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+        change.take(opened, schema, evolution)
+        _build_small(change, writer, SqliteSchema(schema, change.catalogue))
+        _log_changes(evolution)
+    change.publish(extends=evolution.extends or by_other_rules)
 
 
 def _log_changes(evolution: Evolution) -> None:
@@ -295,20 +288,9 @@ def _log_changes(evolution: Evolution) -> None:
             _log.info("%s; a migration can remove it: %s", change, change.code)
 
 
-@trusted()
-def build_disabled(writer: Writer, catalogue: Catalogue, labels: Collection[str] | None) -> bool:
-    """Start jobs for what is disabled, all of it or some labels; return whether anything is."""
-    after = carry_out(writer, catalogue, partial(rebuilt, catalogue=catalogue, labels=labels))
-    if after is not catalogue:
-        publish(writer, catalogue, after)
-    return after is not catalogue
-
-
-def _build_small(writer: Writer, sqlite: SqliteSchema, catalogue: Catalogue) -> Catalogue:
-    """Run the jobs over few entities at once, which takes no longer than to register them; return the catalogue."""
+def _build_small(change: Change, writer: Writer, sqlite: SqliteSchema) -> None:
+    """Run the jobs over few entities at once, which takes no longer than to register them."""
     for job in sqlite.all_jobs:
         _, total = progress(writer.get, job.name)
         if total <= _AT_ONCE:
-            labels = build_batch(sqlite, writer, job, total + 1).ended
-            catalogue = carry_out(writer, catalogue, partial(finished, catalogue=catalogue, labels=labels), labels)
-    return catalogue
+            change.take(finished, build_batch(sqlite, writer, job, total + 1).ended)

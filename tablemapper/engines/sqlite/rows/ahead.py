@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 import attrs
 
-from ....catalogue.catalogue import Catalogue
 from ....errors import TableMapperError
 from ....schema.maintenance import ChangeSet
 from ....schema.rows import DAMAGE
@@ -57,7 +56,7 @@ class Ahead:
         file: File,
         schema: Callable[[], SqliteSchema],
         write: Callable[[Callable[[SqliteSchema, Writer], None]], Pace],
-        end: Callable[[Writer, Catalogue, Built], None],
+        end: Callable[[Writer, Built], None],
         labels: Collection[str] | None,
     ) -> None:
         self._file = file
@@ -163,7 +162,7 @@ class Ahead:
         writer: Writer,
     ) -> Built:
         built = build_slice(sqlite, writer, job, changes, until, done)
-        self._end(writer, sqlite.stored, built)
+        self._end(writer, built)
         return built
 
     def _read(self, sqlite: SqliteSchema, job: Job, place: Sequence[Any], changes: ChangeSet) -> Generator[int]:

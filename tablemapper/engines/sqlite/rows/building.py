@@ -6,19 +6,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
 
-from ....catalogue.dropping import states_after
 from ....errors import CorruptStore
 from ....schema.maintenance import AggregateMaintenance, ChangeSet
 from ....schema.rows import Row
 from ...protocol import Built, Violation
 from ..file.writer import Writer
-from ..sql.catalogue import read_states, write_states
 from ..sql.schema import Job, SqliteSchema
-from .contested import holders, violated
+from .contested import holders
 from .jobs import BUILDS, CURSOR, END, REACH, left, progress
 from .maintained import collect, write_changes
 
-__all__ = ["build_batch", "build_slice", "settle", "violations"]
+__all__ = ["build_batch", "build_slice", "violations"]
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
@@ -92,13 +90,6 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
     changes = ChangeSet()
     collect(sqlite, writer, model, changes, added=[row[:-1] for row in emptied])
     write_changes(sqlite, writer, changes)
-
-
-def settle(sqlite: SqliteSchema, writer: Writer) -> None:
-    """Make violated indexes ready that have no duplicates any more."""
-    labels = [index.label for index, noted in sqlite.contested.items() if not noted]
-    if settled := [label for label in labels if not violated(writer, label)]:
-        write_states(writer, states_after(read_states(writer), settled, (), writer.timestamp))
 
 
 def violations(sqlite: SqliteSchema, read: Callable[..., list[tuple[str, ...]]], most: int) -> tuple[Violation, ...]:

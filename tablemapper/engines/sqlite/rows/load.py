@@ -25,7 +25,7 @@ from ..sql.schema import SqliteSchema
 from .followers import Maintained, following
 from .jobs import owed
 from .maintained import delete_rows, put_rows, write_groups
-from .writes import apply_beside, completed_rows, insert_rows
+from .writes import apply, completed_rows, insert_rows
 
 __all__ = ["SortedLoad"]
 
@@ -73,8 +73,8 @@ class SortedLoad:
         """
         for model in sorted(self.models, key=sqlite.depth):  # what maintained fields are made of comes before them
             followers = [
-                _HeldBack(sqlite, apply_beside, self) if isinstance(one, Maintained) else one
-                for one in following(sqlite, (model,), apply_beside)
+                _HeldBack(sqlite, apply, self) if isinstance(one, Maintained) else one
+                for one in following(sqlite, (model,), apply)
             ]
             for rows in self._sorted(model, 2):
                 stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))

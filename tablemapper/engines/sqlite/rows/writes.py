@@ -22,14 +22,12 @@ from ...protocol import Batch, Operation, Part
 from ..file.writer import Writer, sorted_rows
 from ..sql.schema import SqliteSchema
 from ..sql.statements import SPILL_ROW, Statements
-from .building import settle
 from .followers import Maintained, Written, following
 from .maintained import changed_groups, put_rows, with_maintained, write_changes
 
 __all__ = [
     "Vanished",
     "apply",
-    "apply_beside",
     "completed_rows",
     "insert",
     "insert_rows",
@@ -79,7 +77,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 
     What the class has is looked up once, and few functions are called: that is a tenth of the time of an insert.
     """
-    followers = following(sqlite, (model,), apply_beside)
+    followers = following(sqlite, (model,), apply)
     if not (
         _is_whole(sqlite, model) and model not in sqlite.jobs and all(type(one) is Maintained for one in followers)
     ):
@@ -127,7 +125,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     written, changes = _judged(sqlite, writer, operations), ChangeSet()
-    followers = following(sqlite, written, apply_beside)
+    followers = following(sqlite, written, apply)
     before: list[Any] = []
     for follower in followers:
         before.append(follower.before(writer, written, changes))
@@ -211,7 +209,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
     Raises:
         EntityExists, UniqueViolation: the caller rolls back.
     """
-    followers, changes = following(sqlite, dict.fromkeys(batch.model for batch in batches), apply_beside), ChangeSet()
+    followers, changes = following(sqlite, dict.fromkeys(batch.model for batch in batches), apply), ChangeSet()
     (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
         statements = sqlite.statements[batch.model]
@@ -238,7 +236,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
 def _is_bare(sqlite: SqliteSchema, model: Model) -> bool:
     """Return whether rows go into their table as their class makes them, and nothing else is written for them."""
     own = _is_whole(sqlite, model) and sqlite.statements[model].own_values is None
-    return own and bool(model.columns) and not following(sqlite, (model,), apply_beside)
+    return own and bool(model.columns) and not following(sqlite, (model,), apply)
 
 
 def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:
@@ -252,13 +250,6 @@ def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:
         yield list(chain.from_iterable(parts)), max(longest)
     else:
         yield from batch.parts()
-
-
-def apply_beside(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]) -> None:
-    """Apply operations to the other side of a twin."""
-    apply(sqlite, writer, operations)
-    if sqlite.contested:
-        settle(sqlite, writer)
 
 
 def _read(sqlite: SqliteSchema, writer: Writer, operation: Operation) -> None:

@@ -30,8 +30,8 @@ from ..file.writer import Writer
 from .tables import ddl
 
 __all__ = [
-    "COPIES", "CREATE_CATALOGUE", "NAME", "READ_NOTE", "SCHEMA", "Read", "changed", "publish_catalogue", "read_catalogue",
-    "read_generation", "read_states", "trusted", "write_catalogue", "write_note", "write_states",
+    "COPIES", "CREATE_CATALOGUE", "NAME", "READ_NOTE", "SCHEMA", "Read", "changed", "read_catalogue", "read_generation",
+    "trusted", "write_catalogue", "write_note",
 ]  # fmt: skip
 
 NAME = "tablemapper_catalogue"
@@ -216,24 +216,6 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
             writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))
         else:
             writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", (name, msgspec.json.encode(form).decode()))
-
-
-def publish_catalogue(writer: Writer, catalogue: Catalogue) -> None:
-    """Write another catalogue, which each process that has the file open has to follow."""
-    write_catalogue(writer, catalogue)
-    writer.bump_generation()
-
-
-def read_states(writer: Writer) -> dict[str, StateForm]:
-    """Return the states of indexes and aggregates, by label."""
-    (form,) = writer.get(READ_NOTE, ("states",)) or ("{}",)
-    return msgspec.json.decode(form, type=dict[str, StateForm])
-
-
-def write_states(writer: Writer, states: dict[str, StateForm]) -> None:
-    """Write other states, which each process that has the file open has to follow."""
-    writer.execute(f"REPLACE INTO {NAME} VALUES(?, ?)", ("states", msgspec.json.encode(states).decode()))
-    writer.bump_generation()
 
 
 def changed(kind: str, name: str) -> CorruptStore:

@@ -46,6 +46,7 @@ class SqliteSchema(StoredClasses):
         unready: the indexes and aggregates that cannot be read yet, by label, with their states.
         maintenance: what is maintained from every entity of a class: neither what jobs build, nor what is disabled.
         contested: the unique indexes that may have duplicates, each with whether a new one is noted, or else refused.
+        violated: the labels of all unique indexes of the file that have some, whoever opens them.
         indexes: the tables of indexes.
         lacking: by class and index, the fields that the index should include, and does not: the class got them later.
         owners: the classes with an index over a maintained field, by the name of the aggregate that keeps the field.
@@ -76,6 +77,7 @@ class SqliteSchema(StoredClasses):
             for index in indexes
             if index.model.unique and (state := self.unready.get(index.label)) in ("building", "violated")
         }
+        self.violated = [label for label, form in self.stored.states.items() if form.state == "violated"]
         self.indexes: dict[IndexModel, IndexTable] = {}
         self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
         for model, maintained in everything.items():
