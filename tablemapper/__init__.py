@@ -69,10 +69,10 @@ from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
 from .planning.explanation import Explanation, MixedExplanation
-from .planning.partitions import Partition
 from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
+from .query.partitions import Partition
 from .query.query import Query, Rows
 from .query.timestamp import timestamp
 from .schema.model import size

@@ -26,7 +26,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "wording", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "wording", "cost", "explanation",
             ]
         }
     ],
@@ -63,7 +63,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"guidance": ["workload", "advice", "places", "rules", "data", "calls", "advise"]},
         {"pictures": ["trees", "svg", "texts"]},
     ],
-    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
+    [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"testing": ["clock", "stores", "plugin"]}],

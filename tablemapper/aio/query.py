@@ -15,9 +15,9 @@ from ..expressions.arithmetic import OfAnyClass
 from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation, MixedExplanation
-from ..planning.partitions import Partition
 from ..progress import ProgressOption
 from ..query.pages import Page
+from ..query.partitions import Partition
 from ..query.query import ClassResults, Query, Rows
 from .awaited import Face, awaited
 from .cancellation import Cancellation

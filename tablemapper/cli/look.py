@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from ..entities.json import to_dict, to_json
 from ..errors import InvalidQuery, SchemaMismatch, shown
-from ..planning.partitions import Partition
+from ..query.partitions import Partition
 from ..query.texts import condition, field, key, orders
 from ..store.opening import open as open_store
 from ..store.store import Store
@@ -56,7 +56,9 @@ def opened(place: Place, models: str | None, *, timeout: float = 5) -> Store:
         return open_store(**where, models=classes, read_only=True, timeout=timeout)
     except SchemaMismatch as error:
         differences = ", ".join(error.faults)
-        note(f"{title_of(place)}: shown as the store knows it, since the models differ; only in the code: {differences}")
+        note(
+            f"{title_of(place)}: shown as the store knows it, since the models differ; only in the code: {differences}"
+        )
         return open_store(**where, models=None, read_only=True, timeout=timeout)
 
 

@@ -4,7 +4,6 @@
 - `budget`: what one run of a query may use.
 - `capabilities`: what an engine can do.
 - `conditions`: predicates, normalised and taken apart by field.
-- `partitions`: what fixes one partition.
 - `plan`: what a plan is.
 - `ranges`: a plan with values.
 - `walk`: partitions that are found one by one.

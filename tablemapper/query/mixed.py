@@ -23,10 +23,10 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
-from ..planning.partitions import Partition
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.walk import Down
+from ..query.partitions import Partition
 from ..schema.model import Model
 from ..schema.rows import Row, readable
 from .pages import Seal, counted, query_identity

@@ -26,9 +26,9 @@ from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, 
 from ..planning.budget import Budget, start
 from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
-from ..planning.partitions import Partition
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
+from ..query.partitions import Partition
 from ..schema.model import Model
 from ..schema.slots import Slot
 from .division import Divisible, in_partition

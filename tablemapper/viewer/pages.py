@@ -17,8 +17,8 @@ from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
-from ..planning.partitions import Partition
 from ..query.pages import Page
+from ..query.partitions import Partition
 from ..query.tolerant import Unreadable, tolerant
 from ..schema.model import model_of
 from ..schema.rows import properties

@@ -115,7 +115,7 @@ def test_a_file_that_another_program_keeps_is_waited_for_and_the_page_looks_agai
     alone = apsw.Connection(str(place))
     alone.execute("pragma locking_mode = exclusive").fetchall()
     alone.execute("begin immediate")
-    with closing(inspect._Followed(place, None)) as followed:
+    with closing(inspect._Followed(str(place), None)) as followed:
         app = make_app(followed.store, title="parts.db")
         page = visit(app, "/")
         assert (page.status_code, page.headers["Refresh"]) == (503, "2")
@@ -133,7 +133,7 @@ def test_the_pages_follow_the_classes_of_the_file_and_another_file_in_its_place(
     def classes(app: Any) -> list[str]:
         return [one["name"] for one in visit(app, "/?format=json").json()["classes"]]
 
-    with closing(inspect._Followed(place, None)) as followed:
+    with closing(inspect._Followed(str(place), None)) as followed:
         app = make_app(followed.store)
         assert classes(app) == ["Part"]
         known = followed.store()
