@@ -56,6 +56,10 @@ FIRST = {
     "mypy": "explanation/why",
     "many to many": "recipes/one-to-many",
     "django": "how-to/from-sqlmodel",
+    "azure": "how-to/azure",
+    "azure-data-tables": "how-to/from-azure-data-tables",
+    "jupyter": "how-to/notebooks",
+    "cli": "reference/command",
 }
 
 

@@ -176,6 +176,13 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
             browser.get(served + page)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
         if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
+            size = {
+                "width": 800,
+                "height": 760,
+                "deviceScaleFactor": 1.25,
+                "mobile": False,
+            }  # as wide as a page of the docs
+            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
             shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
             PICTURE.write_bytes(base64.b64decode(shot["data"]))
     finally:
