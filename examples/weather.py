@@ -1,6 +1,7 @@
 """A year of hourly weather at New York's three airports: loaded, indexed, corrected, checked.
 
-Run it with a path to keep the file: ``python examples/weather.py weather.db``.
+Run it with a path to keep the file: ``python examples/weather.py weather.db``. Any place of a store will do, such as an
+account of Azure, or the emulator: ``python examples/weather.py UseDevelopmentStorage=true``.
 """
 
 # --8<-- [start:setup]
@@ -328,10 +329,10 @@ def recompute(store: tm.Store) -> int:
 # --8<-- [end:recompute]
 
 
-def main(path: str) -> None:
-    """Run it all on one file."""
+def main(place: str) -> None:
+    """Run it all on one store."""
     start = perf_counter()
-    with tm.open(path, models=MODELS) as store:
+    with tm.open(place, models=MODELS) as store:
         loaded = store.insert_many(read_csv(), progress=True)
         print(
             f"{loaded:,} readings loaded in {perf_counter() - start:.1f} s, with two indexes and two aggregates"

@@ -64,14 +64,15 @@ from .execution.totals import Groups
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .guidance.advice import Advice
 from .guidance.advise import advise
+from .guidance.workload import Form, Workload
 from .migrations.report import MigrationReport, Step
 from .migrations.run import migrate
 from .planning.cost import Cost, Prices
 from .planning.explanation import Explanation, MixedExplanation
-from .planning.partitions import Partition
 from .progress import Progress
 from .query.mixed import MixedQuery
 from .query.pages import Page
+from .query.partitions import Partition
 from .query.query import Query, Rows
 from .query.timestamp import timestamp
 from .schema.model import size
@@ -79,6 +80,8 @@ from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
 from .store.builds import BuildReport
+from .store.care import copy
+from .store.copying import CopyReport
 from .store.opening import open as open
 from .store.store import Store, Unknown
 from .store.transaction import Transaction
@@ -87,6 +90,7 @@ from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
 from .values.uuid7 import uuid7
+from .viewer.notebook import install as _notebooks
 from .viewer.opening import inspector
 
 __all__ = [
@@ -102,6 +106,7 @@ __all__ = [
     "Attr",
     "BuildReport",
     "Change",
+    "CopyReport",
     "CorruptStore",
     "Cost",
     "Entity",
@@ -114,6 +119,7 @@ __all__ = [
     "Extra",
     "Fault",
     "Field",
+    "Form",
     "GeoPoint",
     "Groups",
     "Index",
@@ -173,10 +179,12 @@ __all__ = [
     "UniqueViolation",
     "Unknown",
     "Violation",
+    "Workload",
     "advise",
     "avg",
     "changes",
     "converter",
+    "copy",
     "count",
     "field",
     "from_dict",
@@ -218,3 +226,4 @@ def _own(names: list[str]) -> None:
 
 
 _own(__dir__())
+_notebooks()

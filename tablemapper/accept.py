@@ -9,9 +9,23 @@ from .errors import did_you_mean, shown
 
 __all__ = ["OF_CLASSES", "OF_INDEXES", "accept_faults", "accepted"]
 
-OF_CLASSES = ("TM001", "TM002", "TM003", "TM004", "TM006", "TM007", "TM008", "TM009", "TM101", "TM102", "TM104")
+OF_CLASSES = (
+    "TM001",
+    "TM002",
+    "TM003",
+    "TM004",
+    "TM006",
+    "TM007",
+    "TM008",
+    "TM009",
+    "TM101",
+    "TM102",
+    "TM104",
+    "TM201",
+    "TM202",
+)
 """The codes that can be about a class or its key."""
-OF_INDEXES = ("TM001", "TM002", "TM003", "TM005", "TM009", "TM106")
+OF_INDEXES = ("TM001", "TM002", "TM003", "TM005", "TM009", "TM106", "TM203")
 """Those that can be about an index."""
 
 

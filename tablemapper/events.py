@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import attrs
 
@@ -35,6 +35,13 @@ class Event:
     """Spent in the store: without the body of a loop, and without the block of a transaction."""
     outcome: str
     """``ok``, or the name of the error's class."""
+    form: str | None = None
+    """What a query asks, with ``?`` for values: ``Product where maker == ? order by price``. None but for queries."""
+    examined: int | None = None
+    """Rows between the bounds that were read, whether they match or not. Where the database filters or sorts them, they
+    are counted at the 1st, 2nd, 4th, 8th … call of a form only, which filter more slowly. None: not counted."""
+    words: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
+    """The form as data, for a `Workload`."""
 
     def __str__(self) -> str:
         about = " ".join(filter(None, (self.verb, self.model, self.path and f"by {self.path}")))
@@ -87,6 +94,10 @@ class Call:
     written: int = 0
     seconds: float = 0.0
     outcome: str = "ok"
+    form: str | None = None
+    words: Mapping[str, Any] | None = None
+    examined: Callable[[], int] | None = None
+    """Returns the rows that were examined, once the call has ended."""
     _began: float = 0.0
 
     def __enter__(self) -> None:
@@ -100,8 +111,9 @@ class Call:
 
     def end(self) -> None:
         """Report it."""
-        event = Event(self.verb, self.model, self.path, self.read, self.written, self.seconds, self.outcome)
-        self.observer.report(event)
+        examined = None if self.examined is None else self.examined()
+        about = self.verb, self.model, self.path, self.read, self.written, self.seconds, self.outcome
+        self.observer.report(Event(*about, self.form, examined, self.words))
 
     def run(self, work: Callable[[Call], T]) -> T:
         """Do the whole of it: a function that gets the call, to note what it read and wrote."""

@@ -13,7 +13,7 @@ import tablemapper
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept"]}],
+    [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept", "kept"]}],
     [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
         {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
@@ -26,7 +26,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "partitions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "walk", "parts", "question", "advice", "planner", "projection", "wording", "cost", "explanation",
             ]
         }
     ],
@@ -34,7 +34,9 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "engines": ["context", "status", "statistics", "check", "protocol", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
-            "engines.azure": ["catalogue", "outbox", "reservations", "finishing", "elsewhere", "known", "writes", "sweep", "reads", "check", "engine"],
+            "engines.azure.outer": ["outbox", "reservations", "finishing", "elsewhere"],
+            "engines.azure.reading": ["filters", "orders", "reads"],
+            "engines.azure": ["catalogue", "known", "writes", "widening", "sweep", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
@@ -58,13 +60,14 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "arguments", "shapes", "step", "steps", "script", "fields", "undoing", "links", "plan", "validation", "chain", "comparison", "trial", "migrations",
             ],
         },
-        {"guidance": ["advice", "places", "rules", "data", "advise"]},
+        {"guidance": ["workload", "advice", "places", "rules", "data", "calls", "advise"]},
         {"pictures": ["trees", "svg", "texts"]},
     ],
-    [{"query": ["timestamp", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "mixed", "observation"]}],
-    [{"store": ["operations", "windows", "columns", "transaction", "builds", "care", "store", "duplicates", "observation", "opening"]}],
+    [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
-    [{"viewer": ["security", "cells", "pages", "questions", "numbers", "app", "opening"]}],
+    [{"testing": ["clock", "stores", "plugin"]}],
+    [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],
     [{"cli": ["app", "stores", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the

@@ -66,6 +66,8 @@ def test_annotations_may_leave_out_the_class_of_an_expression_or_of_groups() -> 
 MEASURES = {"avg", "count", "group_by", "max", "max_ever", "min", "min_ever", "sum"}
 RAISES_NOTHING = {
     "allow_scan",
+    "allow_sort",
+    "allow_eventual",
     "asc",
     "desc",
     "is_null",

@@ -206,12 +206,14 @@ def one_to_many() -> str:
         "one partition",
         ("PartitionKey", "RowKey", "name", "courier"),
         [[cell or "" for cell in row] for row in customers],
+        marks=["found" if row[3] else "" for row in customers],
     )
     other = Panel("The index by courier: another table").table(
         "CustomersByCourier",
         "the way back",
         ("PartitionKey", "of partition", "of row"),
         couriers,
+        marks=["found"] * len(couriers),
     )
     return picture("one-to-many", one, other)
 

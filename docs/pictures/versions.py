@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from decimal import Decimal
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -87,28 +88,28 @@ _LABEL, _LANE, _TALL = 72, 76, 34
 
 
 def _panel(title: str, new: Any, script: Any) -> Panel:
+    """Draw time downwards: a box lasts as long as a version can do the same."""
     panel = Panel(f"{title}: what each version can do, phase by phase")
     panel.text(2, 14, title, "t")
-    for at, name in enumerate(("version 1", "version 2")):
-        panel.text(_LABEL + (at + 0.5) * _LANE, 38, name, "s", anchor="middle")
-    for at, (phase, *able) in enumerate(_phases(new, script)):
-        top = 46 + at * _TALL
-        panel.line(f"M0 {top - 0.5:g} H{_LABEL + 2 * _LANE}")
-        panel.text(2, top + 21, phase, "s")
-        for side, can in enumerate(able):
-            if can:
-                x = _LABEL + side * _LANE
-                panel.box(x + 3, top + 2, _LANE - 6, _TALL - 5, _BOX[can][1 - side])
-                panel.text(
-                    x + _LANE / 2,
-                    top + 21,
-                    can,
-                    f"on-{_BOX[can][1 - side]}",
-                    anchor="middle",
-                )
+    phases = list(_phases(new, script))
+    for at, (phase, *able) in enumerate(phases):
+        panel.line(f"M0 {45.5 + at * _TALL:g} H{_LABEL + 2 * _LANE}")
+        panel.text(2, 67 + at * _TALL, phase, "s")
         panel.said.append(
             f"{phase}: version 1: {able[0]}; version 2: {able[1] or 'not started'}."
         )
+    for side, name in enumerate(("version 1", "version 2")):
+        left = _LABEL + side * _LANE
+        panel.text(left + _LANE / 2, 38, name, "s", anchor="middle")
+        at = 0
+        for can, same in groupby(phase[1 + side] for phase in phases):
+            tall = _TALL * len(list(same))
+            if can:
+                kind = _BOX[can][1 - side]
+                panel.box(left + 3, 48 + at, _LANE - 6, tall - 5, kind)
+                middle = 50 + at + tall / 2
+                panel.text(left + _LANE / 2, middle, can, f"on-{kind}", anchor="middle")
+            at += tall
     return panel
 
 

@@ -15,9 +15,9 @@ from ..expressions.arithmetic import OfAnyClass
 from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation, MixedExplanation
-from ..planning.partitions import Partition
 from ..progress import ProgressOption
 from ..query.pages import Page
+from ..query.partitions import Partition
 from ..query.query import ClassResults, Query, Rows
 from .awaited import Face, awaited
 from .cancellation import Cancellation
@@ -57,6 +57,14 @@ class AsyncResults(Face[ClassResults[T]], Generic[T]):
     def allow_scan(self) -> Self:
         """Allow the query to read the whole table where no key or index bounds it; as `Query.allow_scan`."""
         return self._with(self._sync.allow_scan())
+
+    def allow_sort(self) -> Self:
+        """Allow the query to read all of its rows and to sort them in memory; as `Query.allow_sort`."""
+        return self._with(self._sync.allow_sort())
+
+    def allow_eventual(self) -> Self:
+        """Allow answers from what may be older than the entities; as `Query.allow_eventual`."""
+        return self._with(self._sync.allow_eventual())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; as `Query.budget`."""

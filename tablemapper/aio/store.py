@@ -17,8 +17,8 @@ from ..entities.key import KeyOf
 from ..events import Observer
 from ..expressions.habits import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
-from ..planning.partitions import Partition
 from ..progress import ProgressOption, start_meter
+from ..query.partitions import Partition
 from ..store.observation import ObservedBuffer, noting
 from ..store.opening import new_store
 from ..store.operations import ByKey, Operations

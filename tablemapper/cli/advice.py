@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from ..errors import InvalidModel, NotReady
 from ..guidance.advise import advise as advise_models
+from ..guidance.workload import Workload
 from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, load_models, show, table
 from .look import find_class, opened
 
+Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]
 Classes = Annotated[str, Parameter(help="the names of classes; without one, a line for each")]
 _WITHOUT_MODELS = "judged without the models: accept= and factories stand in the code only"
 
 
 @app.command
-def advise(place: Place | None = None, /, *, models: Models | None = None, json: Json = False) -> Exit:
+def advise(
+    place: Place | None = None,
+    /,
+    *,
+    models: Models | None = None,
+    workload: Calls | None = None,
+    json: Json = False,
+) -> Exit:
     """Say what is unwise in the models, and with a store, in how it is filled; end with 1 if there is a warning."""
     if place is None:
         if models is None:
             raise InvalidModel("name the models, as in --models shop.models, or a store, or both")
+        if workload is not None:
+            raise InvalidModel("--workload: calls are judged with the store that they were made of; name that, too")
         found = advise_models(load_models(models))
     else:
+        calls = None if workload is None else Workload.load(workload)
         with opened(place, models) as store:
-            found = store.advise(progress=not json)
+            found = store.advise(workload=calls, progress=not json)
     wise = all(one.level != "warning" for one in found)
     head = [_WITHOUT_MODELS] if models is None else []
     lines = [str(one) for one in found] or ["nothing to advise"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..engines.opening import is_account, status
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, shown
 
@@ -30,11 +32,15 @@ __all__ = [
     "Scripts",
     "app",
     "existing",
+    "existing_file",
     "import_from_here",
     "load_models",
+    "located",
+    "note",
     "run",
     "show",
     "table",
+    "title_of",
 ]
 
 
@@ -75,7 +81,15 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-Place = Annotated[Path, Parameter(help="the file of the store")]
+_GAP = 3  # spaces between columns
+
+Place = Annotated[
+    str,
+    Parameter(
+        help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
+        "it from an environment variable, so that no key stands in the list of processes"
+    ),
+]
 Models = Annotated[
     str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
 ]
@@ -124,15 +138,64 @@ def _as_typed(text: str) -> str:
     return text
 
 
-def existing(place: Path) -> Path:
-    """Return the place if there is something: a command that looks after a store creates none.
+def located(place: str) -> dict[str, Any]:
+    """Return where a store is, or is to be, as `tablemapper.open` and others take it.
+
+    Raises:
+        NotAStore: it says nothing of who asks, or names an environment variable that is not there.
+    """
+    named = place.removeprefix("env:")
+    if named != place and not (place := os.environ.get(named, "")):
+        raise NotAStore(
+            f"env:{named}: there is no environment variable {named}; set it to the file of a store, or an account"
+        )
+    if not is_account(place):
+        return {"path": Path(place)}
+    return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+
+
+def existing(place: str) -> dict[str, Any]:
+    """Return where a store is: a command that looks after a store creates none.
 
     Raises:
         NotAStore: there is nothing.
     """
-    if not place.exists():
-        raise NotAStore(f"{place}: there is no store; name the file of a store")
-    return place
+    where = located(place)
+    if isinstance(where["path"], str):
+        status(where["path"], credential=where["credential"])
+    elif not where["path"].exists():
+        raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
+    return where
+
+
+def _credential() -> Any:
+    """Return what proves to an account who asks: as the tools of Azure find it."""
+    for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
+        if value := os.environ.get(name):
+            return value
+    try:
+        return importlib.import_module("azure.identity").DefaultAzureCredential()
+    except ModuleNotFoundError:
+        raise NotAStore(
+            "azure://… says nothing of who asks; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or install azure-identity"
+        ) from None
+
+
+def existing_file(place: str) -> Path:
+    """Return the file of a store, where only that is possible.
+
+    Raises:
+        NotAStore: there is nothing, or it is an account.
+    """
+    path = existing(place)["path"]
+    if not isinstance(path, Path):
+        raise NotAStore("this command is possible for the file of a store only, and this is an account of Azure")
+    return path
+
+
+def title_of(place: str) -> str:
+    """Return what a store is called where people read it, without a secret."""
+    return place if place.startswith(("env:", "azure:")) else "Azure Tables" if is_account(place) else Path(place).name
 
 
 def import_from_here() -> None:
@@ -169,16 +232,33 @@ def load_models(name: str) -> list[type[Record]]:
     return models
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table of text; numbers stand on the right."""
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table:
+    """Return a table of text; numbers stand on the right. With ``cut`` a terminal shows each row on one line."""
+    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     lines = [list(row) for row in rows]
+    cut = cut and sys.stdout.isatty()
+    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
+    widths = _within(shutil.get_terminal_size().columns, columns, texts) if cut else [None] * len(columns)
     for at, name in enumerate(columns):
         number = bool(lines) and all(isinstance(line[at], int) for line in lines)
-        drawn.add_column(name, justify="right" if number else "left", overflow="fold")
-    for line in lines:
-        drawn.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in line))
+        drawn.add_column(
+            name,
+            justify="right" if number else "left",
+            overflow="ellipsis" if cut else "fold",
+            no_wrap=cut,
+            width=widths[at],
+        )
+    for line in texts:
+        drawn.add_row(*map(Text, line))
     return drawn
+
+
+def _within(most: int, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int | None]:
+    """Return how wide columns are that fit a terminal: the widest ones are cut."""
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    while sum(widths) + _GAP * len(widths) > most and max(widths, default=0) > 1:
+        widths[widths.index(max(widths))] -= 1
+    return [*widths]
 
 
 def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
@@ -198,5 +278,10 @@ def _fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:
     if json:
         show({"ok": False, "error": kind, "message": message}, json=True)
     else:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))
+        note(message)
     return code
+
+
+def note(message: str) -> None:
+    """Say something beside what a command prints."""
+    Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))

@@ -6,17 +6,22 @@ import ipaddress
 import secrets
 import socket
 import sys
+import threading
 import webbrowser
-from contextlib import suppress
-from typing import Annotated
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
-from ..errors import InvalidQuery, shown
-from ..store.opening import open as open_store
-from .app import Exit, Json, Models, Place, app, existing, load_models
+from ..errors import InvalidQuery, StoreLocked, TableMapperError, shown
+from ..store.store import Store
+from .app import Exit, Json, Models, Place, app, existing, title_of
+from .look import opened
 
+_PATIENCE = 5  # seconds that another program may keep the file
 Host = Annotated[str, Parameter(help="the address to listen at, one of this machine's own")]
 Port = Annotated[int, Parameter(help="the port; 0 for a free one")]
 Open = Annotated[bool, Parameter(name="--open", negative="", help="open the page in a browser")]
@@ -44,11 +49,10 @@ def inspect(
     with _listening(host, port) as listener:
         number = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        store = open_store(
-            existing(place), models=None if models is None else load_models(models), read_only=True, timeout=5
-        )
-        with store:
-            pages = make_app(store, token=token, title=place.name, hosts=loopback_names(number))
+        with closing(_Followed(place, models)) as followed:
+            with suppress(StoreLocked):  # (the first page says so, and looks again)
+                followed.store()
+            pages = make_app(followed.store, token=token, title=title_of(place), hosts=loopback_names(number))
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
             sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
             sys.stdout.flush()
@@ -58,6 +62,48 @@ def inspect(
             with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run([listener])
     return Exit.OK
+
+
+class _Followed:
+    """The store of a place, opened anew where its file was replaced, or its classes have changed."""
+
+    def __init__(self, place: str, models: str | None) -> None:
+        self._open = partial(opened, place, models, timeout=_PATIENCE)
+        self._path = existing(place)["path"]
+        self._lock = threading.Lock()
+        self._stores: list[tuple[Any, Store]] = []  # the last one, and the one before: pages may still read that
+
+    def store(self) -> Store:
+        """Return the store.
+
+        Raises:
+            StoreLocked: another program keeps the file to itself.
+        """
+        with self._lock:
+            now = self._state()
+            if now is None or not self._stores or self._stores[-1][0] != now:
+                store = self._open()
+                for _, old in self._stores[:-1]:
+                    old.close()
+                self._stores = [*self._stores[-1:], (None, store)]
+                self._stores[-1] = self._state(), store
+            return self._stores[-1][1]
+
+    def _state(self) -> Any:
+        """Return what is another one if the store is to be opened anew; None if that cannot be found out."""
+        if not self._stores:
+            return None
+        try:
+            found = self._path.stat() if isinstance(self._path, Path) else None
+            file = None if found is None else (found.st_dev, found.st_ino)
+            return file, self._stores[-1][1].status().generation
+        except (OSError, TableMapperError):
+            return None
+
+    def close(self) -> None:
+        """Close what is open."""
+        for _, store in self._stores:
+            store.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

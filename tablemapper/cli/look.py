@@ -12,11 +12,12 @@ import msgspec
 from cyclopts import Parameter
 
 from ..entities.json import to_dict, to_json
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, SchemaMismatch, shown
+from ..query.partitions import Partition
 from ..query.texts import condition, field, key, orders
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, load_models, show, table
+from .app import Exit, Json, Models, Place, app, existing, load_models, note, show, table, title_of
 
 __all__ = ["find_class", "opened"]
 
@@ -35,6 +36,9 @@ Order = Annotated[
     ),
 ]
 Fields = Annotated[str, Parameter(help="the fields to show, such as name,price")]
+InPartition = Annotated[
+    str, Parameter(name="--partition", help="only entities with this PartitionKey, as it is stored")
+]
 Limit = Annotated[int, Parameter(help="how many rows are shown at most")]
 Scan = Annotated[
     bool, Parameter(negative="", help="read the whole table where no key and no index bounds the question")
@@ -45,9 +49,17 @@ Explain = Annotated[
 Format = Literal["table", "json", "jsonl", "csv"]
 
 
-def opened(place: Place, models: str | None) -> Store:
-    """Open a store for reading, without models if need be."""
-    return open_store(existing(place), models=None if models is None else load_models(models), read_only=True)
+def opened(place: Place, models: str | None, *, timeout: float = 5) -> Store:
+    """Open a store for reading: with its own classes if there are no models, or if they are newer than the store."""
+    where, classes = existing(place), None if models is None else load_models(models)
+    try:
+        return open_store(**where, models=classes, read_only=True, timeout=timeout)
+    except SchemaMismatch as error:
+        differences = ", ".join(error.faults)
+        note(
+            f"{title_of(place)}: shown as the store knows it, since the models differ; only in the code: {differences}"
+        )
+        return open_store(**where, models=None, read_only=True, timeout=timeout)
 
 
 def find_class(store: Store, name: str) -> type[Any]:
@@ -71,6 +83,7 @@ def show_rows(
     where: Where = (),
     order: Order | None = None,
     fields: Fields | None = None,
+    partition: InPartition | None = None,
     limit: Limit = 50,
     scan: Scan = False,
     explain: Explain = False,
@@ -86,9 +99,13 @@ def show_rows(
         query: Any = store.query(cls)
         if where:
             query = query.where(*(condition(cls, text) for text in where))
+        if partition is not None:
+            query = query.where(Partition(partition, {}, cls))
         if order is not None:
             query = query.order_by(*orders(cls, order))
-        if scan or not (where or order):  # the first rows of a class are few, whatever the class holds
+        if scan or not (
+            where or order or partition is not None
+        ):  # the first rows of a class are few, whatever the class holds
             query = query.allow_scan()
         if explain:
             explanation = query.explain()
@@ -102,7 +119,7 @@ def show_rows(
     if json or format == "json":
         return show({"ok": True, "rows": rows[:limit], "more": more}, json=True)
     ending = f"{limit:,} shown, there are more: --limit" if more else f"{len(rows):,} shown"
-    return show(None, table("", _columns(cls, names), map(_cells, rows[:limit])), ending, json=False)
+    return show(None, table("", _columns(cls, names), map(_cells, rows[:limit]), cut=True), ending, json=False)
 
 
 @app.command

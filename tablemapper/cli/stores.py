@@ -10,30 +10,40 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from ..engines.check import Problem
-from ..engines.opening import is_account, open_engine
+from ..engines.opening import open_engine
 from ..engines.opening import restore as restore_store
 from ..engines.opening import status as status_of
+from ..errors import InvalidModel
 from ..schema.model import Schema
 from ..store.builds import HOLD, REST
+from ..store.care import copy as copy_stores
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, Scripts, app, existing, load_models, show, table
+from .app import (
+    Exit,
+    Json,
+    Models,
+    Place,
+    Scripts,
+    app,
+    existing,
+    existing_file,
+    load_models,
+    located,
+    show,
+    table,
+    title_of,
+)
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
 Rest = Annotated[
     float, Parameter(help="the pause after a transaction that delays others, as a multiple of their delay")
 ]
-Account = Annotated[str, Parameter(help="the account, by its connection string; or the file of a store")]
 Limit = Annotated[int | None, Parameter(help="how many entities this call reads at most")]
 
 
-def _open(place: Path, models: str, scripts: str | None = None) -> Store:
-    return open_store(existing(place), models=load_models(models), migrations=scripts, build=False)
-
-
-def _open_file(place: Path) -> Store:
-    """Open a store for what concerns its file alone, whatever it holds."""
-    return Store(open_engine(existing(place), Schema(())))
+def _open(place: Place, models: str, scripts: str | None = None) -> Store:
+    return open_store(**existing(place), models=load_models(models), migrations=scripts, build=False)
 
 
 def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
@@ -44,7 +54,8 @@ def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
 @app.command
 def status(place: Place, /, *, json: Json = False) -> Exit:
     """Show what a store holds, the progress of builds, and the migrations that have run."""
-    return show(status_of(existing(place)), json=json)
+    where = existing(place)
+    return show(status_of(where.pop("path"), **where), json=json)
 
 
 @app.command
@@ -74,14 +85,13 @@ def check(place: Place, /, *, models: Models, scripts: Scripts | None = None, js
 
 
 @app.command
-def sweep(place: Account, /, *, models: Models, full: bool = False, json: Json = False) -> Exit:
+def sweep(place: Place, /, *, models: Models, full: bool = False, json: Json = False) -> Exit:
     """Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.
 
     Args:
         full: also remove what is not needed any more to finish writes.
     """
-    where = place if is_account(place) else existing(Path(place))
-    with open_store(where, models=load_models(models), build=False) as store:
+    with _open(place, models) as store:
         done = store.sweep(full=full, progress=not json)
     return show({"ok": True, "writes": done}, f"{done:,} writes finished or undone", json=json)
 
@@ -99,31 +109,50 @@ def repair(place: Place, /, *, models: Models, json: Json = False) -> Exit:
 @app.command
 def compact(place: Place, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
-    before = existing(place).stat().st_size
-    with _open_file(place) as store:
+    path = existing_file(place)
+    before = path.stat().st_size
+    with Store(open_engine(path, Schema(()))) as store:
         store.compact(progress=not json)
-    after = place.stat().st_size
-    return show({"ok": True, "before": before, "after": after}, f"{place}: {before:,} bytes, now {after:,}", json=json)
+    after = path.stat().st_size
+    return show({"ok": True, "before": before, "after": after}, f"{path}: {before:,} bytes, now {after:,}", json=json)
 
 
 @app.command
-def backup(place: Place, copy: Path, /, *, json: Json = False) -> Exit:
-    """Write a copy of the store as it is now, while it is in use.
+def backup(place: Place, copy: Path, /, *, models: Models | None = None, json: Json = False) -> Exit:
+    """Write a copy of the store as it is now, while it is in use; of an account, with the models.
 
     Args:
         copy: the file that is written; there must be none.
     """
-    with _open_file(place) as store:
+    where = existing(place)
+    if isinstance(where["path"], str) and models is None:
+        raise InvalidModel("a backup of an account needs the models, as in --models shop.models")
+    opened = (
+        Store(open_engine(where["path"], Schema(()))) if isinstance(where["path"], Path) else _open(place, models or "")
+    )
+    with opened as store:
         store.backup(copy, progress=not json)
-    return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {place}", json=json)
+    return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 
 
 @app.command
-def restore(copy: Path, place: Place, /, *, overwrite: bool = False, json: Json = False) -> Exit:
+def copy(source: Place, target: Place, /, *, models: Models, json: Json = False) -> Exit:
+    """Make the entities of one store those of another, which is created if there is none: a file or an account, either way.
+
+    It writes only what differs, and deletes what only the target has.
+    """
+    with _open(source, models) as one, open_store(**located(target), models=load_models(models)) as other:
+        report = copy_stores(one, other, progress=not json)
+    return show(report, json=json)
+
+
+@app.command
+def restore(copy: Path, place: Path, /, *, overwrite: bool = False, json: Json = False) -> Exit:
     """Put a copy of a backup in the place of a store that no program has open.
 
     Args:
         copy: what `tablemapper backup` wrote.
+        place: the file that is written.
         overwrite: replace what is there.
     """
     restore_store(copy, place, overwrite=overwrite)

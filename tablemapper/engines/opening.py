@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast
 import attrs
 
 from ..catalogue.changes import WayBack
-from ..errors import NotAStore, StoreError, shown
+from ..errors import InvalidMigration, NotAStore, StoreError, shown
 from ..limits import check_table_name
 from ..schema.model import Schema
 from .migration import MigrationEngine
@@ -71,10 +71,6 @@ class _Account:
     ) -> Engine:
         from .azure.tables.accounts import account_of, named_account
 
-        if read_only or schema is None:
-            raise ValueError(
-                "read_only=True is for a file; give a program that only reads an account a key that can only read"
-            )
         if durability != "full":
             raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
         name, catalogue = "", ""
@@ -92,7 +88,9 @@ class _Account:
         from .azure.tables.names import CATALOGUE
 
         seconds = 30.0 if timeout is None else timeout
-        return AzureEngine.open(Wire(account), str(account), schema, catalogue=catalogue or CATALOGUE, timeout=seconds)
+        return AzureEngine.open(
+            Wire(account), str(account), schema, read_only=read_only, catalogue=catalogue or CATALOGUE, timeout=seconds
+        )
 
 
 def is_account(where: str) -> bool:
@@ -172,23 +170,29 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
 
-def status(place: str | os.PathLike[str], *, timeout: float = 5.0) -> Status:
+def status(place: str | os.PathLike[str], *, credential: Any = None, timeout: float | None = None) -> Status:
     """Return what a store maintains, the progress of builds, and its migrations.
 
     It needs no models, so it works for a store that no program opens any more.
 
     Args:
-        place: the path of a file.
-        timeout: seconds to wait for another process.
+        place: the path of a file, or an account of Azure.
+        credential, timeout: as for `tablemapper.open`.
 
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
     """
+    if isinstance(place, str) and is_account(place):
+        engine = open_engine(place, None, read_only=True, credential=credential, timeout=timeout)
+        try:
+            return engine.status()
+        finally:
+            engine.close()
     if isinstance(place, str):
         _check_path(place)
     from .sqlite.online.status import status_of_file
 
-    return status_of_file(place, timeout=timeout)
+    return status_of_file(place, timeout=5.0 if timeout is None else timeout)
 
 
 def open_migrations(
@@ -201,8 +205,14 @@ def open_migrations(
         durability, timeout: as for `tablemapper.open`.
 
     Raises:
+        InvalidMigration: it is an account of Azure.
         StoreError: there is no store in this place, or it cannot be used.
     """
+    if isinstance(place, str) and is_account(place):
+        raise InvalidMigration(
+            "migration scripts cannot be run on Azure Tables yet: stop the writers, call store.backup(path) with the classes "
+            "as they were, migrate that file, and tm.copy it into a new store, in another account"
+        )
     if isinstance(place, str):
         _check_path(place)
     from .sqlite.online.migration import SqliteMigrations

@@ -7,7 +7,7 @@ maintenance is decided before or beside it, once for all engines.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 
@@ -21,6 +21,8 @@ from ..planning.plan import Plan
 from ..planning.projection import Layout
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
+from ..schema.groups import Delta
+from ..schema.maintenance import AggregateMaintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
 from .check import RepairReport, Report
@@ -30,6 +32,8 @@ __all__ = [
     "Batch",
     "Built",
     "Engine",
+    "Explained",
+    "HasBackup",
     "Note",
     "NoteChanged",
     "Operation",
@@ -195,6 +199,17 @@ Position: TypeAlias = tuple[Any, ...]
 """Where a row stands in the order of its query."""
 
 
+@attrs.frozen
+class Explained:
+    """What a database itself says of a plan."""
+
+    lines: Sequence[str] = ()
+    requests: int | None = None
+    """How many requests are sent at least; None where none are."""
+    eventual: bool = attrs.field(default=False, kw_only=True)
+    """Whether what is found may be older than the entities."""
+
+
 class Reads(Protocol):
     """How an engine reads the rows of plans."""
 
@@ -248,8 +263,12 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
         """Return what the database itself says that it will do."""
+        ...
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        """Return what sorts as the engine sorts keys: partition key and row key."""
         ...
 
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
@@ -373,8 +392,11 @@ class Engine(Protocol):
         """Return the label of a class, or of an index that it declares, in what is unready."""
         ...
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
-        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+        """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index.
+
+        Where indexes may be older than their entities, their fields count as lacking, unless that may be ``eventual``.
+        """
         ...
 
     def describe(self, label: str) -> Unready:
@@ -427,10 +449,23 @@ class Engine(Protocol):
         """Give back the space that is free in the store; nobody else may have it open."""
         ...
 
-    def backup(self, path: str, meter: Meter) -> None:
-        """Write a copy of one state of the store."""
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it, which may be more than its code declares."""
+        ...
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say, which change nothing else, by the key of the group."""
         ...
 
     def close(self) -> None:
         """Close the files."""
+        ...
+
+
+@runtime_checkable
+class HasBackup(Protocol):
+    """An engine that can copy itself, as it is."""
+
+    def backup(self, path: str, meter: Meter) -> None:
+        """Write a copy of one state of the store to a new file."""
         ...

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..expressions.tree import Predicate
-from .declaration import AbstractDeclaration, Declaration, index_table
+from ..kept import kept
+from .declaration import AbstractDeclaration, Declaration, declaration_of, index_table
 from .entity import Record
 from .fields import FIELD, FieldModel
 from .key import Key
@@ -48,9 +48,10 @@ class Aggregate(Record):
         return [] if declaration.table is None else aggregate_faults(declaration)
 
 
-@lru_cache(maxsize=None)
-def keepers(declaration: Declaration) -> tuple[type[Aggregate], ...]:
+@kept
+def keepers(cls: type[Any]) -> tuple[type[Aggregate], ...]:
     """Return the aggregates that keep the maintained fields of a class of entities, one for each field."""
+    declaration = declaration_of(cls)
     return tuple([_keeper(declaration, field) for field in declaration.maintained])
 
 

@@ -111,7 +111,8 @@ def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     engine = plans.engine
     aggregates = engine.schema.aggregates_of(spec.model)
     labels = {aggregate: engine.label(aggregate) for aggregate in aggregates}
-    return [one for one, label in labels.items() if label not in engine.unready and label not in engine.eventual]
+    left = () if spec.eventual else engine.eventual
+    return [one for one, label in labels.items() if label not in engine.unready and label not in left]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:

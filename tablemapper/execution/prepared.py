@@ -51,6 +51,8 @@ class PreparedPlan:
         at_edges: the same plan without filters that say nothing if values begin buckets, once that was needed.
         scans: how often a scan was looked at, to warn of it.
         scan_logged: whether the warning was logged.
+        observed: how often it was run in a store that is observed.
+        words: the query without its values, as data and as text, once that was needed.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class PreparedPlan:
         self.plan = plan
         self.scans = 0
         self.scan_logged = False
+        self.observed = 0
+        self.words: tuple[str, dict[str, Any]] | None = None
         self.columns: Any = None
         self.at_edges: PreparedPlan | None = None
         self.residual = engine.reads.residual(plan) if filtering else plan.filter
@@ -96,6 +100,11 @@ class PreparedPlan:
         if plan.distinct:
             indexes = maintenance(engine.schema, plan.model).indexes
             self._entries = next(index.rows for index in indexes if index.model is plan.index)
+
+    @property
+    def only_results(self) -> bool:
+        """Whether every row that is examined is a result."""
+        return self.whole and not self.plan.filter and not self.plan.sorted
 
     def bind(self, values: Sequence[Any]) -> BoundPlan:
         """Return the plan with values."""
@@ -275,7 +284,7 @@ class PlanCache:
             if len(plans.prepared) >= MAX_PLANS:
                 plans.prepared.clear()
             unready = self._refusals(spec, plans.unready) if plans.unready else {}
-            lacking = self.engine.lacking(spec.model)
+            lacking = self.engine.lacking(spec.model, eventual=spec.eventual)
             form_ = query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking)
             new = plan(form_, self.engine.capabilities)
             prepared = plans.prepared[key] = self._new(spec, new, wanted, state=state)

@@ -18,6 +18,7 @@ import attrs
 from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
 from ..keys.cuts import CUT, Cut, cut_of
+from ..values.scalars import ValueType
 from .arithmetic import Computed, kind_of
 from .tree import (
     And,
@@ -70,71 +71,89 @@ def forms(*predicates: Predicate[Any] | None) -> list[Any]:
     return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
 
 
-def dump(predicate: Predicate[Any], label: Callable[[Attr[Any, Any]], str] = attrgetter("label")) -> Any:
+def _dumped(kind: ValueType, value: Any) -> Any:
+    return kind.dump(value)
+
+
+def _undumped(kind: ValueType, form: Any) -> Any:
+    return kind.undump(form)
+
+
+def dump(
+    predicate: Predicate[Any],
+    label: Callable[[Attr[Any, Any]], str] = attrgetter("label"),
+    constant: Callable[[ValueType, Any], Any] = _dumped,
+) -> Any:
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
 
     Args:
         predicate: what is written down.
         label: what an attribute is called there.
+        constant: what stands there for a value, whose type comes first.
     """
     match predicate:
         case And():
-            return ["and", *[dump(part, label) for part in conjuncts([predicate])]]
+            return ["and", *[dump(part, label, constant) for part in conjuncts([predicate])]]
         case Or(parts=parts):
-            return ["or", *[dump(part, label) for part in parts]]
+            return ["or", *[dump(part, label, constant) for part in parts]]
         case Not(part=part):
-            return ["not", dump(part, label)]
+            return ["not", dump(part, label, constant)]
         case Compare(attr=attr, op=op, value=Attr() as other):
             return [op, label(attr), {"field": label(other)}]
         case Compare(attr=attr, op=op, value=value):
-            return [op, label(attr), attr.type.dump(value)]
+            return [op, label(attr), constant(attr.type, value)]
         case In(attr=attr, values=values):
-            return ["in", label(attr), [attr.type.dump(value) for value in values]]
+            return ["in", label(attr), [constant(attr.type, value) for value in values]]
         case IsNull(attr=attr):
             return ["null", label(attr)]
         case StartsWith(attr=attr, text=text):
-            return ["startswith", label(attr), attr.type.dump(text)]
+            return ["startswith", label(attr), constant(attr.type, text)]
         case Contains(attr=attr, value=value):
-            return ["contains", label(attr), (attr.type.element or attr.type).dump(value)]
+            return ["contains", label(attr), constant(attr.type.element or attr.type, value)]
         case SameText(attr=attr, specs=specs, value=value):
             slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
-            return ["is that of", slots, (attr.type.element or attr.type).dump(value)]
+            return ["is that of", slots, constant(attr.type.element or attr.type, value)]
     raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
 
 
-def load(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Predicate[Any]:
+def load(
+    form: Any,
+    field: Callable[[str], Attr[Any, Any]],
+    constant: Callable[[ValueType, Any], Any] = _undumped,
+) -> Predicate[Any]:
     """Return the predicate that `dump` was given.
 
     Args:
         form: what was written down.
         field: returns the attribute of a field, by what it is called there.
+        constant: returns the value for what stands for one, whose type comes first.
 
     Raises:
         ValueError: no condition on these fields gives such a form.
     """
     op, *rest = form
     if op in ("and", "or"):
-        return (And if op == "and" else Or)(parts=tuple([load(part, field) for part in rest]))
+        return (And if op == "and" else Or)(parts=tuple([load(part, field, constant) for part in rest]))
     if op == "not":
-        return Not(part=load(rest[0], field))
+        return Not(part=load(rest[0], field, constant))
     attr = attribute(rest[0], field)
     if op == "null":
         return IsNull(attr=attr)
     value = rest[1]
     if op == "startswith":
-        text = attr.type.undump(value)
+        text = constant(attr.type, value)
         return StartsWith(attr=known_as(attr, text), text=text)
     if op == "in":
-        values = tuple(map(attr.type.undump, value))
+        values = tuple([constant(attr.type, one) for one in value])
         return In(attr=known_as(attr, *values), values=values)
     if op == "contains":
-        part = (attr.type.element or attr.type).undump(value)
+        part = constant(attr.type.element or attr.type, value)
         return Contains(attr=known_as(attr, part), value=part)
     if op not in _COMPARISONS:
         raise ValueError(f"{shown(op)} is no condition")
     if isinstance(value, dict) and value.keys() == {"field"}:
         return Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
-    value = attr.type.undump(value)
+    value = constant(attr.type, value)
     return Compare(attr=known_as(attr, value) if op == "==" else attr, op=_COMPARISONS[op], value=value)
 
 

@@ -1,8 +1,10 @@
 """What is unwise, though it is possible: advice, with the mend to paste.
 
+- `workload`: calls that were observed, added up by what they ask.
 - `advice`: what one piece of advice is.
 - `places`: keys and indexes, as the rules look at them, and declarations that would be better.
 - `rules`: the rules over declarations, a function for each code, in tables of them.
 - `data`: the rules over what a store holds.
+- `calls`: the rules over calls that were observed.
 - `advise`: the advice on classes.
 """

@@ -56,9 +56,10 @@ class Advice:
         lines += [f"  {self.consequence}", f"  {self.remedy}"]
         if self.declaration is not None:
             lines += [f"      {line}" for line in self.declaration.splitlines()]
-            if self.where.endswith(".key"):
+            names = [line.split(maxsplit=1)[0] for line in self.declaration.splitlines()]
+            if "key" in names:
                 lines.append("  A change of the key needs a migration: tablemapper migrations make")
-            elif "." in self.where:
+            elif "tm.Index" in self.declaration:
                 lines.append("  The new index is built while programs run.")
         return "\n".join([*lines, f"  or say why it is right:  {self.accept}"])
 

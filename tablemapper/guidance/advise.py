@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..engines.statistics import IndexStatistics, Statistics
 from ..entities.entity import Record
+from ..planning.capabilities import Capabilities
 from ..schema.model import Model, Schema, compile_schema
 from .advice import Advice, in_order
+from .calls import idle_index, of_forms
 from .data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA, with_numbers
 from .places import Place
 from .rules import RULES_OF_CLASSES, RULES_OF_PLACES
+from .workload import Workload
 
 __all__ = ["advise", "advise_schema", "log_advice"]
 
@@ -30,17 +33,25 @@ def advise(models: Sequence[type[Record]], /) -> tuple[Advice, ...]:
     return advise_schema(compile_schema(models))
 
 
-def advise_schema(schema: Schema, statistics: Callable[[Model], Statistics | None] | None = None) -> tuple[Advice, ...]:
+def advise_schema(
+    schema: Schema,
+    statistics: Callable[[Model], Statistics | None] | None = None,
+    workload: Workload | None = None,
+    capabilities: Capabilities | None = None,
+) -> tuple[Advice, ...]:
     """Return the advice on compiled classes.
 
     Args:
         schema: the classes.
         statistics: returns what a store holds of a class of entities, None if that cannot be read now; if it is None,
             the declarations are judged alone.
+        workload: the calls that were observed.
+        capabilities: of the engine that answers them; None: it can do all.
     """
     own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]
     held = {model: statistics(model) for model in own if model.aggregate is None} if statistics else {}
-    return in_order(one for model in own for one in _of_class(model, schema, held.get(model)))
+    found = [one for model in own for one in _of_class(model, schema, held.get(model), workload, capabilities)]
+    return in_order(found)
 
 
 def log_advice(schema: Schema) -> None:
@@ -52,7 +63,13 @@ def log_advice(schema: Schema) -> None:
             _log.warning("%s", one)
 
 
-def _of_class(model: Model, schema: Schema, held: Statistics | None) -> Iterator[Advice]:
+def _of_class(
+    model: Model,
+    schema: Schema,
+    held: Statistics | None,
+    workload: Workload | None,
+    capabilities: Capabilities | None,
+) -> Iterator[Advice]:
     made = model.declaration
     beside = tuple([one.declaration for one in schema.models if one.table == made.table and one is not model])
     found = [
@@ -62,13 +79,18 @@ def _of_class(model: Model, schema: Schema, held: Statistics | None) -> Iterator
     ]
     key = Place(made, None, *made.templates, beside)
     found += _of_place(key, held)
+    if workload is not None:
+        found += [one.advice(code, made.name) for code, one in of_forms(model, workload, capabilities)]
     yield from _unaccepted(found, made.accept, made.name)
     for index in model.indexes:
         if "#" in index.name:
             continue
         place = Place(made, index, index.partition, index.row)
         rows = None if held is None else held.indexes.get(index.name)
-        yield from _unaccepted(list(_of_place(place, rows)), index.accept, place.label)
+        found = list(_of_place(place, rows))
+        if workload is not None and (idle := idle_index(model, index, workload)) is not None:
+            found.append(idle.advice("TM203", place.label))
+        yield from _unaccepted(found, index.accept, place.label)
 
 
 def _of_place(place: Place, held: Statistics | IndexStatistics | None) -> Iterator[Advice]:

@@ -96,9 +96,9 @@ def wide_fan_out(place: Place, held: IndexStatistics) -> Found | None:
 
 def with_numbers(code: str, found: Found, entities: int, parts: Partitions, more: Mapping[str, int]) -> Found:
     """Return what a rule over declarations found, with the numbers of the data if they tell how much it matters."""
-    if code not in ("TM001", "TM003"):
+    if code not in ("TM001", "TM002", "TM003"):
         return found
-    level = found.level if entities >= _SMALL else "note"
+    level = found.level if entities >= _SMALL or code == "TM002" else "note"
     return attrs.evolve(found, level=level, evidence={"entities": entities, "partitions": parts.number, **more})
 
 

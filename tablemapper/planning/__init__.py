@@ -4,7 +4,6 @@
 - `budget`: what one run of a query may use.
 - `capabilities`: what an engine can do.
 - `conditions`: predicates, normalised and taken apart by field.
-- `partitions`: what fixes one partition.
 - `plan`: what a plan is.
 - `ranges`: a plan with values.
 - `walk`: partitions that are found one by one.
@@ -13,6 +12,7 @@
 - `advice`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
 - `projection`: from rows to entities and tuples.
+- `wording`: what a query asks, without its values, as data and as text.
 - `cost`: what a plan would cost on Azure.
 - `explanation`: a plan in words.
 """

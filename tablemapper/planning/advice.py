@@ -19,7 +19,7 @@ from .conditions import AnyPredicate, Conditions, alternatives, conditions, fiel
 from .plan import MAX_RANGES, Path, Plan
 from .question import QueryForm
 
-__all__ = ["lack", "refusal", "wanting", "written"]
+__all__ = ["NO_INDEX", "lack", "proposal", "refusal", "wanting", "written"]
 
 _SHARDS = 16
 
@@ -73,17 +73,28 @@ def refusal(form: QueryForm, refused: Iterable[str], ask: Callable[..., list[Pla
     elif len(ways) > 1:
         lines += _one_by_one(model, [way for way in ways if all(one.scan for one in ask(where=tuple(way)))])
     elif where:
-        lines += [] if lists or more else [_NO_INDEX]
+        lines += [] if lists or more else [NO_INDEX]
     else:
         lines += _in_order(form, ask)
     add = "" if index is not None or more or len(ways) > 1 else "add conditions, "
     return "\n".join([*lines, f"{add}or read it all with .allow_scan()"])
 
 
-_NO_INDEX = (
+NO_INDEX = (
     "no index can serve these conditions; it could serve a bool field that the program sets, and an index with where= "
     "can hold only what matches"
 )
+
+
+def proposal(form: QueryForm, plan: Plan) -> str | None:
+    """Return the declaration of an index that serves a form better than a plan does; None if none can."""
+    ways = alternatives(normal(form.where))
+    index = _index(form.model, ways, form.order)
+    if index is None or plan.scan:
+        return index
+    _, lead, ranged = _common(ways)
+    sorts = plan.sorted and index != _index(form.model, ways, ())
+    return index if sorts or len(lead) + len(ranged[:1]) > plan.bound_fields else None
 
 
 def _more_conditions(model: Model, where: tuple[AnyPredicate, ...], ask: Callable[..., list[Plan]]) -> str | None:
@@ -113,7 +124,7 @@ def _one_by_one(model: Model, left: Iterable[Sequence[AnyPredicate]]) -> list[st
     if indexes := list(dict.fromkeys([one for one in proposals if one is not None])):
         lines += [f"{'this index' if len(indexes) == 1 else 'these indexes'} would serve what is left:"]
         lines += [f"    {one}" for one in indexes]
-    return [*lines, *[_NO_INDEX] * (None in proposals)]
+    return [*lines, *[NO_INDEX] * (None in proposals)]
 
 
 def _in_order(form: QueryForm, ask: Callable[..., list[Plan]]) -> list[str]:
@@ -149,12 +160,7 @@ def _being_built(model: Model, declaration: str, refused: Iterable[str]) -> str 
 
 def _index(model: Model, ways: Sequence[Sequence[AnyPredicate]], order: tuple[Order[Any], ...]) -> str | None:
     """Return the declaration of an index that bounds the query, None if no index can."""
-    types, lead, ranged = _bounding(conditions(ways[0]))
-    for way in ways[1:]:  # (all alternatives are read along one path)
-        others, leads, ranges = _bounding(conditions(way))
-        types |= others
-        ranged = [one for one in (*lead, *ranged) if one in (*leads, *ranges) and not (one in lead and one in leads)]
-        lead = [one for one in lead if one in leads]
+    types, lead, ranged = _common(ways)
     if not lead and not ranged:
         return None
     for attr in (step.attr for step in order):
@@ -164,6 +170,17 @@ def _index(model: Model, ways: Sequence[Sequence[AnyPredicate]], order: tuple[Or
         types.setdefault(name, attr.type)
         ranged += [] if name in lead else [name]
     return _declaration(model, types, lead, ranged[:1])
+
+
+def _common(ways: Sequence[Sequence[AnyPredicate]]) -> tuple[dict[str, ValueType], list[str], list[str]]:
+    """Return what `_bounding` returns, of conditions all of which are read along one path."""
+    types, lead, ranged = _bounding(conditions(ways[0]))
+    for way in ways[1:]:
+        others, leads, ranges = _bounding(conditions(way))
+        types |= others
+        ranged = [one for one in (*lead, *ranged) if one in (*leads, *ranges) and not (one in lead and one in leads)]
+        lead = [one for one in lead if one in leads]
+    return types, lead, ranged
 
 
 def _bounding(way: Conditions) -> tuple[dict[str, ValueType], list[str], list[str]]:

@@ -10,7 +10,7 @@ import attrs
 
 from ..errors import QueryStopped
 
-__all__ = ["Budget", "Spending", "start"]
+__all__ = ["Budget", "Counting", "Spending", "start"]
 
 T = TypeVar("T")
 
@@ -27,6 +27,26 @@ class Budget:
     def start(self, what: str) -> Spending:
         """Begin a run."""
         return Spending(self, what, self.monotonic())
+
+
+@attrs.frozen
+class Counting(Budget):
+    """The same limits, or none, for a run of which it is to be known how many rows it examines."""
+
+    runs: list[Spending] = attrs.field(factory=list, eq=False)
+
+    @classmethod
+    def within(cls, budget: Budget | None) -> Counting:
+        """Return what counts a run with these limits."""
+        return cls() if budget is None else cls(budget.seconds, budget.examined, budget.monotonic)
+
+    def start(self, what: str) -> Spending:
+        self.runs.append(spending := super().start(what))
+        return spending
+
+    def rows(self) -> int:
+        """Return how many rows the runs have examined so far."""
+        return sum(run.rows for run in self.runs)
 
 
 def start(budget: Budget | None, query: object) -> Spending | None:

@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..errors import shown
 from ..expressions.predicates import dump, filled
 from ..expressions.tree import Order
 from .capabilities import Capabilities
@@ -17,6 +16,7 @@ from .conditions import AnyPredicate
 from .cost import Cost
 from .plan import Plan
 from .ranges import KeyRange
+from .wording import condition_text
 
 __all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]
 
@@ -46,6 +46,10 @@ class Explanation:
     """What the engine can do."""
     database: tuple[str, ...]
     """What the database itself says of the first range: of SQLite, its EXPLAIN QUERY PLAN."""
+    requests: int | None
+    """How many requests are sent at least; None where a file is read."""
+    eventual: bool
+    """Whether what is found, or a total, may be older than the entities: only after ``allow_eventual()``."""
     estimate: Callable[[], Cost] = attrs.field(repr=False, eq=False)
     """Reads what `cost` is made of."""
     totals: Mapping[str, str] = {}
@@ -92,7 +96,7 @@ class Explanation:
                 lines.append(f"  side by side, merged in the order of {self._merged_by()}")
         lines += [] if self.rows is None else [f"  {_expected(self.rows)}"]
         lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
-        lines += [f"sorts by {', '.join(self.sort)} ({self.capabilities.sorts})"] if self.sort else []
+        lines += [f"sorts by {', '.join(self.sort)} ({self.capabilities.sorts or 'in memory'})"] if self.sort else []
         lines += [f"not {one}" for one in self.reasons]
         lines += [f"{self.capabilities.engine}: {one}" for one in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
@@ -131,6 +135,8 @@ class Explanation:
             "rows": self.rows,
             "reasons": list(self.reasons),
             "database": list(self.database),
+            "requests": self.requests,
+            "eventual": self.eventual,
             "totals": dict(self.totals),
             "cost": self.cost.to_dict(),
         }
@@ -212,16 +218,4 @@ def order_text(steps: Iterable[Order[Any]]) -> tuple[str, ...]:
 
 def predicate_text(predicate: AnyPredicate, values: Sequence[Any]) -> str:
     """Return a predicate as a user would write it, values filled in."""
-
-    def text(form: Any) -> str:
-        op, *rest = form
-        if op in ("and", "or"):
-            return "(" + f" {op} ".join(map(text, rest)) + ")"
-        if op == "not":
-            return f"not {text(rest[0])}"
-        if op == "null":
-            return f"{rest[0]} is missing"
-        other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else shown(rest[1])
-        return f"{rest[0]} {op} {other}"
-
-    return text(dump(filled(predicate, values)))
+    return condition_text(dump(filled(predicate, values)))

@@ -57,17 +57,24 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
         if not form.scan:
             ask: Any = partial(attrs.evolve, form)
             raise ScanRefused(refusal(form, refused, lambda **changes: candidates(ask(**changes))[0]))
-        return attrs.evolve(_able(form, possible, capabilities)[0], reasons=tuple(refused))
-    bounded = _able(form, bounded, capabilities)
+        able = _able(form, possible, capabilities)
+        return attrs.evolve((able or possible)[0], reasons=tuple(refused))
+    able = _able(form, bounded, capabilities)
+    if not form.in_memory:
+        bounded = able
     partition = next((one for one in bounded if one.whole_partition), None)
     join_costs = capabilities is not None and capabilities.join_costs
-    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition, join_costs))
+    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition, join_costs, in_order=one in able))
     others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
     return attrs.evolve(best, reasons=(*others, *refused))
 
 
 def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None) -> list[Plan]:
-    """Return the plans that an engine can run; there is one, or InvalidQuery is raised."""
+    """Return the plans whose order an engine gives; there is one, or rows may be sorted in memory.
+
+    Raises:
+        InvalidQuery
+    """
     if capabilities is None:
         return plans
     able = [
@@ -75,28 +82,35 @@ def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None)
         for one in plans
         if (capabilities.sorts or not one.sorted) and (capabilities.backward or not (one.descending or one.turned))
     ]
-    if able:
+    if able or form.in_memory:
         return able
     name, order = capabilities.engine, " and ".join([step.attr.label for step in form.order]) or "the entities' keys"
     if plans[0].sorted:
         raise InvalidQuery(
             f"{form.model.name}: no key or index gives the order by {order}, and {name} sorts nothing; declare an index whose "
-            "row= begins with it, or sort the results in Python"
+            "row= begins with it, or call .allow_sort(), which reads all rows and sorts them in memory"
         )
     raise InvalidQuery(
         f"{form.model.name}: {plans[0].path} has the order by {order} backwards, and {name} reads forwards only; declare a "
-        "key or an index with {field:desc}, or reverse the results in Python"
+        "key or an index with {field:desc}, or call .allow_sort(), which reads all rows and reverses them in memory"
     )
 
 
-def _rank(one: Plan, place: int, partition: Plan | None, join_costs: bool) -> tuple[Any, ...]:  # noqa: FBT001
+def _rank(
+    one: Plan,
+    place: int,
+    partition: Plan | None,
+    join_costs: bool,  # noqa: FBT001
+    *,
+    in_order: bool,
+) -> tuple[Any, ...]:
     # Most bound fields (a shard of a field and the field itself are one); then what needs no sort; then, where that
     # costs much, what needs no join; then an index by
     # other fields, or of some entities only, before a whole partition of entities; then what is read from one table;
     # then the key; then indexes as they were declared.
     other = partition is not None and (one.bound != partition.bound or one.some)
     alone = one.covering or one.index is None
-    return one.bound_fields, not one.sorted, join_costs and alone, other, alone, one.index is None, -place
+    return one.bound_fields, in_order, not one.sorted, join_costs and alone, other, alone, one.index is None, -place
 
 
 def _worse(one: Plan, best: Plan) -> str:

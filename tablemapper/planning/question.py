@@ -35,6 +35,8 @@ class QueryForm:
     """The partial indexes with a condition that the query repeats, each with the predicates that do."""
     scan: bool = False
     """Whether the whole table may be read."""
+    in_memory: bool = False
+    """Whether rows may be read whole and sorted in memory, where the engine has no other way to an order."""
     by_time: bool = True
     """Whether a range of times may be read bucket by bucket."""
     state: bool = False
@@ -63,6 +65,10 @@ class QuerySpec:
     limit: int | None = None
     scan: bool = False
     budget: Budget | None = None
+    in_memory: bool = False
+    """Whether rows may be sorted in memory."""
+    eventual: bool = False
+    """Whether what is found may be older than the entities."""
     mixed: bool = False
     """Whether the rows of other classes come between."""
     backwards: bool = False
@@ -86,6 +92,8 @@ class QuerySpec:
             tuple([(step.attr.source, step.descending, step.wide) for step in order]) if order else (),
             self.scan,
             self.budget is None,
+            self.in_memory,
+            self.eventual,
             self.mixed,
             self.backwards,
             self.part and self.part.form,
@@ -121,6 +129,7 @@ def query_form(
         wanted,
         {name: frozenset(parts[place] for place in places) for name, places in implied(spec)},
         spec.scan,
+        spec.in_memory,
         by_time,
         state,
         spec.mixed,

@@ -1,6 +1,7 @@
 """Queries as users hold them: builders, pages, columns, writing by query.
 
 - `timestamp`: the time of the last write, as an operand.
+- `partitions`: what fixes one partition.
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.
 - `batches`: batches of Arrow.
@@ -9,6 +10,7 @@
 - `division`: parts and partitions of a query.
 - `texts`: conditions, orders and keys as a person types them.
 - `query`: the query of one class.
+- `tolerant`: queries that go on where an entity cannot be read.
 - `mixed`: the query of several classes.
 - `observation`: queries that report their reads and writes.
 """

@@ -11,10 +11,10 @@ from ..entities.declaration import declaration_of
 from ..errors import InvalidQuery, shown
 from ..execution.prepared import PlanCache, PreparedPlan
 from ..expressions.tree import Attr
-from ..planning.partitions import Partition
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan
+from ..query.partitions import Partition
 from .columns import ColumnResults
 from .pages import Seal, counted, query_identity
 

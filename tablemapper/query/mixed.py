@@ -23,10 +23,10 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
-from ..planning.partitions import Partition
 from ..planning.parts import Part
 from ..planning.question import QuerySpec
 from ..planning.walk import Down
+from ..query.partitions import Partition
 from ..schema.model import Model
 from ..schema.rows import Row, readable
 from .pages import Seal, counted, query_identity
@@ -97,6 +97,14 @@ class _Mixed(Results[T]):
     def allow_scan(self) -> Self:
         """Allow the query to read the whole table, for each class that no key or index bounds."""
         return self._each(lambda query: query.allow_scan())
+
+    def allow_sort(self) -> Self:
+        """Allow rows to be read whole and sorted in memory; as `Query.allow_sort`."""
+        return self._each(lambda query: query.allow_sort())
+
+    def allow_eventual(self) -> Self:
+        """Allow answers from what may be older than the entities; as `Query.allow_eventual`."""
+        return self._each(lambda query: query.allow_eventual())
 
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use, over all classes, as for a query over one.
@@ -258,7 +266,8 @@ class _Mixed(Results[T]):
 
         def merged(state: Any) -> Iterator[tuple[Run, Sequence[Row]]]:
             streams = [run.chunks(after, limit, within=state) for run in runs]
-            ranks = [_ranked(_place(run), order, backwards=backwards) for run in runs]
+            ordered = self._plans.reads.ordered
+            ranks = [_ranked(_place(run), order, ordered, backwards=backwards) for run in runs]
             return ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
 
         return _counted(self._plans.reads.in_one_state(merged))
@@ -424,16 +433,22 @@ def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
 # ---------------------------------------------------------------------------------------------- order
 
 
-def _ranked(place: Callable[[Row], Position], order: Sequence[Order[Any]], *, backwards: bool) -> Callable[[Row], Any]:
+def _ranked(
+    place: Callable[[Row], Position],
+    order: Sequence[Order[Any]],
+    ordered: Callable[[Sequence[str]], Any],
+    *,
+    backwards: bool,
+) -> Callable[[Row], Any]:
     """Return the sort key of a row in the order of the query; missing values are the least."""
     if not order:
-        return (lambda row: Down(place(row))) if backwards else place
+        return (lambda row: Down(ordered(place(row)))) if backwards else lambda row: ordered(place(row))
 
     def rank(row: Row) -> Any:
         position = place(row)
         values = [(value is not None, value) for value in position[: len(order)]]
         steps = [Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
-        return (*steps, position[-2:])
+        return (*steps, ordered(position[-2:]))
 
     return rank
 

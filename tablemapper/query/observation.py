@@ -5,9 +5,12 @@ Each call runs on an unobserved query of the same form, so that the calls inside
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from typing import Any, cast
+
+import attrs
 
 from ..engines.protocol import Engine
 from ..errors import TableMapperError
@@ -15,6 +18,8 @@ from ..events import Call, Observer
 from ..execution.from_aggregates import matching_aggregate
 from ..execution.prepared import PlanCache, PreparedPlan
 from ..execution.totals import COUNT, Measured, States
+from ..planning.budget import Counting
+from ..planning.wording import form_text, wording
 from .mixed import MixedQuery
 from .query import ClassResults, Query, Rows
 from .results import Results
@@ -45,27 +50,64 @@ class _Observed(Results[Any]):
         """Return the query over each class."""
         raise NotImplementedError
 
-    def _call(self, verb: str) -> Call:
-        try:
-            paths = [_path(query._plans.prepared(query._spec, query._wanted)[0]) for query in self._classes()]
-        except TableMapperError:  # the call itself will raise it
-            paths = []
-        plans = cast(ObservedPlans, self._plans)
-        return plans.observer.call(verb, class_names(self), ", ".join(dict.fromkeys(paths)) or None)
+    def _counting(self, budget: Counting) -> Any:
+        """Return the plain query within a budget that counts."""
+        return self._plain()._with(attrs.evolve(self._spec, budget=budget))
+
+    def _begin(self, verb: str, *, counts: bool = True) -> tuple[Call, Any]:
+        """Return the call, and the plain query on which to make it: one that counts what it examines, if that is due.
+
+        Args:
+            verb: of the call.
+            counts: whether it can count.
+        """
+        plain, classes, prepared = self._plain(), self._classes(), list[PreparedPlan]()
+        with suppress(TableMapperError):  # (the call itself will raise it)
+            prepared = [query._plans.prepared(query._spec, query._wanted)[0] for query in classes]
+        paths = dict.fromkeys(map(_path, prepared))
+        call = cast(ObservedPlans, self._plans).observer.call(verb, class_names(self), ", ".join(paths) or None)
+        call.form, call.words = _words(classes, prepared)
+        if not prepared or not counts:
+            return call, plain
+        if all(one.only_results for one in prepared):
+            call.examined = lambda: call.read
+            return call, plain
+        prepared[0].observed = number = prepared[0].observed + 1
+        if self._spec.budget is None and number & (number - 1):  # (the 1st, 2nd, 4th, 8th … call)
+            return call, plain
+        budget = Counting.within(self._spec.budget)
+        call.examined = budget.rows
+        return call, self._counting(budget)
 
     def __iter__(self) -> Iterator[Any]:
-        return self._call("query").iterate(lambda: iter(self._plain()))
+        call, query = self._begin("query")
+        return call.iterate(lambda: iter(query))
 
 
-def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., Any]:
+def _words(
+    classes: Sequence[ClassResults[Any]], prepared: Sequence[PreparedPlan]
+) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the form of a query as text and, over one class, as data."""
+    known = prepared[0].words if prepared else None
+    if known is None:
+        words = [wording(query._spec) for query in classes]
+        known = " | ".join(map(form_text, words)), words[0]
+        if prepared:
+            prepared[0].words = known
+    return known[0], known[1] if len(classes) == 1 else None
+
+
+def _reported(name: str, count: Callable[[Call, Any], None], *, counts: bool = True) -> Callable[..., Any]:
     @wraps(getattr(Query, name))
     def method(self: _Observed, *args: Any, **kwargs: Any) -> Any:
+        call, query = self._begin(f"query.{name}", counts=counts)
+
         def work(call: Call) -> Any:
-            result = getattr(self._plain(), name)(*args, **kwargs)
+            result = getattr(query, name)(*args, **kwargs)
             count(call, result)
             return result
 
-        return self._call(f"query.{name}").run(work)
+        return call.run(work)
 
     return method
 
@@ -109,8 +151,8 @@ class _ObservedQuery(_Observed, Query[Any]):
     def _classes(self) -> list[ClassResults[Any]]:
         return [self]
 
-    update = _reported("update", _changed)
-    delete = _reported("delete", _changed)
+    update = _reported("update", _changed, counts=False)
+    delete = _reported("delete", _changed, counts=False)
 
     def count(self) -> int:
         if matching_aggregate(self._plans, self._spec, (), COUNT) is not None:
@@ -121,15 +163,18 @@ class _ObservedQuery(_Observed, Query[Any]):
         return _ObservedRows(self._plans, self._plain().select(*fields)._spec, fields)
 
     def _states(self, by: tuple[Any, ...], measured: Measured, slot: Any) -> States:
+        call, query = self._begin(f"query.{measured}")
+
         def work(call: Call) -> States:
             read = matching_aggregate(self._plans, self._spec, by, slot)
-            states = self._plain()._states(by, measured, slot)
+            states: States = query._states(by, measured, slot)
             if read is not None:
-                call.path = _path(read.prepared)
+                call.path = str(read.prepared.plan.path)
+                call.examined = None  # (groups are not counted)
             call.read = len(states) if read is not None else sum(state[0] for state in states.values())
             return states
 
-        return self._call(f"query.{measured}").run(work)
+        return call.run(work)
 
 
 class _ObservedRows(_Observed, Rows[Any]):
@@ -151,10 +196,13 @@ class _ObservedMixed(_Observed, MixedQuery[Any, Any, Any, Any, Any]):
     def _classes(self) -> list[ClassResults[Any]]:
         return [member.query for member in self._members]
 
+    def _counting(self, budget: Counting) -> MixedQuery[Any, Any, Any, Any, Any]:
+        return self._plain()._each(lambda query: query._with(attrs.evolve(query._spec, budget=budget)))
+
 
 def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
-    batches = self._plain().arrow_batches(*args, **kwargs)
-    call = self._call("query.arrow_batches")
+    call, query = self._begin("query.arrow_batches")
+    batches = query.arrow_batches(*args, **kwargs)
 
     def stream() -> Iterator[Any]:
         try:

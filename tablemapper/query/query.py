@@ -13,7 +13,7 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, StoreClosed, shown
+from ..errors import InvalidEntity, InvalidQuery, StoreClosed
 from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.prepared import PreparedPlan
@@ -26,13 +26,13 @@ from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, 
 from ..planning.budget import Budget, start
 from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
-from ..planning.partitions import Partition
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.slots import Slot
 from .division import Divisible, in_partition
 from .pages import counted, query_identity
-from .results import check_condition, order_step, own_field, refuse_named
+from .partitions import Partition
+from .results import check_condition, order_step, own_field, refuse_named, seconds
 from .writing import WriteByQuery
 
 __all__ = ["ClassResults", "Query", "Rows"]
@@ -52,8 +52,6 @@ K = TypeVar("K")
 N = TypeVar("N")
 P = TypeVar("P")
 Q = TypeVar("Q")
-
-_EVER = 1e9  # seconds, more than anybody waits
 
 
 class ClassResults(Divisible[T_co]):
@@ -82,6 +80,20 @@ class ClassResults(Divisible[T_co]):
         """
         return self._with(attrs.evolve(self._spec, scan=True))
 
+    def allow_sort(self) -> Self:
+        """Allow the query to read all of its rows and to sort them in memory, on an engine that sorts nothing itself.
+
+        That are at most 100,000 on Azure Tables, or what `budget` allows. SQLite sorts by itself, without this.
+        """
+        return self._with(attrs.evolve(self._spec, in_memory=True))
+
+    def allow_eventual(self) -> Self:
+        """Allow the query to be answered from an index or an aggregate that may be older than the entities.
+
+        On Azure Tables these are the ones in other partitions. On SQLite none is ever older.
+        """
+        return self._with(attrs.evolve(self._spec, eventual=True))
+
     def budget(self, *, timeout: float | None = None, examined: int | None = None) -> Self:
         """Limit what one run of the query may use; past it, the run raises `QueryStopped`.
 
@@ -94,7 +106,7 @@ class ClassResults(Divisible[T_co]):
             InvalidQuery: a limit is not a number, 0 or more.
         """
         if timeout is not None:
-            timeout = _seconds("budget: timeout=", timeout)
+            timeout = seconds("budget: timeout=", timeout)
         if examined is not None:
             examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
@@ -167,6 +179,8 @@ class ClassResults(Divisible[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
+        explained, totals = reads.explain(bound, prepared.layout), dict(totals_served(self._plans, self._spec))
+        older = any(total in self._plans.engine.eventual for total in totals.values())
         return Explanation(
             str(plan.path),
             plan,
@@ -176,9 +190,11 @@ class ClassResults(Divisible[T_co]):
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
             reads.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
-            tuple(reads.explain(bound, prepared.layout)),
+            tuple(explained.lines),
+            explained.requests,
+            explained.eventual or older,
             partial(self._cost, bound),
-            dict(totals_served(self._plans, self._spec)),
+            totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 
@@ -526,9 +542,3 @@ class Rows(ClassResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
     __slots__ = ()
-
-
-def _seconds(verb: str, given: object) -> float:
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {shown(given)}")
-    return min(given, _EVER)

@@ -19,6 +19,7 @@ from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.python import python_source, walk
+from ..kept import kept
 from ..keys.forms import check_key
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
 from .group_rows import Advance, group_rows
@@ -303,7 +304,7 @@ def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]],
     return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
-@lru_cache(maxsize=None)
+@kept
 def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=too_many)
     fields = RowFields(model, names)
@@ -358,7 +359,7 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     return IndexMaintenance(index, model, function, fields.places(read | {field.name for field in included}))
 
 
-@lru_cache(maxsize=None)
+@kept
 def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
+from ..kept import kept
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..limits import entity_size
@@ -249,7 +250,7 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
             models.append(model_of(cls))
         except InvalidModel as error:
             faults += [f"{error.subject}: {fault}" for fault in error.faults]
-    models += [model_of(one) for model in list(models) if model.maintained for one in keepers(model.declaration)]
+    models += [model_of(one) for model in list(models) if model.maintained for one in keepers(model.cls)]
     schema = Schema(tuple(dict.fromkeys(models)))
     if len(schema.by_name) < len(schema.models):
         names = [model.name for model in models]
@@ -332,7 +333,7 @@ def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], s
     return {cls: test(entries) for cls, entries in special.items()}
 
 
-@lru_cache(maxsize=None)
+@kept
 def model_of(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
     made = declaration_of(cls)

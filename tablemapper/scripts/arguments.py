@@ -96,7 +96,7 @@ def field_of(attr: Attr[Any, Any]) -> FieldModel:
 
 
 def form_of(attr: Attr[Any, Any]) -> FieldForm:
-    model: Model = model_of(attr.owner)  # type: ignore[arg-type]
+    model: Model = model_of(attr.owner)
     return model.form.fields[field_of(attr).property]
 
 

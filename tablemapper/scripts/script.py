@@ -376,7 +376,7 @@ def _keepers(cls: Any) -> dict[str, Any]:
     declaration = getattr(cls, "__dict__", {}).get("__declaration__")
     if not isinstance(declaration, Declaration):
         return {}
-    return {field.name: keeper for field, keeper in zip(declaration.maintained, keepers(declaration), strict=True)}
+    return {field.name: keeper for field, keeper in zip(declaration.maintained, keepers(cls), strict=True)}
 
 
 def _with_keeper_steps(step: AnyStep) -> Iterator[AnyStep]:

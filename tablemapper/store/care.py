@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from datetime import timedelta
+from typing import cast
 
 from ..engines.check import RepairReport, Report
 from ..engines.context import check_outside
-from ..engines.protocol import Engine
+from ..engines.protocol import Engine, HasBackup
 from ..engines.statistics import HasStatistics, Statistics
 from ..engines.status import Status
 from ..entities.entity import Record
 from ..errors import InvalidQuery, NotReady, StoreError, shown
 from ..guidance.advice import Advice
 from ..guidance.advise import advise_schema
+from ..guidance.workload import Workload
 from ..progress import ProgressOption, start_meter
 from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
+from .copying import CopyReport, copy_engine, copy_to_file
 from .operations import Operations
 
-__all__ = ["Care"]
+__all__ = ["Care", "copy"]
 
 _RECENT = timedelta(hours=1)
 
@@ -96,19 +99,24 @@ class Care:
         with start_meter(progress, "statistics") as meter:
             return self._engine.statistics(model, recent, top, meter)
 
-    def advise(self, *, progress: ProgressOption = False) -> tuple[Advice, ...]:
+    def advise(self, *, workload: Workload | None = None, progress: ProgressOption = False) -> tuple[Advice, ...]:
         """Return what is unwise in the classes of the store, judged by what it holds: as `tablemapper.advise`, and more.
 
         It reads each table of entities once. What cannot be read now, as an index that is being built, is left out; so
         is all data of an engine without statistics.
 
         Args:
+            workload: the calls of programs, which were observed with ``observe=work``: frequent scans, queries that read
+                far more than they return, indexes that nothing reads.
             progress: True for a bar, or a function.
 
         Raises:
+            TypeError: it is no workload.
             CorruptStore: a table cannot be read.
         """
-        engine = self._engine
+        engine, given = self._engine, cast(object, workload)
+        if given is not None and not isinstance(given, Workload):
+            raise TypeError(f"advise: workload= is a tm.Workload, got {shown(given)}")
         with start_meter(progress, "advise") as meter:
 
             def held(model: Model) -> Statistics | None:
@@ -116,7 +124,7 @@ class Care:
                     return engine.statistics(model, _RECENT, 10, meter) if isinstance(engine, HasStatistics) else None
                 return None
 
-            return advise_schema(engine.schema, held)
+            return advise_schema(engine.schema, held, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> Report:
         """Recompute every index row and every aggregate from the entities, and report the differences.
@@ -178,8 +186,37 @@ class Care:
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the current state to a new file, while the store is in use.
 
+        Of an account of Azure it copies the entities, a thousand with a request: each as it is when it is read, so not
+        all are of one state. The file is a store with the same classes.
+
         Raises:
             StoreError: the file exists already, or cannot be written.
         """
+        engine = self._engine
         with start_meter(progress, "backup") as meter:
-            self._engine.backup(os.fspath(path), meter)
+            if isinstance(engine, HasBackup):
+                engine.backup(os.fspath(path), meter)
+            else:
+                copy_to_file(engine, os.fspath(path), meter)
+
+
+def copy(source: Care, target: Care, /, *, progress: ProgressOption = False) -> CopyReport:
+    """Make the entities of one store those of another: insert, replace and delete what differs.
+
+    It reads both in the order of keys, and writes what differs in transactions beside other programs. Index tables and
+    aggregates follow from these writes. An ``_ever`` measure of the target becomes no less extreme than that of the
+    source. ETags and timestamps are the target's own. If it ends early, call it again: it writes only what is left.
+
+    Args:
+        source: it is only read, and may be opened with ``read_only=True``.
+        target: a store with the same classes; what only it has is deleted.
+        progress: True for a bar, or a function.
+
+    Raises:
+        SchemaMismatch: a class is missing in one of them, or is another one there; nothing was written.
+        InvalidEntity: an entity has properties that its class does not declare.
+        UniqueViolation: two entities hold one value, as the source was written meanwhile; copy again.
+        PreconditionFailed: somebody else wrote the target meanwhile; copy again.
+    """
+    with start_meter(progress, "copy") as meter:
+        return copy_engine(source._engine, target._engine, meter)  # noqa: SLF001  (two stores are asked for theirs)

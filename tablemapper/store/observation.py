@@ -13,8 +13,8 @@ from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
 from ..events import Call, Observer
 from ..expressions.tree import Predicate
-from ..planning.partitions import Partition
 from ..query.observation import ObservedPlans, class_names, observed
+from ..query.partitions import Partition
 from ..query.results import Results
 from .operations import Operations
 from .store import Store, Unknown

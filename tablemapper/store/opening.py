@@ -50,7 +50,7 @@ def open(
             with a catalogue of that name, or a connection string.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
             With ``read_only`` they may be left out: `Store.classes` has those that the file's catalogue describes.
-        read_only: nothing is written, neither to the file nor to its log, and nothing is built. A file that lacks
+        read_only: nothing is written, neither to the file nor to its log, and nothing is built. A store that lacks
             something of the models is refused.
         credential: for an account: an object with ``get_token``, such as those of azure-identity, or the account's key,
             or a shared access signature.

@@ -22,10 +22,10 @@ from ..execution.prepared import PlanCache
 from ..expressions.habits import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composed import decode
-from ..planning.partitions import Partition, equalities, partition_key
 from ..planning.question import QuerySpec
 from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
+from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
 from .care import Care

@@ -5,30 +5,58 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
-__all__ = ["uuid7"]
-
-_lock = threading.Lock()
-_last = 0
+__all__ = ["Source", "uuid7", "uuids_from"]
 
 
-def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int] = secrets.randbits) -> UUID:
+class Source:
+    """Where UUIDs come from: a clock, randomness, and the last one, below which none comes.
+
+    Args:
+        clock: returns the time in nanoseconds since 1970; None: `time.time_ns`, also where a test replaced it.
+        random: returns an int with that many random bits.
+    """
+
+    def __init__(self, clock: Callable[[], int] | None = None, random: Callable[[int], int] = secrets.randbits) -> None:
+        self.clock = clock
+        self.random = random
+        self.lock = threading.Lock()
+        self.last = 0
+
+
+_source = Source()
+
+
+@contextmanager
+def uuids_from(source: Source) -> Iterator[None]:
+    """Make UUIDs from another source: for tests, one after the other."""
+    global _source
+    before, _source = _source, source
+    try:
+        yield
+    finally:
+        _source = before
+
+
+def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int] | None = None) -> UUID:
     """Return a UUID that sorts by its time of creation: ``id: tm.Field[UUID] = tm.field(factory=tm.uuid7)``.
 
     The UUIDs of one process always ascend, even if the clock stops or goes back.
 
     Args:
         clock: returns the time in nanoseconds since 1970; by default `time.time_ns`, also where a test replaced it.
-        random: returns an int with that many random bits.
+        random: returns an int with that many random bits; by default `secrets.randbits`.
 
     Raises:
         ValueError: the clock is past the year 10889, which 48 bits of milliseconds cannot express.
     """
-    global _last
-    milliseconds, rest = divmod((clock or time.time_ns)(), 1_000_000)
+    source = _source
+    milliseconds, rest = divmod((clock or source.clock or time.time_ns)(), 1_000_000)
     ticks = milliseconds << 12 | rest * 4096 // 1_000_000  # (12 bits below the millisecond: 244 ns)
-    with _lock:
-        _last = ticks = max(ticks, _last + 1)
-    return UUID(int=(ticks >> 12) << 80 | 7 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | random(62))
+    with source.lock:
+        source.last = ticks = max(ticks, source.last + 1)
+    bits = (random or source.random)(62)
+    return UUID(int=(ticks >> 12) << 80 | 7 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | bits)

@@ -22,6 +22,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
+from ..guidance.workload import Workload
 from ..store.store import Store
 from .numbers import Kept, advice, model, partitions, picture, statistics
 from .pages import PAGES, Answer, Ask, Missing
@@ -50,10 +51,21 @@ _FILES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
 
 
 def make_app(
-    store: Store, *, token: str | None = None, title: str = "", hosts: Collection[str] | None = None
+    store: Callable[[], Store],
+    *,
+    token: str | None = None,
+    title: str = "",
+    workload: Workload | None = None,
+    hosts: Collection[str] | None = None,
 ) -> ASGIApp:
-    """Return the application, behind its guard; ``hosts``: the names in ``Host`` that are answered."""
-    site = _Site(store, title or "store")
+    """Return the application, behind its guard.
+
+    Args:
+        store: returns the store that a page shows.
+        token, title, workload: as for `tablemapper.inspector`.
+        hosts: the names in ``Host`` that are answered; None: all.
+    """
+    site = _Site(store, title or "store", workload)
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
@@ -70,8 +82,8 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
 class _Site:
     """The pages of one store."""
 
-    def __init__(self, store: Store, title: str) -> None:
-        self._store, self._title = store, title
+    def __init__(self, store: Callable[[], Store], title: str, workload: Workload | None) -> None:
+        self._store, self._title, self._workload = store, title, workload
         self._kept = Kept()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._templates = Environment(
@@ -130,7 +142,7 @@ class _Site:
 
     def _ask(self, request: Request, shrink: int = 1) -> Ask:
         params, name = request.query_params, request.path_params.get("name", "")
-        return Ask(self._store, params, name, params.multi_items(), self._kept, shrink)
+        return Ask(self._store(), params, name, params.multi_items(), self._kept, shrink, self._workload)
 
     def _made(self, request: Request, make: Callable[[Ask], Answer]) -> Response:
         shrink = 1
@@ -164,7 +176,7 @@ class _Site:
 
         def url(page: str = "", name: str = "", **params: Any) -> str:
             path = "/".join([root, *filter(None, [page, quote(name, safe="")])]) if page else f"{root}/"
-            rest = urlencode({key: value for key, value in params.items() if value is not None})
+            rest = urlencode({key: value for key, value in params.items() if value is not None}, doseq=True)
             return f"{path}?{rest}" if rest else path
 
         def as_json() -> str:

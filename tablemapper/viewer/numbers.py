@@ -84,5 +84,5 @@ def statistics(ask: Ask) -> Answer:
 
 def advice(ask: Ask) -> Answer:
     """What is unwise in the classes, judged by what the store holds."""
-    found = ask.kept.get("advice", ask.store.advise)
+    found = ask.kept.get("advice", lambda: ask.store.advise(workload=ask.workload))
     return Answer("advice.html", {"advice": found}, {"advice": [one.to_dict() for one in found]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -13,13 +14,17 @@ from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.json import to_dict
 from ..entities.key import KeyOf
-from ..errors import InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
+from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
+from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
-from ..planning.partitions import Partition
+from ..query.pages import Page
+from ..query.partitions import Partition
+from ..query.tolerant import Unreadable, tolerant
 from ..schema.model import model_of
 from ..schema.rows import properties
 from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
+from .maintained import class_source, groups, index_rows, touched, warnings
 
 __all__ = [
     "COUNTED", "EXAMINED", "PAGES", "SECONDS", "Answer", "Ask", "Missing", "class_page", "columns", "entities", "entity",
@@ -50,6 +55,7 @@ class Ask:
     """What was made for other requests (`tablemapper.viewer.numbers`)."""
     shrink: int = 1
     """How many times fewer rows, or shorter values, are to be shown than is usual: the page was too large."""
+    workload: Workload | None = None
 
     def number(self, name: str, default: int, most: int) -> int:
         """Return a parameter that is a number from 1 on, at most so large.
@@ -99,13 +105,18 @@ def overview(ask: Ask) -> Answer:
     state = ask.store.status()
     items = {item.where: item for item in state.items}
     classes = [_listed(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
+    warned = warnings(ask.store)
     json = {
         "generation": state.generation,
+        "warnings": warned,
         "classes": [{name: value for name, value in one.items() if name not in ("key", "of")} for one in classes],
         **_status(state),
     }
     return Answer(
-        "overview.html", {"state": state, "classes": classes, "moving": _moving(state)}, json, moving=_busy(state)
+        "overview.html",
+        {"state": state, "classes": classes, "moving": _moving(state), "warnings": warned},
+        json,
+        moving=_busy(state),
     )
 
 
@@ -200,8 +211,22 @@ def class_page(ask: Ask) -> Answer:
     ]  # fmt: skip
     known = ask.store.classes.items()
     aggregates = [name for name, cls in known if issubclass(cls, Aggregate) and declaration_of(cls).of is made.cls]
-    json = {"name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes}
-    return Answer("class.html", json | {"aggregates": aggregates}, json | {"aggregates": aggregates})
+    json = {
+        "name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes,
+        "aggregates": aggregates, "write": touched(ask.store, ask.cls), "example": _example(ask.store, ask.cls),
+        "source": class_source(ask.cls),
+    }  # fmt: skip
+    return Answer("class.html", json, json)
+
+
+def _example(store: Store, cls: type[Any]) -> dict[str, list[str]]:
+    """Return the keys of the first entity, in the table and in each index."""
+    with suppress(NotReady, CorruptStore):
+        if (first := store.query(cls).allow_scan().first()) is not None:
+            key = key_of(first)
+            rows = {one["index"]: one["key"] for one in reversed(index_rows(store, first))}
+            return {"key": [key.partition, key.row], **rows}
+    return {}
 
 
 def _type(field: Any) -> str:
@@ -224,6 +249,8 @@ class Row:
     partition: str
     row: str
     cells: list[Cell]
+    fault: str = ""
+    """Why its values cannot be read."""
 
 
 def entities(ask: Ask) -> Answer:
@@ -233,7 +260,7 @@ def entities(ask: Ask) -> Answer:
     query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
-    page = query.page(size, ask.params.get("after"))
+    page = _page(query, size, ask.params.get("after"))
     shows = {"rows": [row_of(one) for one in page.items], "next": page.token, "size": size, "partition": partition}
     return Answer(
         "entities.html",
@@ -242,19 +269,31 @@ def entities(ask: Ask) -> Answer:
     )
 
 
+def _page(query: Any, size: int, token: str | None) -> Page[Any]:
+    try:
+        page: Page[Any] = query.page(size, token)
+    except CorruptStore:
+        return tolerant(query).page(size, token)
+    return page
+
+
 def columns(cls: type[Any]) -> dict[str, Any]:
     """Return the columns of a class's table."""
     return {"columns": [(one.name, _type(one)) for one in declaration_of(cls).fields]}
 
 
-def row_of(one: Record) -> Row:
+def row_of(one: Record | Unreadable) -> Row:
     """Return the row of an entity in a table."""
+    if isinstance(one, Unreadable):
+        return Row(one.partition, one.row, [], one.fault)
     key = key_of(one)
     return Row(key.partition, key.row, cells(one))
 
 
-def plain_row(one: Record) -> dict[str, Any]:
+def plain_row(one: Record | Unreadable) -> dict[str, Any]:
     """Return an entity for a program."""
+    if isinstance(one, Unreadable):
+        return {"PartitionKey": one.partition, "RowKey": one.row, "fault": one.fault}
     key = key_of(one)
     return {"PartitionKey": key.partition, "RowKey": key.row, **to_dict(one)}
 
@@ -279,8 +318,9 @@ def entity(ask: Ask) -> Answer:
         for one in declaration_of(cls).fields
     ]  # fmt: skip
     total = size.get("")
-    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY}
-    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total}
+    kept = {"indexes": index_rows(ask.store, found), "groups": groups(ask.store, found)}
+    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
+    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **kept}
     return Answer("entity.html", shows, json)
 
 

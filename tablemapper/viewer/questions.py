@@ -15,10 +15,11 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.json import to_dict, to_json
-from ..errors import InvalidQuery, QueryStopped, ScanRefused
+from ..errors import CorruptStore, InvalidQuery, QueryStopped, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
 from ..planning.cost import bytes_text
 from ..query.texts import OPERATORS, condition, orders
+from ..query.tolerant import tolerant
 from .cells import plain_text
 from .pages import COUNTED, EXAMINED, SECONDS, Answer, Ask, columns, plain_row, row_of
 
@@ -96,6 +97,8 @@ def question(ask: Ask) -> Answer:
             found.append(one)
     except QueryStopped as error:
         stopped = str(error)
+    except CorruptStore:
+        found = tolerant(asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)).page(limit + 1).items
     cost = explanation.cost
     shows |= {
         "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,

@@ -9,15 +9,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import apsw
 import httpx
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import inspect  # noqa: F401  its command
+from tablemapper.cli import inspect
 from tablemapper.cli.app import Exit, run
+from tablemapper.viewer.app import make_app
+from tests.viewer.visits import visit
 
 
 class Part(tm.Entity, table="Parts"):
@@ -102,3 +106,56 @@ def test_a_missing_package_says_which_extra(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert run(["inspect", str(place)]) == Exit.USAGE
     assert "pip install 'tablemapper[inspect]'" in capsys.readouterr().err
+
+
+def test_a_file_that_another_program_keeps_is_waited_for_and_the_page_looks_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspect, "_PATIENCE", 0)
+    alone = apsw.Connection(str(place))
+    alone.execute("pragma locking_mode = exclusive").fetchall()
+    alone.execute("begin immediate")
+    with closing(inspect._Followed(str(place), None)) as followed:
+        app = make_app(followed.store, title="parts.db")
+        page = visit(app, "/")
+        assert (page.status_code, page.headers["Refresh"]) == (503, "2")
+        assert "parts.db" in page.text
+        alone.execute("rollback")
+        alone.close()
+        assert visit(app, "/").status_code == 200
+
+
+def test_the_pages_follow_the_classes_of_the_file_and_another_file_in_its_place(place: Path) -> None:
+    class Bin(tm.Entity, table="Bins"):
+        name: tm.Field[str]
+        key = tm.Key[str](partition="{name}")
+
+    def classes(app: Any) -> list[str]:
+        return [one["name"] for one in visit(app, "/?format=json").json()["classes"]]
+
+    with closing(inspect._Followed(str(place), None)) as followed:
+        app = make_app(followed.store)
+        assert classes(app) == ["Part"]
+        known = followed.store()
+        assert followed.store() is known
+        with tm.open(place, models=[Part, Bin]):
+            assert classes(app) == ["Part", "Bin"]
+        for name in place.parent.glob(f"{place.name}*"):
+            name.unlink()
+        tm.open(place, models=[Bin]).close()
+        assert classes(app) == ["Bin"]
+
+
+def test_models_that_are_newer_than_the_file_are_said_and_its_own_classes_shown(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.parent)
+    (place.parent / "parts.py").write_text(
+        "import tablemapper as tm\n\nclass Part(tm.Entity, table='Parts'):\n    bin: tm.Field[str]\n"
+        "    number: tm.Field[int]\n    color: tm.Field[str] = tm.field(default='red')\n"
+        "    key = tm.Key[str, int](partition='{bin}', row='{number}')\n"
+    )
+    assert run(["get", str(place), "Part", "a", "1", "--models", "parts"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert "number" in out
+    assert 'only in the code: Part: the property "color" is new' in err

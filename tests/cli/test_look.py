@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,30 @@ def test_conditions_orders_fields_and_a_limit_choose_them(place: str, capsys: py
         {"number": 1}, {"number": 3},
     ]  # fmt: skip
     assert json.loads(printed(capsys, "show", place, "Part", "--limit", "60", "--json"))["more"] is False
+
+
+def test_one_partition_is_shown_alone_and_needs_no_scan(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with tm.open(place, models=[Part, Colors]) as store:
+        store.insert_many([Part("", 1), Part("b", 1), Part("b", 2, "blue")])
+    assert [row["number"] for row in rows(capsys, "show", place, "Part", "--partition", "b")] == [1, 2]
+    narrowed = ("--partition", "b", "--where", "color==blue", "--explain")
+    assert "Part.key" in printed(capsys, "show", place, "Part", *narrowed)
+    assert [row["bin"] for row in rows(capsys, "show", place, "Part", "--partition", "")] == [""]
+    assert rows(capsys, "show", place, "Part", "--partition", "c") == []
+
+
+def test_a_terminal_shows_a_row_on_one_line_and_a_pipe_all_of_it(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tm.open(place, models=[Part, Colors]) as store:
+        store.insert(Part("long", 1, "x" * 300))
+    assert "x" * 300 in printed(capsys, "show", place, "Part", "--partition", "long")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = printed(capsys, "show", place, "Part", "--partition", "long").splitlines()
+    assert len(lines) == 3
+    assert re.match(r"long +1 +x{10,}… +", lines[1])
+    assert max(len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines) <= 60
 
 
 def test_lines_of_json_and_csv_are_for_programs(place: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,12 +20,22 @@ from typing import Any, Literal, TypeVar
 import attrs
 
 from tablemapper.engines.check import Check, Owed, RepairReport, Report
-from tablemapper.engines.decide import Decision, Key, decide, with_maintained
-from tablemapper.engines.protocol import Batch, Built, Note, NoteChanged, Operation, Position, Unready, Violation
+from tablemapper.engines.decide import Decision, GroupChange, Key, decide, with_maintained
+from tablemapper.engines.protocol import (
+    Batch,
+    Built,
+    Explained,
+    Note,
+    NoteChanged,
+    Operation,
+    Position,
+    Unready,
+    Violation,
+)
 from tablemapper.engines.status import Item, Status
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.entities.fields import FieldModel
-from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed, StoreError
+from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed
 from tablemapper.expressions.sortable import store_sortable
 from tablemapper.expressions.tree import Attr, Order
 from tablemapper.planning.budget import Spending
@@ -37,6 +47,7 @@ from tablemapper.planning.projection import Layout, layout_of, tuples
 from tablemapper.planning.ranges import BoundPlan, KeyRange
 from tablemapper.planning.walk import Down, Walk
 from tablemapper.progress import Meter
+from tablemapper.schema.groups import Delta
 from tablemapper.schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -367,7 +378,7 @@ class DictEngine:
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
         return {}
 
     def describe(self, label: str) -> Unready:
@@ -404,8 +415,17 @@ class DictEngine:
 
     def compact(self, meter: Meter) -> None: ...
 
-    def backup(self, path: str, meter: Meter) -> None:
-        raise StoreError("an engine of dicts has no backup; open a file")
+    def whole(self, model: Model) -> Model:
+        return model
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[Key, Delta]) -> None:
+        with self._shelf.lock:
+            state, decision = self.state, Decision()
+            for key, delta in groups.items():
+                old = state.group(aggregate, key)
+                new = aggregate.advance(*key, state.last + 1, old, delta, lambda *_: None)
+                decision.groups[aggregate.model, key] = GroupChange(aggregate, key, old, new)
+            self._shelf.state = state.after(decision, state.last + 1)
 
 
 def _told(decision: Decision) -> None:
@@ -512,8 +532,11 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, Layout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
-        return []
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+        return Explained()
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        return key
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         yield from read(self._engine.state)

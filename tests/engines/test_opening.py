@@ -43,13 +43,18 @@ def test_what_is_no_path_is_refused(where: str, said: str, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "call", [tm.status, lambda where: tm.restore("x", where), lambda where: tm.restore(where, "x")]
-)
+@pytest.mark.parametrize("call", [lambda where: tm.restore("x", where), lambda where: tm.restore(where, "x")])
 @pytest.mark.parametrize("where", [f"AccountName=x;AccountKey={SECRET}", "azure://account"])
 def test_what_is_possible_for_a_file_only_says_so(call: Callable[[str], object], where: str) -> None:
     with pytest.raises(tm.NotAStore, match="for a file only") as caught:
         call(where)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("where", [f"AccountName=x;AccountKey={SECRET}", "azure://account"])
+def test_scripts_are_refused_over_an_account_with_what_to_do(where: str) -> None:
+    with pytest.raises(tm.InvalidMigration, match=r"backup\(path\).*migrate that file, and tm.copy it") as caught:
+        tm.migrate(where, [])
     assert SECRET not in str(caught.value)
 
 

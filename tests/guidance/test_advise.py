@@ -15,6 +15,7 @@ import tablemapper as tm
 from tablemapper.accept import OF_CLASSES, OF_INDEXES
 from tablemapper.guidance import advise as advising
 from tablemapper.guidance.advise import advise_schema
+from tablemapper.guidance.calls import CODES_OF_CALLS, CODES_OF_IDLE
 from tablemapper.guidance.data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
 from tablemapper.guidance.rules import RULES_OF_CLASSES, RULES_OF_PLACES
 from tablemapper.schema.model import compile_schema
@@ -238,8 +239,8 @@ def test_classes_that_do_not_fit_together_are_refused_as_by_open() -> None:
 def test_each_rule_has_a_case_and_a_place_for_its_acceptance() -> None:
     rules = {*RULES_OF_CLASSES, *RULES_OF_PLACES}
     assert {code for code, *_ in CASES} == rules
-    assert {*OF_INDEXES} == {*RULES_OF_PLACES, *RULES_OF_INDEX_DATA}
-    assert {*OF_CLASSES} == {*rules, *RULES_OF_KEY_DATA} - {"TM005"}
+    assert {*OF_INDEXES} == {*RULES_OF_PLACES, *RULES_OF_INDEX_DATA, *CODES_OF_IDLE}
+    assert {*OF_CLASSES} == {*rules, *RULES_OF_KEY_DATA, *CODES_OF_CALLS} - {"TM005"}
 
 
 # ---------------------------------------------------------------------------------------------- at open

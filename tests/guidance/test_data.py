@@ -107,6 +107,23 @@ def test_the_numbers_of_the_store_stand_in_the_advice(place: str, monkeypatch: p
         assert [one.level for one in store.advise() if one.code == "TM001"] == ["warning"]
 
 
+def test_a_partition_of_the_newest_gets_the_numbers_too_and_stays_a_warning() -> None:
+    schema = compile_schema(classes(entity('key = tm.Key(partition="{day}", row="{number}")')))
+    (one,) = advise_schema(schema, lambda _: held(part("a", 30), number=1))
+    assert (one.code, one.level) == ("TM002", "warning")
+    assert one.evidence == {"entities": 30, "partitions": 1, "writes": 0, "busiest": 0}
+
+
+def test_the_line_behind_the_code_is_about_what_is_pasted() -> None:
+    def last(where: str, declaration: str) -> str:
+        one = tm.Advice("TM001", "note", where, "a", "b", "c", declaration)
+        return str(one).splitlines()[-2]
+
+    assert "needs a migration" in last("Thing.key", 'key = tm.Key[str](partition="{name}")')
+    assert "is built while" in last("Thing", 'by_on = tm.Index[bool](partition="{on}")')
+    assert last("Thing.key", "id: tm.Field[UUID] = tm.field(factory=tm.uuid7)").startswith("      id: ")
+
+
 async def advice_of(place: str) -> tuple[tm.Advice, ...]:
     async with tm.open_async(place, models=[Thing]) as store:
         return await store.advise()

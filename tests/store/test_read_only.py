@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import random
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -185,7 +187,6 @@ def test_a_class_that_the_file_lacks_or_knows_otherwise_is_refused_with_every_di
         (lambda path: tm.open(path), tm.InvalidModel, "without them, a store is only read: read_only=True"),
         (lambda path: tm.open(":memory:", read_only=True), tm.StoreError, "name the file of a store"),
         (lambda path: tm.open(f"{path}-none", read_only=True), tm.StoreError, "does not exist"),
-        (lambda path: tm.open("azure://shop", read_only=True), ValueError, "read_only=True is for a file"),
     ],
 )
 def test_what_cannot_be_opened_so_says_why(
@@ -219,6 +220,17 @@ def test_a_place_that_takes_no_file_is_read_without_one_unless_a_log_must_be_rea
         with pytest.raises(tm.StoreReadOnly, match="has a log that must be read with it"):
             tm.open(path, read_only=True)
         monkeypatch.undo()
+
+
+def test_classes_end_with_the_store_that_made_them(path: str) -> None:
+    made: list[weakref.ref[Any]] = []
+    for _ in range(2):
+        with tm.open(path, read_only=True) as store:
+            made.append(weakref.ref(store.classes["Kind"]))
+            assert list(store.query(store.classes["Kind"]).allow_scan())
+    del store
+    gc.collect()
+    assert [one() for one in made] == [None, None]
 
 
 def test_it_is_awaited_as_others_are(path: str) -> None:

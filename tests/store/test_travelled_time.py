@@ -21,6 +21,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.values.uuid7 import Source, uuids_from
 
 freezegun = pytest.importorskip("freezegun")
 time_machine = pytest.importorskip("time_machine")
@@ -253,9 +254,8 @@ def test_a_timestamp_is_of_the_frozen_time() -> None:
         assert abs(tm.info(session).timestamp - (NOON + DAY)) < timedelta(seconds=1)
 
 
-def test_a_uuid_is_of_the_frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablemapper.values.uuid7._last", 0)
-    with freezegun.freeze_time(NOON):
+def test_a_uuid_is_of_the_frozen_time() -> None:
+    with uuids_from(Source()), freezegun.freeze_time(NOON):
         assert tm.uuid7().int >> 80 == NOON.timestamp() * 1000
 
 

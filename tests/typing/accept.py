@@ -348,6 +348,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.check().ok, bool)
     assert_type(store.repair(progress=True), tm.RepairReport)
     assert_type(store.build(limit=1, hold=0.1), tm.BuildReport)
+    assert_type(tm.copy(store, store, progress=True), tm.CopyReport)
     assert_type(store.build().violations, tuple[tm.Violation, ...])
     assert_type(store.repair().left, tuple[tm.Problem, ...])
     store.compact(progress=lambda progress: None)
@@ -387,6 +388,7 @@ def queries(store: tm.Store, nine: datetime) -> None:
     assert_type(warm.one(), Reading)
     assert_type(warm.count(), int)
     assert_type(warm.allow_scan(), tm.Query[Reading])
+    assert_type(warm.allow_sort().allow_eventual(), tm.Query[Reading])
     # A condition on an abstract class holds for the classes that it lends its fields to.
     assert_type(store.query(User).where(Named.name == "Ann"), tm.Query[User])
     for product_id, price in (
@@ -438,7 +440,13 @@ def totals(store: tm.Store) -> None:
 def several_classes(store: tm.Store) -> None:
     both = store.query(Employee, Department)
     assert_type(both.first(), Employee | Department | None)
-    sales = both.where(Employee.department == "Sales", Department.city != "Oslo").backwards().limit(10).allow_scan()
+    sales = (
+        both.where(Employee.department == "Sales", Department.city != "Oslo")
+        .backwards()
+        .limit(10)
+        .allow_scan()
+        .allow_sort()
+    )
     for one in sales:
         assert_type(one, Employee | Department)
         match one:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from uuid import UUID
@@ -10,14 +11,15 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
-from tablemapper.values import uuid7 as module
+from tablemapper.values.uuid7 import Source, uuids_from
 
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 
 @pytest.fixture(autouse=True)
-def _from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_last", 0)
+def _from_the_start() -> Iterator[None]:
+    with uuids_from(Source()):
+        yield
 
 
 def test_a_uuid7_begins_with_the_milliseconds_and_says_its_version() -> None:

@@ -47,7 +47,7 @@ def test_every_answer_has_the_headers(store: tm.Store) -> None:
     open_app, closed = tm.inspector(store), tm.inspector(store, token=TOKEN)
     answers = [visit(open_app, url) for url in URLS]
     answers += [visit(open_app, "/", method="POST"), visit(open_app, "/?" + "x" * 9_000), visit(closed, "/")]
-    answers += [visit(closed, f"/?token={TOKEN}"), visit(make_app(store, hosts={"localhost:1"}), "/")]
+    answers += [visit(closed, f"/?token={TOKEN}"), visit(make_app(lambda: store, hosts={"localhost:1"}), "/")]
     assert {one.status_code for one in answers} == {200, 303, 400, 403, 404, 405, 414, 421}
     for answer in answers:
         policy = answer.headers["content-security-policy"]
@@ -75,7 +75,7 @@ def test_head_is_answered(store: tm.Store) -> None:
     "host", ["evil.example", "evil.example:8000", "127.0.0.1:9", "localhost", "127.0.0.1.evil:8000", ""]
 )
 def test_a_foreign_host_is_refused(store: tm.Store, host: str) -> None:
-    app = make_app(store, token=TOKEN, hosts=security.loopback_names(8000))
+    app = make_app(lambda: store, token=TOKEN, hosts=security.loopback_names(8000))
     answer = visit(app, f"/?token={TOKEN}", headers={"Host": host})
     assert answer.status_code == 421
     assert "set-cookie" not in answer.headers
@@ -83,7 +83,7 @@ def test_a_foreign_host_is_refused(store: tm.Store, host: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost:8000", "LOCALHOST:8000", "[::1]:8000"])
 def test_the_names_of_this_machine_are_answered(store: tm.Store, host: str) -> None:
-    app = make_app(store, hosts=security.loopback_names(8000))
+    app = make_app(lambda: store, hosts=security.loopback_names(8000))
     assert visit(app, "/", headers={"Host": host}).status_code == 200
 
 

@@ -1,15 +1,13 @@
 """The engine for Azure Table storage: entities in the tables of one account.
 
 - `tables`: the service and its tables: requests and how they are sent, and how entities look in them.
+- `reading`: queries: what is sent for a plan, and what becomes of the answers.
+- `outer`: what a write does in other partitions than its own.
 - `catalogue`: the catalogue in its table, what opening makes of it, and the classes as it has them.
-- `outbox`: intents: what a write does in other partitions, packed, fenced, and where they are.
-- `reservations`: unique values over partitions: taken, passed on, given up.
-- `finishing`: an intent carried out, or taken back; deltas of groups in other partitions.
-- `elsewhere`: from what a write does to entities to its intent.
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
+- `widening`: what lasts in groups, taken over from another store.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
-- `reads`: the ranges of a plan as requests, pages, merges, and the entities of index rows.
 - `check`: what the tables hold, for the comparison with the entities.
 - `engine`: `AzureEngine`: the protocol, by the modules above.
 """

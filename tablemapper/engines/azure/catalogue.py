@@ -6,6 +6,7 @@ ETag of the head that was read.
 
 from __future__ import annotations
 
+import logging
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
 from ...evolution.changes import Anything
+from ...evolution.compilation import stored_models
 from ...evolution.evolution import Evolution, evolve
 from ...evolution.following import Followed, follow
 from ...evolution.history import History
@@ -35,12 +37,23 @@ from .tables.drive import ATTEMPTS, Work, delay, read
 from .tables.rows import Codec, codec_of
 from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = ["Catalogue", "Classes", "Look", "check_models", "is_local", "open_catalogue", "read_head"]
+__all__ = [
+    "Catalogue",
+    "Classes",
+    "Look",
+    "as_it_is",
+    "check_models",
+    "is_local",
+    "open_catalogue",
+    "read_catalogue",
+    "read_head",
+]
 
 FORMAT = 1
 MAX_PROPERTIES = 250  # of an entity: two more are hidden
 _PIECE = 40_000  # bytes of the body in one property
 _STORE = "store"
+_log = logging.getLogger("tablemapper.azure")
 
 
 @attrs.frozen
@@ -86,7 +99,7 @@ def _look(found: Entity, table: str) -> Look:
         raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
 
 
-def _read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
+def read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
     where = Comparison("PartitionKey", "eq", "String", _STORE)
     try:
         page: Page = yield from read(Find(table, where), timeout)
@@ -142,7 +155,7 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
         NotAStore: a table is somebody else's.
     """
     for attempt in range(ATTEMPTS):
-        old = yield from _read_catalogue(table, timeout)
+        old = yield from read_catalogue(table, timeout)
         forms = {} if old is None else old.forms
         evolution = evolve(
             forms, Versions({}) if old is None else old.versions, schema, Anything(), now=time.time_ns() // 1000
@@ -161,7 +174,7 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
                 continue
             created = yield from read(CreateTable(name), timeout)
             if not created and (yield from _is_foreign(name, timeout)):
-                again = yield from _read_catalogue(table, timeout)
+                again = yield from read_catalogue(table, timeout)
                 if again is None or name not in _tables(again.forms):
                     raise NotAStore(
                         f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
@@ -179,6 +192,30 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
     raise SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
 
 
+def as_it_is(table: str, schema: Schema | None, timeout: float) -> Work[Classes]:
+    """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
+
+    Raises:
+        NotAStore: there is none.
+        SchemaMismatch: it would have to be changed for the schema.
+    """
+    found = yield from read_catalogue(table, timeout)
+    if found is None:
+        raise NotAStore(
+            f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
+        )
+    if schema is None:
+        models, lost = stored_models(found.forms)
+        for label, reason in lost.items():
+            _log.warning("%s cannot be read without its class: %s", label, reason)
+        schema = Schema(tuple(models.values()))
+    elif (evolution := evolve(found.forms, found.versions, schema, Anything(), now=time.time_ns() // 1000)).changed:
+        new = [f"{model.name} is new" for model in evolution.models]
+        faults = [*new, *map(str, evolution.changes)] or ["it has not seen this version of the classes"]
+        raise SchemaMismatch("the store would have to be changed, and it is opened with read_only=True", faults)
+    return Classes(schema, found)
+
+
 def _tables(forms: Mapping[str, ModelForm]) -> set[str]:
     """Return the tables of classes and of indexes."""
     return {form.table for form in forms.values()} | {
@@ -193,7 +230,7 @@ def _is_foreign(table: str, timeout: float) -> Work[bool]:
 
 def _not_yet(evolution: Evolution, forms: Mapping[str, ModelForm]) -> Iterator[str]:
     """Yield what would have to be built over entities, or built anew."""
-    mend = "cannot be built over a class that the store has on Azure Tables yet; open another catalogue, and copy the entities"
+    mend = "cannot be built over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
     for model, name in evolution.indexes:
         yield f"{model.name}.{name}: a new index {mend}"
     for model in evolution.models:

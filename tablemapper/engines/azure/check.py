@@ -9,7 +9,8 @@ import msgspec
 from ...schema.maintenance import IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
-from .reads import Source, outer_places, rows_of
+from .catalogue import Classes
+from .reading.reads import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
 from .tables.rows import read_value
 from .tables.service import PARTITION, ROW, Entity
@@ -17,9 +18,9 @@ from .tables.service import PARTITION, ROW, Entity
 __all__ = ["Held", "held"]
 
 
-def held(source: Source) -> Held:
+def held(source: Runs, classes: Classes) -> Held:
     """Return what the tables of an engine hold."""
-    return Held(source)
+    return Held(source, classes)
 
 
 class Held:
@@ -29,8 +30,8 @@ class Held:
         intents: what writes have still to do elsewhere, each with the table that it lies in.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._classes = source.classes
+    def __init__(self, source: Runs, classes: Classes) -> None:
+        self._classes = classes
         self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self._classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}

@@ -9,23 +9,28 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
+from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError
+from ...errors import InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import Check, RepairReport, Report
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
-from .catalogue import Classes, check_models, is_local, open_catalogue, read_head
+from .catalogue import Classes, as_it_is, check_models, is_local, open_catalogue, read_catalogue, read_head
 from .check import held
-from .outbox import Outbox
-from .reads import AzureReads, rows_of, visible
-from .sweep import sweep, unfinished
+from .outer.outbox import Outbox
+from .reading.filters import visible
+from .reading.reads import AzureReads, rows_of
+from .sweep import server_time, sweep, unfinished
 from .tables.drive import All, Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
 from .tables.service import (
@@ -46,6 +51,7 @@ from .tables.service import (
     Service,
     properties,
 )
+from .widening import widened
 from .writes import TooLarge, write
 
 __all__ = ["AzureEngine"]
@@ -73,10 +79,13 @@ class AzureEngine:
     capabilities = CAPABILITIES
     unready = _NONE
 
-    def __init__(self, driver: Driver, name: str, classes: Classes, catalogue: str, timeout: float) -> None:
+    def __init__(
+        self, driver: Driver, name: str, classes: Classes, catalogue: str, timeout: float, *, read_only: bool = False
+    ) -> None:
         self.schema: Schema = classes.schema
         self.store_id = classes.catalogue.head.id
         self.timeout = timeout
+        self.read_only = read_only
         self.reads = AzureReads(self)
         self._driver = driver
         self._name = name
@@ -92,8 +101,9 @@ class AzureEngine:
         cls,
         service: Service,
         name: str,
-        schema: Schema,
+        schema: Schema | None,
         *,
+        read_only: bool = False,
         catalogue: str = CATALOGUE,
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
@@ -104,7 +114,8 @@ class AzureEngine:
         Args:
             service: sends requests to the account.
             name: of the account, for messages.
-            schema: what is opened.
+            schema: what is opened; None for what the catalogue says of all classes, which can only be read.
+            read_only: whether nothing is ever written, not even the catalogue.
             catalogue: the table of the catalogue.
             timeout: seconds after which to give up, if no answer comes.
             monotonic, sleep: the clock.
@@ -113,11 +124,21 @@ class AzureEngine:
             InvalidModel: a class needs more than one partition has.
             SchemaMismatch, NotAStore, StoreError
         """
-        check_models(schema, catalogue)
+        if schema is not None:
+            check_models(schema, catalogue)
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
         try:
-            classes = _run(driver, name, open_catalogue(catalogue, schema, timeout))
-            return cls(driver, name, classes, catalogue, timeout)
+            if read_only:
+                return cls(
+                    driver,
+                    name,
+                    _run(driver, name, as_it_is(catalogue, schema, timeout)),
+                    catalogue,
+                    timeout,
+                    read_only=True,
+                )
+            assert schema is not None
+            return cls(driver, name, _run(driver, name, open_catalogue(catalogue, schema, timeout)), catalogue, timeout)
         except BaseException:
             driver.close()
             raise
@@ -132,11 +153,23 @@ class AzureEngine:
 
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
+        self._check_open()
+        return _run(self._driver, self._name, work)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed; open it again")
         if os.getpid() != self._process:
             raise StoreClosed("the store belongs to the parent of this forked process; open it here")
-        return _run(self._driver, self._name, work)
+
+    def begin(self, work: Work[T]) -> Callable[[], T]:
+        """Begin a work; return what waits for what it returns."""
+        self._check_open()
+        return partial(_told, self._name, self._driver.begin(work))
+
+    def is_local(self, model: Model, index: IndexModel) -> bool:
+        """Return whether the rows of an index lie in the partitions of the entities."""
+        return is_local(model, index)
 
     # ------------------------------------------------------------------------------------------ following
 
@@ -152,8 +185,17 @@ class AzureEngine:
         now = self._driver.run(_now())
         head = self.run(read_head(self._table, self.timeout))
         if head is not None and head.generation != self._classes.catalogue.head.generation:
-            self._classes = self.run(open_catalogue(self._table, self.schema, self.timeout))
+            self._classes = self.run(self._followed())
         self._looked = now
+
+    def _followed(self) -> Work[Classes]:
+        if self.read_only and (found := (yield from read_catalogue(self._table, self.timeout))) is not None:
+            return Classes(self.schema, found)
+        return (yield from open_catalogue(self._table, self.schema, self.timeout))
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StoreReadOnly(f"{self._name} was opened with read_only=True; open it without that to write")
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -246,6 +288,7 @@ class AzureEngine:
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
     ) -> None:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
+        self._check_writable()
         if notes and operations:
             raise InvalidTransaction(
                 "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
@@ -282,6 +325,7 @@ class AzureEngine:
 
         An error says as ``written`` how many were written; the rest is not.
         """
+        self._check_writable()
         classes = self.classes
         places: dict[tuple[str, str], list[Operation]] = {}
         made: list[list[Operation]] = []
@@ -338,10 +382,16 @@ class AzureEngine:
         """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
-        """Return for each index in other partitions all fields: its rows may be older than the entities."""
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+        """Return for each index in other partitions all fields, as its rows may be older than the entities.
+
+        If that may be, those that the rows of unique values do not hold.
+        """
         names = [field.name for field in model.declaration.fields]
-        return {one.name: names for one in model.indexes if not is_local(model, one)}
+        outer = [one for one in model.indexes if not is_local(model, one)]
+        if not eventual:
+            return {one.name: names for one in outer}
+        return {one.name: [field.name for field in one.include] for one in outer if one.unique}
 
     @property
     def eventual(self) -> Collection[str]:
@@ -350,6 +400,7 @@ class AzureEngine:
 
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
+        self._check_writable()
         return self.run(sweep(self.classes, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
@@ -381,9 +432,10 @@ class AzureEngine:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
         classes = self.classes
         maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
-        stored = held(self)
+        stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
-        left = self.run(unfinished(stored.intents, self._outbox, self.timeout))
+        now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
+        left = unfinished(stored.intents, self._outbox.times, now)
         return check.report(check.findings(left))
 
     def repair(self, meter: Meter) -> RepairReport:
@@ -394,11 +446,15 @@ class AzureEngine:
         """Refuse: there is no free space."""
         raise InvalidTransaction("Azure Tables keeps no free space; there is nothing to compact")
 
-    def backup(self, path: str, meter: Meter) -> None:
-        """Refuse: there is no copy of one state."""
-        raise StoreError(
-            "backup() is not possible on Azure Tables yet; open a file with the same classes, and insert_many(store.query(…))"
-        )
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self.classes.stored(model)
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say."""
+        self._check_writable()
+        indexes = self.classes.maintained(aggregate.model)
+        self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
 
 
 class _Idle:
@@ -424,8 +480,13 @@ def _side_by_side(works: Sequence[Work[None]]) -> Work[None]:
 
 
 def _run(driver: Driver, name: str, work: Work[T]) -> T:
+    return _told(name, partial(driver.run, work))
+
+
+def _told(name: str, call: Callable[[], T]) -> T:
+    """Return what a call returns; what the service answers to it becomes an error of the store."""
     try:
-        return driver.run(work)
+        return call()
     except Lost as lost:
         raise StoreError(f"{name}: {lost}") from None
     except Refused as refused:

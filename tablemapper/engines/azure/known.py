@@ -19,7 +19,7 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, Key, decide
 from ..protocol import Operation
 from .catalogue import Classes
-from .finishing import values_of
+from .outer.finishing import values_of
 from .tables.drive import Work, read, side_by_side
 from .tables.names import BASE_ROW, index_key
 from .tables.rows import Hidden

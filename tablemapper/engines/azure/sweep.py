@@ -14,8 +14,8 @@ from ...entities.etag import Stamp
 from ...errors import TableMapperError
 from ..check import Finding, Problem
 from .catalogue import Classes
-from .finishing import Unknown, carry_out, take_back
-from .outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
+from .outer.finishing import Unknown, carry_out, take_back
+from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
 from .tables.drive import Now, Work, read, side_by_side
 from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.rows import holds
@@ -36,7 +36,7 @@ from .tables.service import (
     Refused,
 )
 
-__all__ = ["found", "sweep", "unfinished"]
+__all__ = ["found", "server_time", "sweep", "unfinished"]
 
 _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
 _TOGETHER = 16
@@ -69,7 +69,7 @@ def sweep(classes: Classes, outbox: Outbox, timeout: float, *, full: bool = Fals
         timeout: seconds after which to give up, if no answer comes.
         full: also look through the tables of aggregates for markers that nobody needs any more.
     """
-    sweeper = Sweeper(classes, outbox.times, timeout, (yield from _server_time(outbox.catalogue, timeout)))
+    sweeper = Sweeper(classes, outbox.times, timeout, (yield from server_time(outbox.catalogue, timeout)))
     done = 0
     for number in range(WORKS):
         where = Comparison(PARTITION, "eq", "String", works_partition(number))
@@ -89,7 +89,7 @@ def sweep(classes: Classes, outbox: Outbox, timeout: float, *, full: bool = Fals
     return done
 
 
-def _server_time(catalogue: str, timeout: float) -> Work[int]:
+def server_time(catalogue: str, timeout: float) -> Work[int]:
     """Return the clock of the service in µs: that of a row that is written for it."""
     (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
     return int(Stamp(etag))
@@ -187,14 +187,16 @@ class Sweeper:
             yield from side_by_side([_tried(one) for one in deletes[at : at + _TOGETHER]])
 
 
-def unfinished(intents: Sequence[tuple[str, Entity]], outbox: Outbox, timeout: float) -> Work[list[Finding]]:
-    """Return what is wrong where no writer goes on with an intent, each with the table that it lies in."""
-    if not intents:
-        return []
-    now = yield from _server_time(outbox.catalogue, timeout)
-    old = [(table, one) for table, one in intents if (now - int(Stamp(one[ETAG]))) / 1e6 > outbox.times.lease]
+def unfinished(intents: Sequence[tuple[str, Entity]], times: Times, now: int | None) -> list[Finding]:
+    """Return what is wrong where no writer goes on with an intent, each with the table that it lies in.
+
+    Args:
+        intents: that were read.
+        times: how long things last.
+        now: the clock of the service, in µs; None: it is not known, and each intent counts.
+    """
     return [
         Finding(Problem("missing", table, (one[PARTITION], one[ROW]), "a write is not finished; call store.sweep()"))
-        for table, one in old
-        if one["state"] in ("P", "C")
+        for table, one in intents
+        if one["state"] in ("P", "C") and (now is None or (now - int(Stamp(one[ETAG]))) / 1e6 > times.lease)
     ]

@@ -30,11 +30,11 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
 from .catalogue import Classes
-from .elsewhere import outer_of
-from .finishing import Unknown, carry_out, pack_values, take_back
 from .known import Known, local_key
-from .outbox import Intent, Late, Outbox, Patience, Take, TooLong
-from .reservations import Reservations
+from .outer.elsewhere import outer_of
+from .outer.finishing import Unknown, carry_out, pack_values, take_back
+from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
+from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
 from .tables.names import BASE_ROW, OP, mark_key
 from .tables.rows import Hidden, included, ops_member

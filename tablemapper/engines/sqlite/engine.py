@@ -21,6 +21,8 @@ from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
@@ -46,6 +48,7 @@ from .rows.clearing import clear
 from .rows.contested import violated
 from .rows.current import Current
 from .rows.load import SortedLoad
+from .rows.maintained import write_changes
 from .rows.partitions import next_partition, partition_rows
 from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
@@ -308,7 +311,7 @@ class SqliteEngine:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         return self._sqlite.needed(model)
 
-    def lacking(self, model: Model) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 
@@ -467,6 +470,19 @@ class SqliteEngine:
         """Write the file anew without the space that is free in it; nobody else may have it open."""
         self.file.compact(lambda: meter.advance(0), lambda writer: change(writer, tidied))
         self.catch_up()
+
+    def whole(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self._sqlite.whole(model)
+
+    def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
+        """Let ``_ever`` measures be no less extreme than deltas say."""
+        by_key = attrs.evolve(aggregate, key=lambda key: key)
+
+        def write(sqlite: SqliteSchema, writer: Writer) -> None:
+            write_changes(sqlite, writer, ChangeSet(groups={by_key: dict(groups)}))
+
+        self._write(write)
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

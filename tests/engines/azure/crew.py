@@ -15,7 +15,7 @@ import attrs
 
 import tablemapper as tm
 from tablemapper.engines.azure import engine
-from tablemapper.engines.azure.outbox import Outbox, Times
+from tablemapper.engines.azure.outer.outbox import Outbox, Times
 
 __all__ = ["MODELS", "TIMES", "Board", "Member", "hurried"]
 

@@ -75,6 +75,7 @@ class Memory:
         self.tables: dict[str, dict[tuple[str, str], Stored]] = {}
         self.sent: list[Request] = []
         """All requests, in their order."""
+        self._in_order: dict[str, tuple[object, list[tuple[tuple[str, str], Stored]]]] = {}
         self._clock = clock
         self._last = 0
         self._lock = threading.Lock()
@@ -105,8 +106,13 @@ class Memory:
             raise Refused(404, "TableNotFound", "The table specified does not exist.")
         return self.tables[name]
 
-    def _ordered(self, table: str) -> list[tuple[tuple[str, str], Stored]]:
-        return sorted(self._table(table).items(), key=lambda item: (_units(item[0][0]), _units(item[0][1])))
+    def _ordered(self, name: str) -> list[tuple[tuple[str, str], Stored]]:
+        table = self._table(name)
+        held = self._in_order.get(name)
+        if held is None or held[0] is not table:  # (each change makes another dict)
+            rows = sorted(table.items(), key=lambda item: (_units(item[0][0]), _units(item[0][1])))
+            held = self._in_order[name] = table, rows
+        return held[1]
 
     def _create(self, name: str) -> bool:
         if re.fullmatch("[A-Za-z][A-Za-z0-9]{2,62}", name) is None:

@@ -22,9 +22,11 @@ class AzurePlace:
     name: str = ":memory:"
     memory: Memory | None = None
 
-    def open(self, schema: Schema, *, clock: Callable[[], int] | None = None, **_: Any) -> AzureEngine:
+    def open(
+        self, schema: Schema, *, clock: Callable[[], int] | None = None, read_only: bool = False, **_: Any
+    ) -> AzureEngine:
         memory = self.memory
         if memory is None:
             new = Memory() if clock is None else Memory(clock=clock)
             memory = new if self.name == ":memory:" else _ACCOUNTS.setdefault(self.name, new)
-        return AzureEngine.open(memory, "in memory", schema)
+        return AzureEngine.open(memory, "in memory", schema, read_only=read_only)

@@ -19,9 +19,10 @@ import pytest
 import tablemapper as tm
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.workers import Workers
-from tablemapper.engines.azure import elsewhere, finishing, reservations, sweep, writes
+from tablemapper.engines.azure import sweep, writes
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outbox import Outbox, Patience, Times, intent_of
+from tablemapper.engines.azure.outer import elsewhere, finishing, reservations
+from tablemapper.engines.azure.outer.outbox import Outbox, Patience, Times, intent_of
 from tablemapper.engines.azure.tables.drive import Pause, Work, read
 from tablemapper.engines.azure.tables.names import INTENTS, MARKS, NEXT_OP, OP
 from tablemapper.engines.azure.tables.rows import holds
@@ -324,7 +325,7 @@ def _no_marker(patch: Patch) -> None:
 
 
 def _removed_at_zero(patch: Patch) -> None:
-    plain = finishing._changed
+    plain = finishing.changed
 
     def changed(aggregate: Any, key: Any, found: Any, delta: Any) -> Change | None:
         change = plain(aggregate, key, found, delta)
@@ -338,7 +339,7 @@ def _removed_at_zero(patch: Patch) -> None:
                 return attrs.evolve(change, kind="delete", members={})
         return change
 
-    patch.setattr(finishing, "_changed", changed)
+    patch.setattr(finishing, "changed", changed)
 
 
 def _no_decision(patch: Patch) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
+import runpy
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -450,7 +453,6 @@ def test_a_class_that_needs_more_than_a_partition_is_refused(
         (lambda store: store.transaction(across_partitions=True), tm.InvalidTransaction, "of one table and partition"),
         (lambda store: store.insert_many([Part("a", 1)], atomic=True), tm.InvalidTransaction, "leave atomic out"),
         (lambda store: store.compact(), tm.InvalidTransaction, "nothing to compact"),
-        (lambda store: store.backup("x"), tm.StoreError, "backup.* is not possible"),
         (lambda store: store.repair(), tm.StoreError, "repair.* is not possible"),
         (lambda store: list(store.query(Part).where(Part.name == "x")), tm.ScanRefused, "allow_scan"),
     ],
@@ -691,6 +693,40 @@ def test_the_sdk_reads_every_type(connection: str) -> None:
     assert (entity["whole"].value, entity["whole"].edm_type) == (2**62, EdmType.INT64)
     assert (entity["small"], entity["real"], entity["yes"], entity["data"]) == (-7, 3.0, True, b"\x00\xff")
     assert (entity["at"], entity["guid"], entity["exact"]) == (EVERY.at, EVERY.guid, "1.50")
+
+
+def test_a_store_on_the_emulator_is_read_without_models_and_copied(connection: str, tmp_path: Path) -> None:
+    with tm.open(connection, models=MODELS) as store:
+        store.insert_many(Part("a", n, "x", 1.0, str(n)) for n in range(9))
+        store.backup(tmp_path / "copy.db")
+    with tm.open(connection, read_only=True) as store:
+        assert store.query(store.classes["Part"]).allow_scan().count() == 9
+    assert tm.status(connection)["Part.by_code"].state == "ready"
+    with tm.open(tmp_path / "copy.db", models=MODELS) as copy, tm.open(connection, models=MODELS) as store:
+        copy.merge(Part.key("a", 3), name="y")
+        copy.delete(Part.key("a", 4))
+        copy.insert(Part("b", 4, code="4"))
+        assert tm.copy(copy, store).changed == 3
+        assert held(store) == held(copy)
+        assert store.check().ok
+
+
+@pytest.mark.long
+def test_the_example_with_the_weather_takes_the_emulator_for_its_file(
+    connection: str, full_size: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "weather.py"))
+    every = example["read_csv"]
+    days = range(366) if full_size else range(182, 187)  # (the first days of July)
+
+    def some() -> Iterator[Any]:
+        return (one for one in every() if one.at.timetuple().tm_yday in days)
+
+    example["main"].__globals__["read_csv"] = some
+    example["main"](connection)
+    out = capsys.readouterr().out
+    assert "groups recomputed from the readings: equal, bit for bit" in out
+    assert re.search("26,115 entities, 30,991 index rows, 1,128 groups: ok" if full_size else "groups: ok", out)
 
 
 def test_a_wrong_key_shows_no_secret(connection: str) -> None:

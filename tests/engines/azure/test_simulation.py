@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import writes
-from tablemapper.engines.azure.outbox import Outbox
+from tablemapper.engines.azure.outer.outbox import Outbox
 from tablemapper.engines.azure.tables.service import Commit, Request
 from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation

@@ -31,9 +31,10 @@ from tablemapper.engines.azure.tables.service import (
     Request,
     Some,
     edm_of,
+    filter_text,
     properties,
 )
-from tablemapper.engines.azure.tables.wire import Wire, filter_text
+from tablemapper.engines.azure.tables.wire import Wire
 
 from .azurite import Azurite
 from .memory import Memory, Options

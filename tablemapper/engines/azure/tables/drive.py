@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any, TypeAlias, TypeVar
@@ -56,18 +56,20 @@ def delay(attempt: int, lost: Lost | None = None) -> Pause:
     """Return how long to wait before another attempt: as the service asked, else ever longer, up to 2 s."""
     if lost is not None and lost.retry_after is not None:
         return Pause(lost.retry_after)
-    return Pause(min(0.05 * 2**attempt, 2.0) * (0.5 + random.random()))
+    return Pause(min(0.05 * 2 ** min(attempt, 6), 2.0) * (0.5 + random.random()))
 
 
-def read(request: Request, timeout: float) -> Work[Any]:
+def read(request: Request, timeout: float, final: Collection[int] = ()) -> Work[Any]:
     """Send a request that changes nothing, or may be repeated, until an answer comes.
 
     Args:
         request: what is sent.
         timeout: seconds after which to give up.
+        final: statuses at which it is not sent again.
 
     Raises:
         StoreError: no answer came.
+        Lost: one with such a status.
         Refused
     """
     began = yield Now()
@@ -76,6 +78,8 @@ def read(request: Request, timeout: float) -> Work[Any]:
         try:
             return (yield request)
         except Lost as lost:
+            if lost.status in final:
+                raise
             now = yield Now()
             if now - began > timeout:
                 raise StoreError(f"the service does not answer: {lost}") from None
@@ -153,6 +157,12 @@ class Driver:
         if errors:
             raise errors[0]
         return [future.result() for future in futures]
+
+    def begin(self, work: Work[T]) -> Callable[[], T]:
+        """Begin a work in another thread; return what waits for its end, and returns what it returned."""
+        if getattr(self._inside, "pool", False):
+            return lambda: self.run(work)
+        return self._pool.submit(copy_context().run, self._one, work).result
 
     def _one(self, work: Work[T]) -> T:
         self._inside.pool = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -18,6 +17,7 @@ from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
 from ....errors import CorruptStore
+from ....kept import kept
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import FIRST, Row
@@ -77,7 +77,7 @@ class Codec:
         return FIRST + len(self.model.columns) + 1
 
 
-@lru_cache(maxsize=None)
+@kept
 def codec_of(model: Model) -> Codec:
     """Return the codec of a model, compiled once."""
     names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)

@@ -38,6 +38,7 @@ __all__ = [
     "Service",
     "Some",
     "edm_of",
+    "filter_text",
     "properties",
 ]
 
@@ -54,10 +55,12 @@ Kind: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 class Lost(Exception):
     """No answer came, or one that leaves open whether the request was executed."""
 
-    def __init__(self, why: str, retry_after: float | None = None) -> None:
+    def __init__(self, why: str, retry_after: float | None = None, status: int | None = None) -> None:
         super().__init__(why)
         self.retry_after = retry_after
         """Seconds that the service asks to wait."""
+        self.status = status
+        """What it answered, if it did."""
 
 
 class Refused(Exception):
@@ -99,6 +102,36 @@ class Some:
 
 
 Filter: TypeAlias = Comparison | Every | Some
+
+
+def filter_text(where: Filter) -> str:
+    """Return a filter as OData has it."""
+    match where:
+        case Every(parts=parts):
+            return " and ".join(
+                [f"({filter_text(one)})" if isinstance(one, Some) else filter_text(one) for one in parts]
+            )
+        case Some(parts=parts):
+            return " or ".join(
+                [f"({filter_text(one)})" if isinstance(one, Every) and parts[1:] else filter_text(one) for one in parts]
+            )
+    return f"{where.name} {where.op} {_literal(where.edm, where.value)}"
+
+
+def _literal(edm: str, value: Any) -> str:
+    quoted = str(value).replace("'", "''")
+    match edm:
+        case "String":
+            return f"'{quoted}'"
+        case "Int64":
+            return f"{value}L"
+        case "Boolean":
+            return "true" if value else "false"
+        case "DateTime":
+            return f"datetime'{value}'"
+        case "Guid":
+            return f"guid'{value}'"
+    return str(value)
 
 
 # ---------------------------------------------------------------------------------------------- requests

@@ -22,18 +22,16 @@ from .service import (
     Change,
     Commit,
     CreateTable,
-    Every,
-    Filter,
     Find,
     Get,
     Lost,
     Page,
     Refused,
     Request,
-    Some,
+    filter_text,
 )
 
-__all__ = ["Wire", "filter_text"]
+__all__ = ["Wire"]
 
 _CONNECTIONS = 48
 _CONNECT, _READ = 5.0, 10.0  # seconds, the latter without a byte
@@ -154,7 +152,7 @@ class Wire:
         except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
             raise Lost(f"{account}: {type(error).__name__}") from None
         if answer.status in OPEN:
-            raise Lost(f"{account}: {answer.status}", self._retry_after(answer.headers))
+            raise Lost(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
         return answer.status, answer.headers, answer.data or b""
 
     def _retry_after(self, headers: Mapping[str, str]) -> float | None:
@@ -212,36 +210,3 @@ def _read(status: int, body: bytes) -> Any:
         return _decode(body)
     except msgspec.DecodeError:
         raise Lost("the answer is cut, or is no JSON") from None
-
-
-# ---------------------------------------------------------------------------------------------- filters
-
-
-def filter_text(where: Filter) -> str:
-    """Return a filter as OData has it."""
-    match where:
-        case Every(parts=parts):
-            return " and ".join(
-                [f"({filter_text(one)})" if isinstance(one, Some) else filter_text(one) for one in parts]
-            )
-        case Some(parts=parts):
-            return " or ".join(
-                [f"({filter_text(one)})" if isinstance(one, Every) and parts[1:] else filter_text(one) for one in parts]
-            )
-    return f"{where.name} {where.op} {_literal(where.edm, where.value)}"
-
-
-def _literal(edm: str, value: Any) -> str:
-    quoted = str(value).replace("'", "''")
-    match edm:
-        case "String":
-            return f"'{quoted}'"
-        case "Int64":
-            return f"{value}L"
-        case "Boolean":
-            return "true" if value else "false"
-        case "DateTime":
-            return f"datetime'{value}'"
-        case "Guid":
-            return f"guid'{value}'"
-    return str(value)

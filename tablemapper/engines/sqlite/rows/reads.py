@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
@@ -23,7 +23,7 @@ from ....planning.plan import Plan
 from ....planning.projection import ENTITIES, Layout
 from ....planning.ranges import BoundPlan
 from ....schema.rows import Row, readable
-from ...protocol import Position
+from ...protocol import Explained, Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
 from ..file.file import File
@@ -330,15 +330,19 @@ class SqliteReads:
         return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
 
     @_again
-    def explain(self, bound: BoundPlan, layout: Layout) -> list[str]:
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
         if bound.plan.by_partition:  # (what is read of each)
             points = [attrs.evolve(one, partition=Bound(one.partition.lo, None, True)) for one in bound.ranges]
             bound = attrs.evolve(bound, ranges=tuple(points))
         for sql, args in select.statements(bound, layout, lean=select.can_be_lean(layout)):
-            return [str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)]
-        return []
+            return Explained([str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)])
+        return Explained()
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        """Return keys as they are: SQLite sorts them as Python does."""
+        return key
 
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
         """Return the predicates that have to be evaluated in Python."""

@@ -82,19 +82,19 @@ class StoredClasses:
         self.statements = ByModel(self._retired, statements)
         self.values = {model: Values(self.values_table(model)) for model in self.models if has_values(model)}
 
-    def _whole(self, model: Model) -> Model:
+    def whole(self, model: Model) -> Model:
         """Return a class with the properties that only the catalogue knows."""
         return self.followed[model].model if model in self.followed else model
 
     def _keepers(self, model: Model) -> dict[str, str]:
         declared = self.schema.by_name
-        keepers = {field.name: keeper_name(model.name, field.property) for field in self._whole(model).maintained}
+        keepers = {field.name: keeper_name(model.name, field.property) for field in self.whole(model).maintained}
         return {field: self.names[declared[name]] if name in declared else name for field, name in keepers.items()}
 
     def _kept(self, model: Model) -> dict[str, tuple[str, str]]:
         """Return the tables and columns of the maintained fields of a class."""
         kept = {}
-        for field in self._whole(model).maintained:
+        for field in self.whole(model).maintained:
             table = self.catalogue.table_of(self.keepers[model][field.name])
             kept[field.name] = table.name, table.column(field.property)
         return kept

@@ -13,11 +13,11 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from ..tables.drive import Work, read, side_by_side
+from ..tables.names import BASE_PARTITION, BASE_ROW, NEXT_OP, NEXT_ROW, OP, intent_key
+from ..tables.rows import holds
+from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 from .outbox import Intent, Patience, Release, Take, restated
-from .tables.drive import Work, read, side_by_side
-from .tables.names import BASE_PARTITION, BASE_ROW, NEXT_OP, NEXT_ROW, OP, intent_key
-from .tables.rows import holds
-from .tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Reservations", "Taken"]
 

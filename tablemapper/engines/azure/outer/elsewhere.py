@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 
-from ...schema.maintenance import ChangeSet, IndexMaintenance, IndexRow, Maintenance
-from ...schema.model import Model
-from ...schema.rows import Row
-from ..decide import EntityChange, Key, violation
+from ....schema.maintenance import ChangeSet, IndexMaintenance, IndexRow, Maintenance
+from ....schema.model import Model
+from ....schema.rows import Row
+from ...decide import EntityChange, Key, violation
+from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
+from ..tables.rows import Hidden, included
 from .outbox import Delete, Delta, Intent, Put, Release, Take
-from .tables.names import BASE_PARTITION, BASE_ROW, outer_key
-from .tables.rows import Hidden, included
 
 __all__ = ["Outer", "outer_of"]
 

@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from ...errors import InvalidEntity
-from ...schema.maintenance import AggregateMaintenance
+from ....errors import InvalidEntity
+from ....schema.maintenance import AggregateMaintenance
+from ..tables.drive import Work, read, side_by_side
+from ..tables.names import BELOW, mark_key
+from ..tables.rows import codec_of, hidden_members
+from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 from .outbox import Delta, Intent, Outbox, Patience, put_works
 from .reservations import Reservations
-from .tables.drive import Work, read, side_by_side
-from .tables.names import BELOW, mark_key
-from .tables.rows import codec_of, hidden_members
-from .tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["Unknown", "add", "carry_out", "pack_values", "take_back", "values_of"]
+__all__ = ["Unknown", "add", "carry_out", "changed", "pack_values", "take_back", "values_of"]
 
 _VALUES = 600_000  # bytes of the values whose ends a group has
 
@@ -78,7 +78,7 @@ def add(
     spent = [] if outbox is None else outbox.spent(table, partition)
     while True:
         found = yield from read(Get(table, partition, one.row), timeout)
-        change = _changed(aggregate, (partition, one.row), found, delta)
+        change = changed(aggregate, (partition, one.row), found, delta)
         if change is None:
             return
         try:
@@ -99,7 +99,7 @@ def add(
         attempt += 1
 
 
-def _changed(
+def changed(
     aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None, delta: list[Any]
 ) -> Change | None:
     """Return the change of the row of a group; None if the delta changes nothing."""

@@ -12,8 +12,8 @@ from ..expressions.predicates import conjuncts
 from ..expressions.tree import Attr, Compare
 from ..keys.cuts import Cut
 from ..keys.times import is_within
+from ..planning.conditions import AnyPredicate
 from ..schema.model import Model
-from .conditions import AnyPredicate
 
 __all__ = ["Partition", "equalities", "partition_key"]
 

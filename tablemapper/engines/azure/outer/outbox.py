@@ -17,12 +17,12 @@ from typing import Literal, TypeAlias, cast
 import attrs
 import msgspec
 
-from ...errors import CorruptStore
-from ...keys.forms import SEPARATOR
-from ...limits import MAX_KEY_UNITS, utf16_units
-from .tables.drive import Now, Work, delay
-from .tables.names import digest, intent_key
-from .tables.service import (
+from ....errors import CorruptStore
+from ....keys.forms import SEPARATOR
+from ....limits import MAX_KEY_UNITS, utf16_units
+from ..tables.drive import Now, Work, delay
+from ..tables.names import digest, intent_key
+from ..tables.service import (
     ETAG,
     MAX_CHANGES,
     PARTITION,

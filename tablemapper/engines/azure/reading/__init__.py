@@ -1,0 +1,6 @@
+"""Queries over the tables of an account: what is sent for a plan, and what becomes of the answers.
+
+- `filters`: bounds and conditions as what a service filters by.
+- `orders`: what rows are sorted by in memory.
+- `reads`: the ranges of a plan as requests, their pages side by side and merged, the entities of index rows.
+"""

@@ -1,0 +1,538 @@
+"""Queries: the ranges of a plan as requests, their pages one after the other or merged, and the entities of index rows.
+
+Rows come in the order of the service, which is that of UTF-16 units. What no path gives in its order is read whole, and
+sorted in memory, where the query allows that.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Protocol, TypeVar
+
+import attrs
+
+from ....entities.declaration import IndexModel
+from ....errors import QueryStopped
+from ....planning.bounds import Bound
+from ....planning.budget import Spending
+from ....planning.conditions import AnyPredicate
+from ....planning.parts import Place
+from ....planning.plan import Plan
+from ....planning.projection import Layout
+from ....planning.ranges import BoundPlan, KeyRange
+from ....planning.walk import Walk
+from ....schema.maintenance import IndexMaintenance, index_columns
+from ....schema.model import Model
+from ....schema.rows import Row
+from ...protocol import Explained, Position
+from ..tables.drive import Work, read, side_by_side
+from ..tables.names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    BELOW,
+    NEXT_ROW,
+    OP_UNITS,
+    index_key,
+    index_prefix,
+    outer_key,
+    outer_row_of,
+    row_key_of,
+)
+from ..tables.rows import Codec, read_value
+from ..tables.service import (
+    MAX_PAGE,
+    PARTITION,
+    ROW,
+    Entity,
+    Every,
+    Filter,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+    Some,
+    filter_text,
+)
+from .filters import (
+    above_hidden,
+    all_of,
+    begins_low,
+    below_hidden,
+    conditions,
+    has_high,
+    in_index,
+    in_partitions,
+    narrowed,
+    spans_hidden,
+    text,
+    units,
+    visible,
+)
+from .orders import sort_rank, sort_values
+
+__all__ = ["AzureReads", "Runs", "Source", "outer_places", "rows_of"]
+
+T = TypeVar("T")
+_TOGETHER = 16  # ranges whose first pages are asked for at once
+_JOINED = 100  # entities of index rows
+MOST_SORTED = 100_000  # rows that are sorted in memory
+_KEYS = (PARTITION, ROW)
+_NOT_UNDERSTOOD = (400, 414, 431, 500)
+"""What a service answers to a filter that it does not understand, or that is too long; the emulator to some numbers."""
+_log = logging.getLogger("tablemapper.azure")
+
+
+class Stored(Protocol):
+    """The classes as the catalogue has them."""
+
+    def codec(self, model: Model) -> Codec:
+        """Return what reads and writes the entities of a class."""
+        ...
+
+    def index(self, model: Model, name: str) -> IndexMaintenance:
+        """Return the maintenance of an index."""
+        ...
+
+    def claims(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key is one of a class's entities."""
+        ...
+
+
+class Runs(Protocol):
+    """What runs works."""
+
+    timeout: float
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        ...
+
+
+class Source(Runs, Protocol):
+    """What reads: an engine."""
+
+    @property
+    def classes(self) -> Stored:
+        """The classes as they are now."""
+        ...
+
+    def is_local(self, model: Model, index: IndexModel) -> bool:
+        """Return whether the rows of an index lie in the partitions of the entities."""
+        ...
+
+    def begin(self, work: Work[T]) -> Callable[[], T]:
+        """Begin a work; return what waits for what it returns."""
+        ...
+
+
+class AzureReads:
+    """How an engine reads the rows of plans; see `protocol.Reads`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
+        """Return all conditions that the bounds do not say."""
+        return plan.filter
+
+    def rows(
+        self,
+        bound: BoundPlan,
+        layout: Layout,
+        *,
+        after: Position | None = None,
+        limit: int | None = None,
+        spending: Spending | None = None,
+        within: Any = None,
+    ) -> Iterator[list[Row]]:
+        """Yield rows in chunks, in the order of the plan, those after one position; a page is of one state."""
+        return _Reading(self._source, bound, layout, limit, spending).chunks(after)
+
+    def lines(self, bound: BoundPlan, layout: Layout, size: int, limit: int | None) -> None:
+        """Return None: no service gives rows as lines."""
+
+    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+        """Return a function that gives None: a partition is read as any range is."""
+        return lambda partition: None
+
+    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+        """Return the first row."""
+        return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
+
+    def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
+        """Return None: entities are counted by reading them."""
+        return None
+
+    def footprint(self, bound: BoundPlan, most: int) -> None:
+        """Return None: to count rows costs as much as to read them."""
+
+    def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
+        """Return None: to count rows costs as much as to read them."""
+        return None
+
+    def ordered(self, key: Sequence[str]) -> Any:
+        """Return what sorts as the service sorts keys."""
+        return tuple(map(units, key))
+
+    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+        """Return places that divide the rows; it reads all keys, a thousand with a request."""
+        reading = _Reading(self._source, bound, Layout(places=True, fields=()), None, None)
+        keys = sorted(place for _, place, _ in reading.entries(None))
+        return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
+
+    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+        """Return how many requests are sent at least, what that is consistent with, and the first filter."""
+        return _Reading(self._source, bound, layout, None, None).explained()
+
+    def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
+        """Yield what a function reads: a page is of one state, and not all of them together."""
+        yield from read(None)
+
+
+_Entry = tuple[Any, Place, Entity]
+"""What a row is merged by, its place on its path, and the row."""
+_Joined = tuple[Any, Place, Any]
+"""The same of a row of an index with its entity, as a row of the model."""
+
+
+class _Reading:
+    """One read of a plan."""
+
+    def __init__(
+        self, source: Source, bound: BoundPlan, layout: Layout, limit: int | None, spending: Spending | None
+    ) -> None:
+        self._source, self._bound, self._layout, self._plan = source, bound, layout, bound.plan
+        self._limit, self._spending = limit, spending
+        self._classes = source.classes
+        plan, self._model = bound.plan, bound.plan.model
+        self._codec = self._classes.codec(self._model)
+        self._walk = Walk.of(bound) if plan.by_partition else None
+        index = plan.index
+        self._index = None if index is None else self._classes.index(self._model, index.name)
+        self._outer = index is not None and not source.is_local(self._model, index)
+        """Whether it is an index in other partitions than its entities'."""
+        self._whole = self._outer and index is not None and index.unique
+        """Whether its row keys are what the index gives, and nothing follows."""
+        self._prefix = "" if self._index is None or self._outer else index_prefix(self._index.label)
+        self._in_memory = plan.sorted or plan.descending or plan.turned
+        self._high = any(has_high(one.partition.lo, one.partition.hi, one.row.lo, one.row.hi) for one in bound.ranges)
+        self._merged = bool(plan.merged) or (self._high and len(bound.ranges) > 1)
+        few = limit is not None and limit + 2 < MAX_PAGE and not self._in_memory
+        self._top = limit + 2 if few and limit is not None else None
+        self._select = self._selected()
+        self._pushed = () if spending is not None else tuple(self._conditions())
+        self._split = index is None and any(source.is_local(self._model, one) for one in self._model.indexes)
+        """Whether entities are read beside the many rows of an index: those before it, and those behind."""
+
+    def _selected(self) -> tuple[str, ...]:
+        fields, model = self._layout.fields, self._model
+        if self._index is not None:
+            places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._outer else (*_KEYS, BASE_ROW)
+            columns = [] if self._whole else [one.property for one in index_columns(model, self._index.model)]
+            return (*places, *(columns if self._plan.covering else ()))
+        if fields is None or self._layout.state:
+            return ()
+        names = [*fields, *[step.attr.name for step in self._plan.sort]]
+        stored = [model.declaration.field(name) for name in names if model.position.get(name, 2) != 2]
+        if any(field.type.undeclared for field in stored):
+            return ()
+        below = [] if model.aggregate is None else [BELOW]
+        return tuple(dict.fromkeys([*_KEYS, *[field.property for field in stored], *below]))
+
+    def _conditions(self) -> Iterable[Filter]:
+        plan, among = self._plan, None
+        if self._index is not None:
+            among = [] if self._whole else [one.property for one in index_columns(self._model, self._index.model)]
+        return conditions(plan.filter, self._model, self._bound.values, among)
+
+    # -- what is sent
+
+    def _finds(self, one: KeyRange, after: Position | None = None, since: Position | None = None) -> Iterator[Find]:
+        """Yield the requests for a range, from one place on, or behind one."""
+        index = self._index
+        if index is not None:
+            table = index.model.table if self._outer else self._model.table
+            parts = in_index(one, self._prefix, whole=self._whole)
+            yield self._find(table, one, parts, after, since)
+            return
+        rows: list[tuple[Bound, list[Filter]]] = [(one.row, [])]
+        if spans_hidden(one.row):
+            if not begins_low(self._model.declaration.templates[1]):
+                rows = [(above_hidden(one.row), [])]
+            elif self._split and one.partition.point:
+                rows = [(below_hidden(one.row), []), (above_hidden(one.row), [])]
+            else:
+                rows = [(one.row, [visible()])]
+        for row, more in rows:
+            yield self._find(self._model.table, one, [*in_partitions(one.partition, row), *more], after, since)
+
+    def _find(
+        self, table: str, one: KeyRange, parts: list[Filter], after: Position | None, since: Position | None
+    ) -> Find:
+        place = after if since is None else since
+        if place is not None and (not one.partition.point or one.partition.lo == place[0]):
+            beyond: Filter = text(ROW, "gt" if since is None else "ge", self._row_key(place))
+            if not one.partition.point:
+                beyond = Some((text(PARTITION, "gt", place[0]), Every((text(PARTITION, "eq", place[0]), beyond))))
+            parts.append(beyond)
+        return Find(table, all_of(parts), self._select, self._top)
+
+    def _row_key(self, place: Sequence[Any]) -> str:
+        index = self._index
+        if index is None or self._whole:
+            return str(place[1])
+        if self._outer:
+            return outer_key(place[1], place[2], place[3], "")
+        return index_key(index.label, place[1], place[3], unique=index.model.unique)
+
+    def _ask(self, find: Find) -> Work[Page]:
+        """Read a page, with as many conditions as the service understands."""
+        timeout = self._source.timeout
+        pushed = narrowed(find, self._pushed) if self._pushed else find
+        if pushed is not find:
+            try:
+                return (yield from read(pushed, timeout, _NOT_UNDERSTOOD))  # type: ignore[no-any-return]
+            except (Lost, Refused) as error:
+                if error.status not in _NOT_UNDERSTOOD:
+                    raise
+                self._pushed = ()
+                _log.warning("%s: the service does not understand its conditions: %s", self._plan.path, error)
+        return (yield from read(find, timeout))  # type: ignore[no-any-return]
+
+    def _pages(self, find: Find, first: Callable[[], Page]) -> Iterator[Sequence[Entity]]:
+        """Yield page after page; from the second on, the next one is fetched while one is looked at."""
+        page, ahead = first(), False
+        while page.after is not None:
+            find = attrs.evolve(find, after=page.after)
+            following = self._source.begin(self._ask(find)) if ahead else partial(self._source.run, self._ask(find))
+            yield page.entities
+            page, ahead = following(), self._top is None
+        yield page.entities
+
+    def _begun(self, finds: Sequence[Find]) -> list[Callable[[], Page]]:
+        """Begin some reads side by side."""
+        if len(finds) == 1:
+            return [partial(self._source.run, self._ask(finds[0]))]
+        return [self._source.begin(self._ask(find)) for find in finds]
+
+    # -- what comes
+
+    def entries(self, after: Position | None) -> Iterator[_Entry]:
+        """Yield rows in the order of the path."""
+        return self._side_by_side(after) if self._merged else self._one_by_one(after)
+
+    def _one_by_one(self, after: Position | None) -> Iterator[_Entry]:
+        """Yield the rows of ranges, which are disjoint, and in the order of the service."""
+        ranges = list(self._bound.ranges)
+        if after is not None:
+            begun = [one.start[:2] <= after[:2] for one in ranges]
+            at = max(sum(begun) - 1, 0)
+            passed = ranges and ranges[at].partition.point and ranges[at].partition.lo < after[0]
+            ranges = ranges[at + 1 if passed else at :]
+        finds = [(one, find) for at, one in enumerate(ranges) for find in self._finds(one, None if at else after)]
+        width = _TOGETHER if self._limit is None else 1
+        while finds:
+            some, finds = finds[:width], finds[width:]
+            begun_reads = self._begun([find for _, find in some])
+            for (one, find), first in zip(some, begun_reads, strict=True):
+                for entry in self._of_range(one, self._pages(find, first)):
+                    if entry[1] != after:  # (of which there may be another row)
+                        yield entry
+            width = min(2 * width, _TOGETHER)
+
+    def _side_by_side(self, after: Position | None) -> Iterator[_Entry]:
+        """Yield the rows of ranges merged."""
+        last = None if after is None else self._place_rank(self._front_of(after), after)
+        fronts: dict[tuple[str, str], list[tuple[KeyRange, Find]]] = {}
+        for one in self._bound.ranges:
+            front, since = self._front(one), None
+            if after is not None:  # (the same place, behind what its own keys begin with)
+                own = self._front_of(after)
+                since = (
+                    *[mine + key[len(old) :] for mine, key, old in zip(front, after, own, strict=False)],
+                    *after[2:],
+                )
+            # (Ranges of one front follow each other, but where the service sorts their edges in another order.)
+            held = fronts.setdefault(("", str(len(fronts))) if self._high or not self._plan.merged else front, [])
+            held += [(one, find) for find in self._finds(one, since=since)]
+        begun = iter(self._begun([find for finds in fronts.values() for _, find in finds]))
+        streams = []
+        for finds in fronts.values():
+            pages = [(one, self._pages(find, next(begun))) for one, find in finds]
+            streams.append(chain.from_iterable([self._of_range(one, some, ranked=True) for one, some in pages]))
+        for entry in heapq.merge(*streams, key=lambda entry: entry[0]):
+            if last is None or entry[0] > last:
+                yield entry
+
+    def _front(self, one: KeyRange) -> tuple[str, str]:
+        return one.front if self._plan.merged else ("", "")
+
+    def _front_of(self, place: Position) -> tuple[str, str]:
+        return self._front(self._bound.range_of(place)) if self._plan.merged else ("", "")
+
+    def _place_rank(self, front: tuple[str, str], place: Sequence[str]) -> tuple[Any, ...]:
+        """Return what a row is merged by: its keys without what those of its range begin with, then that."""
+        partition, row = units(place[0][len(front[0]) :]), units(place[1][len(front[1]) :])
+        if len(place) == 2:
+            return partition, row, front
+        tail = "".join(place[2:]) if self._whole else self._row_key(place)[len(self._prefix) + len(place[1]) :]
+        return partition, row, units(tail), front
+
+    def _of_range(self, one: KeyRange, pages: Iterable[Sequence[Entity]], *, ranked: bool = False) -> Iterator[_Entry]:
+        low, high = one.entities or (None, None)
+        ranked |= self._in_memory
+        front = self._front(one)
+        exact = self._index is None and not self._high
+        classes, model, walk = self._classes, self._model, self._walk
+        for place, entity in self._placed(chain.from_iterable(pages)):
+            if BELOW in entity or (not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1]))):
+                continue
+            if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
+                continue
+            if walk is not None and not walk.holds(place[0]):
+                continue
+            if self._index is None and not classes.claims(model, *place):
+                continue
+            yield self._place_rank(front, place) if ranked else None, place, entity
+
+    def _placed(self, entities: Iterable[Entity]) -> Iterator[tuple[Place, Entity]]:
+        """Yield rows with their places, of rows of an index with one place the last."""
+        if self._index is None:
+            for entity in entities:
+                yield (entity[PARTITION], entity[ROW]), entity
+            return
+        last: tuple[Place, Entity] | None = None
+        for entity in entities:
+            for place in self._places(self._index, entity):
+                if last is not None and last[0] != place:
+                    yield last
+                last = place, entity
+        if last is not None:
+            yield last
+
+    def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[Place]:
+        if self._outer:
+            return outer_places(index, entity)
+        partition, base = entity[PARTITION], entity[BASE_ROW]
+        return [(partition, row_key_of(index.label, entity[ROW], base, unique=index.model.unique), partition, base)]
+
+    # -- what becomes of it
+
+    def chunks(self, after: Position | None) -> Iterator[list[Row]]:
+        """Yield rows as the layout says."""
+        limit = self._limit
+        entries = self._sorted(after) if self._in_memory else self._found(self.entries(after))
+        size = MAX_PAGE if self._index is None or self._plan.covering else _JOINED
+        done = 0
+        while limit is None or done < limit:
+            if self._spending is not None:
+                self._spending.check_time()
+            rows = [
+                self._laid_out(place, found, self._layout)
+                for _, place, found in islice(entries, size if limit is None else min(size, limit - done))
+            ]
+            if not rows:
+                return
+            done += len(rows)
+            yield rows
+
+    def _found(self, entries: Iterator[_Entry]) -> Iterator[_Joined]:
+        """Yield what was found: rows of an index that is not enough with their entities, only if these have them still."""
+        if self._index is None or self._plan.covering:
+            yield from entries
+            return
+        index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
+        while some := list(islice(entries, size)):
+            gets = [read(Get(self._model.table, place[2], place[3]), self._source.timeout) for _, place, _ in some]
+            for (rank, place, _), entity in zip(some, self._source.run(side_by_side(gets)), strict=True):
+                if entity is None:
+                    continue
+                row = self._codec.row(entity)
+                if any(entry[:2] == place[:2] for entry in index.rows((row,))):
+                    yield rank, place, row
+
+    def _laid_out(self, place: Place, found: Any, layout: Layout) -> Row:
+        if self._plan.covering:
+            field = self._model.declaration.field
+            return (*place, *[read_value(field(name), found) for name in layout.fields or ()])
+        row = self._codec.row(found) if self._index is None else found
+        if layout.fields is None:
+            row = (*row[:-1], row[-1].state) if layout.state else row
+            return (*place, *row) if layout.places else row
+        position = self._model.position
+        state = (row[-1].state,) if layout.state else ()
+        return (*(place if layout.places else ()), *[row[position[name]] for name in layout.fields], *state)
+
+    # -- orders that no path gives
+
+    def _sorted(self, after: Position | None) -> Iterator[_Joined]:
+        """Yield all that is found in the order of the plan, with the values that it is sorted by in front of the place."""
+        plan, spending = self._plan, self._spending
+        values = sort_values(plan, lambda one, layout: self._laid_out(one[0], one[1], layout))
+        found: list[_Joined] = []
+        for rank, place, held in self._found(self.entries(None)):
+            if spending is not None and plan.sorted:  # (else rows are counted where they are handed out)
+                spending.row()
+            if len(found) == MOST_SORTED:
+                raise QueryStopped(
+                    f"{plan.path}: more than {MOST_SORTED:,} rows would be sorted in memory; add conditions that a key or an "
+                    "index bounds, or declare an index in this order",
+                    examined=MOST_SORTED,
+                )
+            position = (*values((place, held)), *place)
+            found.append((sort_rank(plan, position, rank), position, held))
+        found.sort(key=lambda one: one[0])
+        last = None
+        if after is not None:
+            last = sort_rank(plan, after, None if plan.sorted else self._place_rank(self._front_of(after), after))
+        return (one for one in found if last is None or last < one[0])
+
+    # -- what is said of it
+
+    def explained(self) -> Explained:
+        """Return how many requests are sent at least, and what their answers are consistent with."""
+        finds = [find for one in self._bound.ranges for find in self._finds(one)]
+        count = len(finds)
+        joined = self._index is not None and not self._plan.covering
+        lines = [
+            f"{count} request{'' if count == 1 else 's'}, one more for each further {MAX_PAGE:,} rows"
+            + (", and one for each row of the index" if joined else "")
+        ]
+        eventual = self._outer and self._plan.covering
+        if eventual:
+            lines.append("eventual: the index may be older than its entities, which are not read")
+        elif self._outer:
+            lines.append("an entity that is being written may be missing; none is given that does not match")
+        if self._in_memory:
+            lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
+        if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
+            lines.append(f"$filter={filter_text(where)}")
+        return Explained(lines, count, eventual=eventual)
+
+
+def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
+    """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
+    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
+    if not index.model.unique:
+        op = row[-OP_UNITS:]
+        yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]
+        return
+    for name in (BASE_ROW, NEXT_ROW):
+        if entity.get(name) is not None:
+            yield partition, row, base, entity[name]
+
+
+def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
+    """Yield the entities of a table that satisfy a filter."""
+    find = Find(table, all_of(where))
+    while True:
+        page: Page = source.run(read(find, source.timeout))
+        yield from page.entities
+        if page.after is None:
+            return
+        find = attrs.evolve(find, after=page.after)

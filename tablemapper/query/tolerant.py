@@ -1,0 +1,49 @@
+"""Queries that go on where an entity cannot be read, for those who look into a damaged store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from ..engines.protocol import Position
+from ..errors import CorruptStore
+from .query import Query
+
+__all__ = ["Unreadable", "tolerant"]
+
+
+@attrs.frozen
+class Unreadable:
+    """Stands for an entity that cannot be read."""
+
+    partition: str
+    row: str
+    fault: str
+
+
+class _Tolerant(Query[Any]):
+    __slots__ = ()
+
+    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
+        run = self._run(*self._find(most=limit))
+        run.layout = run.prepared.placed
+        for rows in run.rows(after, limit):
+            for row in rows:
+                place = run.prepared.position(row, run.layout)
+                try:
+                    items = run.items_of((row,))
+                except CorruptStore as error:
+                    items = [Unreadable(str(place[-2]), str(place[-1]), str(error))]
+                for item in items:
+                    yield place, item
+
+    @classmethod
+    def of(cls, query: Query[Any]) -> Query[Any]:
+        return cls(query._plans, query._spec)  # noqa: SLF001  as its subclass
+
+
+def tolerant(query: Query[Any]) -> Query[Any]:
+    """Return a query whose pages have an `Unreadable` in the place of each entity that cannot be read."""
+    return _Tolerant.of(query)

@@ -1,0 +1,59 @@
+"""A clock that stands still, and goes on when a test says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from ..builtin import Builtin
+from ..errors import shown
+from ..values.uuid7 import Source, uuids_from
+
+__all__ = ["Clock"]
+
+_START = Builtin.datetime(2026, 1, 1, tzinfo=UTC)
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Clock:
+    """The time of a store's timestamps and of `tablemapper.uuid7`: 2026-01-01T00:00Z, until a test moves it.
+
+    Each write is a microsecond later than the one before, since timestamps ascend; UUIDs come from a fixed seed.
+    """
+
+    def __init__(self) -> None:
+        self._now = _START
+
+    @property
+    def now(self) -> datetime:
+        """The time, in UTC."""
+        return self._now
+
+    def tick(self, seconds: float = 1.0) -> None:
+        """Let so many seconds go by."""
+        self._now += timedelta(seconds=seconds)
+
+    def set(self, moment: datetime) -> None:
+        """Set the clock, forwards or back. Timestamps never go back: until the clock is beyond the last, they follow that.
+
+        Raises:
+            ValueError: the moment has no time zone.
+        """
+        given: object = moment
+        if not isinstance(given, Builtin.datetime) or moment.tzinfo is None:
+            raise ValueError(f"tm_clock.set({shown(moment)}): expected a datetime with a time zone")
+        self._now = moment.astimezone(UTC)
+
+    def microseconds(self) -> int:
+        """Return the time in µs since 1970, as engines take it."""
+        return (self._now - _EPOCH) // _MICROSECOND
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """Let UUIDs be made by this clock and a fixed seed, and afterwards as before."""
+        source = Source(lambda: self.microseconds() * 1000, random.Random(7).getrandbits)
+        with uuids_from(source):
+            yield

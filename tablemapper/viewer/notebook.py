@@ -1,0 +1,137 @@
+"""What a notebook shows of entities, queries, stores and reports: tables of HTML, of escaped text alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from ..engines.check import Report
+from ..engines.statistics import Statistics
+from ..engines.status import Status
+from ..entities.declaration import declaration_of
+from ..entities.entity import Record, key_of
+from ..entities.json import to_dict
+from ..errors import TableMapperError
+from ..guidance.advice import Advice
+from ..planning.explanation import Explanation, MixedExplanation
+from ..query.mixed import MixedQuery
+from ..query.pages import Page
+from ..query.query import Query, Rows
+from ..store.store import Store
+from .cells import cell
+
+__all__ = ["install"]
+
+_ROWS = 20
+_SECONDS, _EXAMINED = 1.0, 10_000  # what the rows of a query may use
+
+
+def _escaped(text: object) -> str:
+    import html  # noqa: PLC0415  a program without a notebook need not load it
+
+    return html.escape(str(text).replace("\0", "␀"))
+
+
+def _table(heads: Iterable[object], rows: Iterable[Iterable[object]], *notes: str) -> str:
+    head = "".join([f"<th>{_escaped(one)}</th>" for one in heads])
+    body = "".join([f"<tr>{''.join([f'<td>{_escaped(one)}</td>' for one in row])}</tr>" for row in rows])
+    below = "".join([f"<p>{_escaped(note)}</p>" for note in notes if note])
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+def _text(shown: object) -> str:
+    return f"<pre>{_escaped(shown)}</pre>"
+
+
+def _value(value: object, plain: object = None) -> str:
+    shown = cell(value, plain)
+    return ", ".join(shown.tags) or shown.text
+
+
+def _values(entity: Record) -> list[str]:
+    plain = to_dict(entity)
+    return [_value(getattr(entity, one.name), plain.get(one.property)) for one in _fields(entity)]
+
+
+def _fields(entity: Record) -> Sequence[Any]:
+    return declaration_of(type(entity)).fields
+
+
+def _entity(entity: Record) -> str:
+    key = key_of(entity)
+    names = [one.name for one in _fields(entity)]
+    keys = [("PartitionKey", key.partition), ("RowKey", key.row)]
+    return _table((type(entity).__name__, ""), [*keys, *zip(names, _values(entity), strict=True)])
+
+
+def _items(items: Sequence[Any], names: Sequence[str], note: str) -> str:
+    """Return a table of entities, of one class or of several, or of tuples."""
+    kinds = dict.fromkeys(map(type, items))
+    if not items:
+        return _table(names, [], note or "none")
+    if not all(issubclass(kind, Record) for kind in kinds):
+        rows = [one if isinstance(one, tuple) else (one,) for one in items]
+        heads = names or [f"{at}" for at in range(1, max(map(len, rows)) + 1)]
+        return _table(heads, [[_value(value) for value in row] for row in rows], note)
+    if len(kinds) == 1:
+        return _table([one.name for one in _fields(items[0])], map(_values, items), note)
+    keys = [(type(one).__name__, *key_of(one)[1:], _value(to_dict(one))) for one in items]
+    return _table(("class", "PartitionKey", "RowKey", "properties"), keys, note)
+
+
+def _query(query: Any) -> str:
+    """Return the first rows of a query, or why there are none."""
+    wanted = getattr(query, "_wanted", None) or ()
+    names, items, note = [attr.label for attr in wanted], list[Any](), ""
+    try:
+        for one in islice(query.budget(timeout=_SECONDS, examined=_EXAMINED), _ROWS + 1):
+            items.append(one)
+    except TableMapperError as error:
+        if not items:
+            return _text(f"{type(error).__name__}: {error}")
+        note = str(error)
+    return _items(items[:_ROWS], names, note or ("… and more" if len(items) > _ROWS else ""))
+
+
+def _page(page: Page[Any]) -> str:
+    return _items(page.items, (), "" if page.token is None else "there are more: page(size, token)")
+
+
+def _status(status: Status) -> str:
+    lines = [
+        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "") for one in status.items
+    ]
+    return _table(("", "kind", "state", "done"), lines, *(f"{one.id}: {one.state}" for one in status.history))
+
+
+def _store(store: Store) -> str:
+    try:
+        states = {one.where: one.state for one in store.status().items}
+    except TableMapperError as error:
+        return _text(f"{type(error).__name__}: {error}")
+    lines = []
+    for name, cls in store.classes.items():
+        made = declaration_of(cls)
+        key = " / ".join(
+            [_value(one.text if isinstance(one.text, str) else " ".join(one.text)) for one in made.templates]
+        )
+        indexes = ", ".join([f"{one.name} ({states.get(f'{name}.{one.name}', 'ready')})" for one in made.indexes])
+        lines.append((name, made.table, key, indexes, states.get(name, "ready")))
+    return _table(("class", "table", "PartitionKey / RowKey", "indexes", "state"), lines)
+
+
+_SHOWN: dict[type[Any], Callable[[Any], str]] = {
+    Record: _entity,
+    **dict.fromkeys((Query, Rows, MixedQuery), _query),
+    Page: _page,
+    Status: _status,
+    Store: _store,
+    **dict.fromkeys((Advice, Explanation, MixedExplanation, Report, Statistics), _text),
+}
+
+
+def install() -> None:
+    """Give each of these classes the method that notebooks call."""
+    for kind, shown in _SHOWN.items():
+        type.__setattr__(kind, "_repr_html_", lambda self, shown=shown: shown(self))

@@ -1,0 +1,171 @@
+"""The commands over an account of Azure in place of a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.cli import advice, diagram, inspect, look, scripts, stores  # noqa: F401  their commands
+from tablemapper.cli.app import Exit, run
+from tablemapper.engines import opening
+from tablemapper.engines.azure.tables.service import Commit, CreateTable
+
+from ..engines.azure.memory import Memory
+from ..engines.azure.place import AzurePlace
+
+SECRET = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
+TEXT = f"AccountName=shop;AccountKey={SECRET}"
+
+
+class Part(tm.Entity, table="Parts"):
+    bin: tm.Field[str]
+    number: tm.Field[int]
+    color: tm.Field[str] = tm.field(default="red")
+
+    key = tm.Key[str, int](partition="{bin}", row="{number}")
+    by_color = tm.Index[str](partition="{color}")
+
+
+class Colors(tm.Aggregate, table="Colors", of=Part):
+    color: tm.Field[str] = tm.group_by(Part.color)
+    number: tm.Field[int] = tm.count()
+    key = tm.Key[str](partition="{color}")
+
+
+BODY = {"__annotations__": {"id": tm.Field[str]}, "key": tm.Key[str](partition="{id}"), "__module__": __name__}
+MODELS = f"{__name__}:ALL"
+ALL = [Part, Colors]
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Memory:
+    """An account with a store, which every account is here."""
+    memory, place_of = Memory(), opening.place_of
+
+    def place(where: Any, credential: Any = None) -> Any:
+        return AzurePlace(memory=memory) if isinstance(where, str) and opening.is_account(where) else place_of(where)
+
+    monkeypatch.setattr(opening, "place_of", place)
+    monkeypatch.setenv("STORE", TEXT)
+    monkeypatch.setenv("AZURE_STORAGE_KEY", SECRET)
+    monkeypatch.chdir(tmp_path)
+    with tm.open(TEXT, models=ALL) as store:
+        store.insert_many(Part("a", n, ["red", "blue"][n % 2]) for n in range(6))
+    return memory
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit = Exit.OK) -> str:
+    ended = run(arguments)
+    out, err = capsys.readouterr()
+    assert ended == code, out + err
+    assert SECRET not in out + err
+    return out + err
+
+
+@pytest.mark.parametrize("place", ["env:STORE", "azure://shop", TEXT], ids=["environment", "named", "text"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show", "{}", "Part", "--where", "bin==a", "--where", "number>3"], "2 shown"),
+        (["show", "{}", "Colors"], "2 shown"),
+        (["show", "{}", "Part", "--where", "color==blue", "--explain"], "by_color"),
+        (["get", "{}", "Part", "a", "3"], "blue"),
+        (["status", "{}"], "Part.by_color"),
+        (["diagram", "{}", "--format", "text"], "Colors"),
+        (["check", "{}", "--models", MODELS], "6 entities, 6 index rows, 2 groups: ok"),
+        (["sweep", "{}", "--models", MODELS], "0 writes finished or undone"),
+        (["advise", "{}"], "nothing to advise"),
+        (["backup", "{}", "copy.db", "--models", MODELS], "copy.db: a copy of"),
+    ],
+    ids=lambda one: one[0] if isinstance(one, list) else "",
+)
+def test_a_command_takes_an_account(
+    memory: Memory, capsys: pytest.CaptureFixture[str], place: str, arguments: list[str], said: str
+) -> None:
+    assert said in printed(capsys, *[place if one == "{}" else one for one in arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code"),
+    [
+        (["compact", "env:STORE"], "possible for the file of a store only", Exit.STORE),
+        (["migrate", "env:STORE", "--scripts", "shop"], "possible for the file of a store only", Exit.STORE),
+        (["repair", "env:STORE", "--models", MODELS], "repair() is not possible on Azure Tables yet", Exit.STORE),
+        (["stats", "env:STORE"], "statistics() is not possible on Azure Tables yet", Exit.STORE),
+        (["backup", "env:STORE", "copy.db"], "needs the models", Exit.USAGE),
+        (["status", "env:NOTHING"], "there is no environment variable NOTHING", Exit.STORE),
+        (["status", "env:NONE_THERE"], "there is no store", Exit.STORE),
+    ],
+    ids=lambda one: one[0] if isinstance(one, list) else "",
+)
+def test_what_is_not_possible_is_refused_by_name(
+    memory: Memory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: Any,
+    said: str,
+    code: Exit,
+) -> None:
+    monkeypatch.setenv("NONE_THERE", "none.db")
+    assert said in printed(capsys, *arguments, code=code)
+
+
+def test_a_command_creates_no_store(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    memory.tables.clear()
+    for command in (["status"], ["show"], ["check", "--models", MODELS], ["sweep", "--models", MODELS]):
+        place = ["env:STORE", "Part"] if command == ["show"] else ["env:STORE"]
+        said = printed(capsys, command[0], *place, *command[1:], code=Exit.STORE)
+        assert "there is no store in this account" in said
+    assert memory.tables == {}
+
+
+def test_who_says_nothing_of_who_asks_is_told_how(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_KEY")
+    assert "set AZURE_STORAGE_KEY or" in printed(capsys, "status", "azure://shop", code=Exit.STORE)
+
+
+def test_a_file_is_copied_into_an_account_and_back(
+    memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with tm.open(tmp_path / "parts.db", models=ALL) as store:
+        store.insert_many(Part("b", n) for n in range(3))
+    copied = json.loads(printed(capsys, "copy", "parts.db", "env:STORE", "--models", MODELS, "--json"))
+    assert (copied["inserted"], copied["deleted"]) == (3, 6)
+    assert "3 inserted, 0 replaced, 0 deleted" in printed(capsys, "copy", "env:STORE", "new.db", "--models", MODELS)
+    with tm.open(tmp_path / "new.db", models=ALL) as store:
+        assert store[Colors.key("red")].number == 3
+
+
+def test_a_store_that_is_only_read_follows_and_writes_nothing(memory: Memory) -> None:
+    with tm.open(TEXT, read_only=True) as bare, tm.open(TEXT, models=ALL, read_only=True) as store:
+        memory.sent.clear()
+        assert store.check().ok
+        assert bare.query(bare.classes["Part"]).allow_scan().count() == 6
+        for call in (
+            lambda: store.insert(Part("c", 1)),
+            lambda: store.insert_many([Part("c", 1)]),
+            lambda: store.sweep(),
+        ):
+            with pytest.raises(tm.StoreReadOnly, match="opened with read_only=True"):
+                call()
+        assert not [one for one in memory.sent if isinstance(one, Commit | CreateTable)]
+        with tm.open(TEXT, models=[type(tm.Entity)("New", (tm.Entity,), {**BODY}, table="News")]):
+            sent = len(memory.sent)
+        bare._engine.catch_up()
+        assert bare.get(bare.classes["Part"].key("a", 1)) is not None
+        assert not [one for one in memory.sent[sent:] if isinstance(one, Commit | CreateTable)]
+
+
+def test_what_lacks_something_is_not_opened_to_be_read(memory: Memory) -> None:
+    class More(tm.Entity, table="More"):
+        id: tm.Field[str]
+        key = tm.Key[str](partition="{id}")
+
+    with pytest.raises(tm.SchemaMismatch, match=r"opened with read_only=True[\s\S]*More is new"):
+        tm.open(TEXT, models=[Part, More], read_only=True)
