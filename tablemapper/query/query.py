@@ -13,7 +13,7 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.entity import Entity
-from ..errors import InvalidEntity, InvalidQuery, StoreClosed, shown
+from ..errors import InvalidEntity, InvalidQuery, StoreClosed
 from ..execution.columns import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.prepared import PreparedPlan
@@ -32,7 +32,7 @@ from ..schema.slots import Slot
 from .division import Divisible, in_partition
 from .pages import counted, query_identity
 from .partitions import Partition
-from .results import check_condition, order_step, own_field, refuse_named
+from .results import check_condition, order_step, own_field, refuse_named, seconds
 from .writing import WriteByQuery
 
 __all__ = ["ClassResults", "Query", "Rows"]
@@ -52,8 +52,6 @@ K = TypeVar("K")
 N = TypeVar("N")
 P = TypeVar("P")
 Q = TypeVar("Q")
-
-_EVER = 1e9  # seconds, more than anybody waits
 
 
 class ClassResults(Divisible[T_co]):
@@ -108,7 +106,7 @@ class ClassResults(Divisible[T_co]):
             InvalidQuery: a limit is not a number, 0 or more.
         """
         if timeout is not None:
-            timeout = _seconds("budget: timeout=", timeout)
+            timeout = seconds("budget: timeout=", timeout)
         if examined is not None:
             examined = counted("budget: examined=", examined, least=0)
         budget = None if timeout is None and examined is None else Budget(timeout, examined)
@@ -544,9 +542,3 @@ class Rows(ClassResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
     __slots__ = ()
-
-
-def _seconds(verb: str, given: object) -> float:
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {shown(given)}")
-    return min(given, _EVER)

@@ -16,9 +16,10 @@ from ..planning.question import QuerySpec
 from ..schema.model import Model
 from .pages import Page, Seal, read_page
 
-__all__ = ["Results", "check_condition", "order_step", "own_field", "refuse_named"]
+__all__ = ["Results", "check_condition", "order_step", "own_field", "refuse_named", "seconds"]
 
 _LONG = 300  # characters of a query in a message
+_EVER = 1e9  # seconds, more than anybody waits
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -172,3 +173,10 @@ def order_step(value: object, model: Model) -> Order[Any]:
     names = [field.name for field in model.declaration.fields]
     name = next(iter(value.attributes())).name if isinstance(value, Computed) else value if value in names else names[0]
     raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")
+
+
+def seconds(verb: str, given: object) -> float:
+    """Return a number of seconds; raise InvalidQuery if it is something else."""
+    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
+        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {shown(given)}")
+    return min(given, _EVER)
