@@ -427,6 +427,8 @@ def _verify(w: World, verb: Verb, before: dict[Any, str], *, last: bool) -> None
 
 def _closed(w: World) -> None:
     w.store.close()
+    for thread in [one for one in threading.enumerate() if one is not threading.main_thread()]:
+        thread.join(PATIENCE)  # (it was told to end, which takes a while on a busy machine)
     assert threading.active_count() == 1, threading.enumerate()
     if w.in_memory:
         return
