@@ -251,6 +251,7 @@ def test_partitions_side_by_side_come_in_one_order(
     assert [place(unit) for page in islice(query.pages(2), 20) for unit in page.items] == list(map(place, whole))
 
 
+@pytest.mark.needs("backward")
 @FEW
 @given(units=st.lists(UNITS, min_size=1, max_size=25))
 def test_the_opposite_order_gives_the_rows_reversed(store: tm.Store, units: list[Unit]) -> None:

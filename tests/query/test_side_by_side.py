@@ -79,6 +79,7 @@ def test_the_least_and_the_greatest_are_those_of_all_partitions(store: tm.Store)
     assert (days.min(Reading.value), days.max(Reading.value)) == (89, 100)
 
 
+@pytest.mark.needs("backward")
 def test_what_a_limit_chooses_is_the_first_of_all_partitions(store: tm.Store) -> None:
     both = store.query(Reading).where(Reading.device.is_in(["b", "a"])).order_by(Reading.at.desc())
     assert both.limit(1).update(value=7) == 1
