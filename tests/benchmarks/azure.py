@@ -271,11 +271,14 @@ def main(given: list[str] | None = None) -> None:
     )
     parser.add_argument("--requests", type=int, default=100, help="single requests of a round (default %(default)s)")
     parser.add_argument("--streamed", type=int, default=1_000_000, help="entities in a stream (default %(default)s)")
+    parser.add_argument(
+        "--link", action=argparse.BooleanOptionalAction, default=True, help="what a link of 10 ms shows"
+    )
     add_options(parser, rounds=4)
     options = parser.parse_args(given)
     with contextmanager(start)() as azurite:
         times = measured(azurite.connection(), options.rounds, options.requests)
-        links = far(azurite, options.rounds)
+        links = far(azurite, options.rounds) if options.link else []
     rows: list[list[str]] = []
     plain: dict[str, Any] = {}
     for task, taken in times.items():
