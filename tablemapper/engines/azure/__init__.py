@@ -8,6 +8,7 @@
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
 - `widening`: what lasts in groups, taken over from another store.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
+- `repair`: what a check found, made right.
 - `check`: what the tables hold, for the comparison with the entities.
 - `engine`: `AzureEngine`: the protocol, by the modules above.
 """

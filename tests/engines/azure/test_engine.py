@@ -453,7 +453,6 @@ def test_a_class_that_needs_more_than_a_partition_is_refused(
         (lambda store: store.transaction(across_partitions=True), tm.InvalidTransaction, "of one table and partition"),
         (lambda store: store.insert_many([Part("a", 1)], atomic=True), tm.InvalidTransaction, "leave atomic out"),
         (lambda store: store.compact(), tm.InvalidTransaction, "nothing to compact"),
-        (lambda store: store.repair(), tm.StoreError, "repair.* is not possible"),
         (lambda store: list(store.query(Part).where(Part.name == "x")), tm.ScanRefused, "allow_scan"),
     ],
 )  # fmt: skip

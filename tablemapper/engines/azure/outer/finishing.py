@@ -100,9 +100,14 @@ def add(
 
 
 def changed(
-    aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None, delta: list[Any]
+    aggregate: AggregateMaintenance,
+    key: tuple[str, str],
+    found: Entity | None,
+    delta: list[Any],
+    *,
+    anyway: bool = False,
 ) -> Change | None:
-    """Return the change of the row of a group; None if the delta changes nothing."""
+    """Return the change of the row of a group; None if the delta changes nothing, unless it is to be written anyway."""
     groups, codec = aggregate.aggregate, codec_of(aggregate.model)
     held = None if found is None else codec.row(found)[-1]
     state = None if held is None or held.state is None else groups.unpack_signed(held.state)
@@ -119,7 +124,7 @@ def changed(
     after = groups.merge(state, delta, seek)
     values = pack_values(counts, aggregate.model.name, key)
     packed, etag = groups.pack(after), None if found is None else found[ETAG]
-    if held is not None and packed == held.state and values == held.values:
+    if held is not None and packed == held.state and values == held.values and not anyway:
         return None
     if after == groups.empty() and not values:
         return None if etag is None else Change("delete", key[1], {}, etag)
