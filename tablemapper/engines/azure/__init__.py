@@ -9,6 +9,7 @@
 - `widening`: what lasts in groups, taken over from another store.
 - `rounds`: many new entities: transactions side by side, and what follows from them together.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
+- `repair`: what a check found, made right.
 - `check`: what the tables hold, for the comparison with the entities.
 - `engine`: `AzureEngine`: the protocol, by the modules above.
 """

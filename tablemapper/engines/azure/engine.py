@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import TypeVar
 
+import attrs
+
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
@@ -22,7 +24,7 @@ from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
-from ..check import Check, RepairReport, Report
+from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
 from .catalogue import Classes, as_it_is, check_models, is_local, open_catalogue, read_catalogue, read_head
@@ -30,6 +32,7 @@ from .check import held
 from .outer.outbox import Outbox
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
+from .repair import Fixes
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished
 from .tables.drive import Driver, Now, Work, read, side_by_side
@@ -59,6 +62,8 @@ from .writes import write
 __all__ = ["AzureEngine"]
 
 T = TypeVar("T")
+_PASSES = 5  # of a repair
+_TOGETHER = 16  # fixes
 _LOOK = 10.0  # seconds for which the head of the catalogue is believed
 _PIECE = 30_000  # characters of a note in one property
 _NONE: Mapping[str, str] = {}
@@ -419,17 +424,36 @@ class AzureEngine:
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
-        classes = self.classes
+        check, findings = self._examined(self.classes, meter)
+        return check.report(findings)
+
+    def _examined(self, classes: Classes, meter: Meter) -> tuple[Check, list[Finding]]:
         maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
-        left = unfinished(stored.intents, self._outbox.times, now)
-        return check.report(check.findings(left))
+        return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now)))
 
     def repair(self, meter: Meter) -> RepairReport:
-        """Refuse: nothing repairs a store in an account yet."""
-        raise StoreError("repair() is not possible on Azure Tables yet; write the entities again that check() names")
+        """Make rows of indexes, and groups in the partitions of their entities, what the entities say."""
+        self._check_writable()
+        began, classes = self.run(_now()), self.classes
+        fixes = Fixes(classes, self.timeout)
+        repaired = dict[Problem, None]()
+        for _ in range(_PASSES):
+            check, findings = self._examined(classes, meter)
+            works = list(fixes.of(findings))
+            repaired |= dict.fromkeys([one.problem for one in findings])
+            for at in range(0, len(works), _TOGETHER):
+                self.run(side_by_side(works[at : at + _TOGETHER]))
+            if not works:
+                break
+        else:
+            check, findings = self._examined(classes, meter)
+        left = tuple(dict.fromkeys([_left(one) for one in findings]))
+        still = {one.problem for one in findings}
+        done = tuple([problem for problem in repaired if problem not in still])
+        return RepairReport(done, left, check.entity_count, self.run(_now()) - began)
 
     def compact(self, meter: Meter) -> None:
         """Refuse: there is no free space."""
@@ -444,6 +468,17 @@ class AzureEngine:
         self._check_writable()
         indexes = self.classes.maintained(aggregate.model)
         self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
+
+
+def _left(finding: Finding) -> Problem:
+    """Return a problem that is left, with what to do."""
+    problem = finding.problem
+    if isinstance(finding.of, AggregateMaintenance):
+        remedy = "a group in another partition than its entities; tm.copy the store into another account, which makes it anew"
+    else:
+        remedy = "write the entity again" if finding.of is not None else finding.remedy
+    detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
+    return attrs.evolve(problem, detail=detail)
 
 
 class _Idle:

@@ -10,11 +10,11 @@ from ...schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
 from .known import local_key
 from .outer.finishing import changed
 from .tables.drive import Now, Work, delay, read
-from .tables.names import BASE_ROW
+from .tables.names import BASE_ROW, BELOW
 from .tables.rows import codec_of, included
-from .tables.service import PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
+from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["widened"]
+__all__ = ["index_changes", "widened"]
 
 
 def widened(
@@ -40,7 +40,7 @@ def widened(
         if change is None:
             return
         try:
-            yield Commit(aggregate.model.table, key[0], (change, *_index_rows(aggregate, owed, key, found, change)))
+            yield Commit(aggregate.model.table, key[0], (change, *index_changes(aggregate, owed, key, found, change)))
             return
         except Lost as lost:
             why: Any = lost
@@ -56,19 +56,24 @@ def widened(
         attempt += 1
 
 
-def _index_rows(
+def index_changes(
     aggregate: AggregateMaintenance, owed: Maintenance, key: tuple[str, str], found: Entity | None, change: Change
 ) -> list[Change]:
     """Return the changes of the rows that indexes on the groups have of one."""
     if not owed.indexes:
         return []
     codec = codec_of(aggregate.model)
-    after = codec.row({"odata.etag": "", PARTITION: key[0], ROW: key[1], **change.members})[:-1]
+    old, new = found, None
+    if change.kind != "delete":
+        new = {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
+    before, after = [None if one is None or BELOW in one else codec.row(one)[:-1] for one in (old, new)]
     changes = ChangeSet()
-    if found is None:
+    if before is not None and after is not None:
+        changes.changed(owed, [(before, after)])
+    elif after is not None:
         changes.added(owed, [after])
-    else:
-        changes.changed(owed, [(codec.row(found)[:-1], after)])
+    elif before is not None:
+        changes.removed(owed, [before])
     made = []
     for index, rows in changes.indexes.items():
         made += [Change("delete", local_key(index, row), {}, "*") for row in rows.deletes]

@@ -19,7 +19,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.workers import Workers
-from tablemapper.engines.azure import rounds, sweep, writes
+from tablemapper.engines.azure import repair, rounds, sweep, writes
+from tablemapper.engines.azure.check import held as check_held
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.outer import elsewhere, finishing, reservations
 from tablemapper.engines.azure.outer.outbox import Outbox, Patience, Times, intent_of
@@ -36,6 +37,7 @@ from .schedule import Rates, Schedule
 
 RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
 TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
+Patch = pytest.MonkeyPatch
 SCORES = (0.1, 1e16, -3.5, 2.0)
 
 
@@ -158,7 +160,13 @@ class Play:
     """Some processes that write the same entities, and some that sweep."""
 
     def __init__(
-        self, seed: int, rates: Rates = RATES, times: Times = TIMES, late_by: float = 10.0, many: float = 0.2
+        self,
+        seed: int,
+        rates: Rates = RATES,
+        times: Times = TIMES,
+        late_by: float = 10.0,
+        many: float = 0.2,
+        repairers: int = 0,
     ) -> None:
         self.many = many
         """How often a client inserts several entities at once."""
@@ -180,6 +188,8 @@ class Play:
                 self.schedule.start(self.client(box, times))
         for _ in range(4):
             self.schedule.start(self.sweeper(times))
+        for _ in range(repairers):
+            self.schedule.start(self.repairer())
 
     # -- clients
 
@@ -267,6 +277,28 @@ class Play:
                 self.engine._classes, Outbox("TableMapper", times), 60.0, full=self.rng.random() < 0.3
             )
 
+    def repairer(self) -> Work[None]:
+        """Make right what may be right already, under values that are there or are not."""
+        fixes = repair.Fixes(self.engine._classes, 60.0)
+        owed = self.engine._classes.maintained(self.model)
+        for _ in range(12):
+            yield Pause(self.rng.random() * 4)
+            index = self.rng.choice(owed.indexes)
+            users = [key for key in self.memory.tables["Users"] if key[1].startswith("user")]
+            if self.rng.random() < 0.2 and users:
+                (inner,) = [one for one in owed.aggregates if one.model.name == "Tenant"]
+                yield from fixes.group(inner, (self.rng.choice("ab"), "total"))
+            elif self.rng.random() < 0.5:
+                entries = check_held(self.engine, self.engine._classes).index_rows(index)
+                for entry in self.rng.sample(list(entries), min(len(entries), 2)):
+                    yield from fixes.index(index, entry)
+            else:
+                for key in self.rng.sample(users, min(len(users), 2)):
+                    found = yield from read(Get("Users", *key), 60.0)
+                    row = None if found is None else self.engine._classes.codec(self.model).row(found)
+                    for entry in [] if row is None else index.rows((row,)):
+                        yield from fixes.index(index, entry)
+
     # -- what has to hold
 
     def run(self) -> None:
@@ -282,6 +314,9 @@ class Play:
         wrong = [problem for problem in report.problems if problem.kind != "dangling"]
         assert not wrong, str(wrong[0])
         assert all(".by_" in problem.where for problem in report.problems), str(report)
+        repaired = store.repair()
+        assert not repaired.left, str(repaired)
+        assert store.check().ok, str(store.check())
         users = list(store.query(User).allow_scan())
         for team in store.query(Team).allow_scan():
             scores = [user.score for user in users if user.team == team.team]
@@ -325,10 +360,59 @@ def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
     assert min(count for name, count in counts.items() if full_size or name != "unknown") > 0, counts
 
 
+def test_what_is_lost_left_over_or_wrong_is_made_right() -> None:
+    memory = Memory()
+    store = tm.Store(AzureEngine.open(memory, "in memory", compile_schema(MODELS), sleep=lambda seconds: None))
+    rows = [User("a", n, f"n{n}", "red", f"e{n}", f"k{n}", float(n), tags=["s"], words=[f"w{n}"]) for n in range(4)]
+    store.insert_many(rows)
+    before = {name: dict(table) for name, table in memory.tables.items()}
+    users = memory.tables["Users"]
+    for index in ("UsersByTeam", "UsersByEmail", "UsersByTag", "Users"):
+        table = memory.tables[index]
+        hidden = [key for key in table if index != "Users" or key[1].startswith(' "x')]
+        table["elsewhere" if index != "Users" else "a", f"{hidden[0][1]}"] = table.pop(hidden[0])
+    memory.tables["UsersByEmail"]["e9", "holder"] = memory.tables["UsersByEmail"]["e3", "holder"]
+    memory.tables["UsersByHigh"].clear()
+    total = users["a", "total"]
+    users["a", "total"] = attrs.evolve(total, typed={**total.typed, "users": ("Int64", "9")})
+    kinds = {one.kind for one in store.check().problems}
+    assert {"missing", "dangling", "wrong"} <= kinds
+    report = store.repair()
+    assert report.ok, str(report)
+    assert len(report.repaired) >= 6
+    assert store.check().ok
+    assert {name: set(table) for name, table in memory.tables.items() if name != "TableMapper"} == {
+        name: set(table) for name, table in before.items() if name != "TableMapper"
+    }
+    team = memory.tables["Teams"]["red", "team"]
+    wrong = attrs.evolve(team, typed={**team.typed, "users": ("Int64", "9")})
+    memory.tables["Teams"] = {**memory.tables["Teams"], ("red", "team"): wrong}
+    (left,) = store.repair().left
+    assert "tm.copy the store into another account" in left.detail
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_who_repairs_meanwhile_does_no_harm(full_size: bool) -> None:
+    play(range(2_000 if full_size else 25), repairers=4)
+
+
+@pytest.mark.long
+def test_a_repair_that_deletes_blindly_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = repair._tried
+
+    def tried(commit: Commit) -> Work[None]:
+        changes = [attrs.evolve(one, if_match="*") if one.kind == "delete" else one for one in commit.changes]
+        yield from plain(attrs.evolve(commit, changes=tuple(changes)))
+
+    monkeypatch.setattr(repair, "_tried", tried)
+    with pytest.raises(AssertionError):
+        play(range(60), repairers=8)
+
+
 # ---------------------------------------------------------------------------------------------- mutants
 
 LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
-Patch = pytest.MonkeyPatch
 
 
 def _no_marker(patch: Patch) -> None:

@@ -487,7 +487,6 @@ def in_one(store: tm.Store, entities: list[Any]) -> None:
         (lambda store: store.transaction(across_partitions=True), tm.InvalidTransaction, "of one table and partition"),
         (lambda store: store.insert_many([Part("a", 1)], atomic=True), tm.InvalidTransaction, "leave atomic out"),
         (lambda store: store.compact(), tm.InvalidTransaction, "nothing to compact"),
-        (lambda store: store.repair(), tm.StoreError, "repair.* is not possible"),
         (lambda store: list(store.query(Part).where(Part.name == "x")), tm.ScanRefused, "allow_scan"),
         (lambda store: store.insert_columns(Plain, {"id": ["a"]}, atomic=True), tm.InvalidTransaction, "leave atomic out"),
         (lambda store: store.insert(Plain("a", "x" * 40_000)), tm.TableMapperError, "32,768|65,536|64 KiB"),

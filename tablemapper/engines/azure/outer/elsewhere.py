@@ -14,7 +14,7 @@ from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
 from ..tables.rows import Hidden, included
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
-__all__ = ["Outer", "outer_of"]
+__all__ = ["Outer", "outer_of", "put_of"]
 
 
 @attrs.define(eq=False)
@@ -72,7 +72,7 @@ def outer_of(
                         raise violation(index, lambda *_, held=first[2:4]: held, [row])
                 given |= {(index, *row[:2]): was for row in old}
             else:
-                made.intent.puts += [_put(index, row, op) for row in new]
+                made.intent.puts += [put_of(index, row, op) for row in new]
                 if was is not None:
                     made.intent.deletes += [_delete(index, row, was) for row in old]
         _collect(deltas, Maintenance((), owed.aggregates), change)
@@ -98,7 +98,8 @@ def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> 
     return changes.indexes[index].puts
 
 
-def _put(index: IndexMaintenance, row: IndexRow, op: str) -> Put:
+def put_of(index: IndexMaintenance, row: IndexRow, op: str) -> Put:
+    """Return the row of an index as it is put, of the write that makes it."""
     members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row)}
     return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, index.model.name)
 

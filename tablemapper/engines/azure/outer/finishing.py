@@ -200,9 +200,14 @@ def add(
 
 
 def changed(
-    aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None, deltas: Sequence[list[Any]]
+    aggregate: AggregateMaintenance,
+    key: tuple[str, str],
+    found: Entity | None,
+    deltas: Sequence[list[Any]],
+    *,
+    anyway: bool = False,
 ) -> Change | None:
-    """Return the change of the row of a group; None if deltas change nothing."""
+    """Return the change of the row of a group; None if deltas change nothing, unless it is to be written anyway."""
     groups, codec = aggregate.aggregate, codec_of(aggregate.model)
     held = None if found is None else codec.row(found)[-1]
     state = None if held is None or held.state is None else groups.unpack_signed(held.state)
@@ -221,7 +226,7 @@ def changed(
     after = groups.empty() if state is None else state
     values = pack_values(counts, aggregate.model.name, key, _MOST_VALUES)
     packed, etag = groups.pack(after), None if found is None else found[ETAG]
-    if held is not None and packed == held.state and values == held.values:
+    if held is not None and packed == held.state and values == held.values and not anyway:
         return None
     if after == groups.empty() and not values:
         return None if etag is None else Change("delete", key[1], {}, etag)

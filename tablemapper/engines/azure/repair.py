@@ -1,0 +1,203 @@
+"""What a check found, made right beside readers and writers: rows of indexes, and groups in the partitions of entities.
+
+A fix believes no finding. It reads what is there, the row of an index before its entity, and changes it only if it is
+still so: under ETags, or by rows that are of one write for ever. So it may be done at any time, and by several at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ...errors import CorruptStore
+from ...schema.groups import Delta
+from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
+from ...schema.model import Model
+from ..check import Finding
+from .catalogue import Classes
+from .known import local_key
+from .outer.elsewhere import put_of
+from .outer.finishing import changed, values_of
+from .sweep import found
+from .tables.drive import Work, read
+from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
+from .tables.rows import Hidden, included
+from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
+from .widening import index_changes
+
+__all__ = ["Fixes"]
+
+Key = Sequence[Any]
+
+
+class Fixes:
+    """Makes right what was found.
+
+    Args:
+        classes: what is maintained.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+
+    def __init__(self, classes: Classes, timeout: float) -> None:
+        self._classes = classes
+        self._timeout = timeout
+        self._outer = {index for owed in classes.outer.values() for index in owed.indexes}
+        self._inner = {
+            one: model for model in classes.models for owed, _ in classes.owed(model) for one in owed.aggregates
+        }
+
+    def of(self, findings: Iterable[Finding]) -> Iterator[Work[None]]:
+        """Yield the fixes of findings: none for a group in another partition, and for what nothing says how it should be."""
+        groups = dict[tuple[AggregateMaintenance, tuple[str, str]], None]()
+        for finding in findings:
+            subject, key = finding.of, finding.problem.key
+            if isinstance(subject, IndexMaintenance):
+                yield self.index(subject, key)
+            elif isinstance(subject, AggregateMaintenance) and subject in self._inner:
+                groups[subject, (key[0], key[1])] = None
+        for aggregate, place in groups:
+            yield self.group(aggregate, place)
+
+    # -- rows of indexes
+
+    def index(self, index: IndexMaintenance, key: Key) -> Work[None]:
+        """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
+        if index not in self._outer:
+            yield from self._local(index, key)
+        elif index.model.unique:
+            yield from self._reserved(index, key)
+        else:
+            yield from self._elsewhere(index, key)
+
+    def _entity(self, model: Model, key: Key) -> Work[tuple[Entity | None, Any]]:
+        """Read what has the keys of an index row, and its row; None if it is not there."""
+        entity = yield from read(Get(model.table, key[2], key[3]), self._timeout)
+        if entity is None or BELOW in entity or not self._classes.claims(model, key[2], key[3]):
+            return entity, None
+        return entity, self._classes.codec(model).row(entity)
+
+    def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
+        entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner)) or []
+        return next((one for one in entries if one[:4] == tuple(key[:4])), None)
+
+    def _local(self, index: IndexMaintenance, key: Key) -> Work[None]:
+        table, partition = index.owner.table, key[0]
+        place = local_key(index, key)
+        held = yield from read(Get(table, partition, place), self._timeout)
+        entity, row = yield from self._entity(index.owner, key)
+        entry = self._entry(index, row, key)
+        if entry is None:
+            if held is not None and held[BASE_ROW] == key[3]:
+                yield from _tried(Commit(table, partition, (Change("delete", place, {}, held[ETAG]),)))
+            return
+        if held is not None and held[BASE_ROW] != key[3]:
+            return  # (a unique value that two have)
+        members = {BASE_ROW: key[3], **included(index, entry)}
+        put = Change("insert", place, members) if held is None else Change("replace", place, members, held[ETAG])
+        assert entity is not None
+        yield from _tried(Commit(table, partition, (Change("merge", key[3], {}, entity[ETAG]), put)))
+
+    def _elsewhere(self, index: IndexMaintenance, key: Key) -> Work[None]:
+        """Put the row of the write that the entity names, and delete those of others that are over."""
+        front = outer_key(key[1], key[2], key[3], "")
+        where = Every((
+            Comparison(PARTITION, "eq", "String", key[0]),
+            Comparison(ROW, "ge", "String", front),
+            Comparison(ROW, "lt", "String", f"{front}g"),
+        ))  # fmt: skip
+        rows = yield from found(Find(index.model.table, where), self._timeout)
+        rows = [one for one in rows if len(one[ROW]) == len(front) + OP_UNITS and self._is_of(one, key)]
+        under_way = []
+        for one in rows:
+            intent = intent_key(one[ROW][-OP_UNITS:])
+            if (yield from read(Get(index.owner.table, key[2], intent), self._timeout)) is not None:
+                under_way.append(one)
+        _, row = yield from self._entity(index.owner, key)
+        entry, op = self._entry(index, row, key), _op_of(row, index)
+        for one in rows:
+            if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
+                yield from _tried(Commit(index.model.table, key[0], (Change("delete", one[ROW], {}, "*"),)))
+        if entry is not None and op is not None:
+            put = put_of(index, entry, op)
+            yield from _tried(Commit(put.table, put.partition, (Change("upsert", put.row, put.members),)))
+
+    def _is_of(self, row: Entity, key: Key) -> bool:
+        return (row[BASE_PARTITION], row[BASE_ROW]) == (key[2], key[3])
+
+    def _reserved(self, index: IndexMaintenance, key: Key) -> Work[None]:
+        table, owner = index.model.table, index.owner
+        held = yield from read(Get(table, key[0], key[1]), self._timeout)
+        if held is not None:
+            intent = intent_key(held[OP])
+            waits = yield from read(Get(owner.table, held[BASE_PARTITION], intent), self._timeout)
+            if waits is not None or NEXT_OP in held or not self._is_of(held, key):
+                return
+        _, row = yield from self._entity(owner, key)
+        entry, op = self._entry(index, row, key), _op_of(row, index)
+        if held is not None and (entry is None or op != held[OP]):
+            yield from _tried(Commit(table, key[0], (Change("delete", key[1], {}, held[ETAG]),)))
+        elif held is None and entry is not None and op is not None:
+            members = {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]}
+            yield from _tried(Commit(table, key[0], (Change("insert", key[1], members),)))
+
+    # -- groups
+
+    def group(self, aggregate: AggregateMaintenance, key: tuple[str, str]) -> Work[None]:
+        """Make a group what the entities of its partition add up to.
+
+        Each write that changes what they add up to writes the group, too: under its ETag they are all of one state.
+        """
+        table, source = aggregate.model.table, self._inner[aggregate]
+        held = yield from read(Get(table, *key), self._timeout)
+        entities = yield from found(Find(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
+        codec, groups = self._classes.codec(source), Groups()
+        rows = [
+            codec.row(one)
+            for one in entities
+            if _is_visible(one) and self._classes.claims(source, one[PARTITION], one[ROW])
+        ]
+        aggregate.collect(rows, groups, 1)
+        live = next(
+            (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
+        )
+        try:
+            change = changed(aggregate, key, held, [self._correction(aggregate, live, held)], anyway=True)
+        except CorruptStore:  # (what the group holds cannot be read: it stays a finding)
+            return
+        if change is None:
+            return
+        indexes = index_changes(aggregate, self._classes.maintained(aggregate.model), key, held, change)
+        yield from _tried(Commit(table, key[0], (change, *indexes)))
+
+    def _correction(self, aggregate: AggregateMaintenance, live: Delta, held: Entity | None) -> Delta:
+        hidden = Hidden() if held is None else self._classes.codec(aggregate.model).row(held)[-1]
+        state = None if hidden.state is None else aggregate.aggregate.unpack_signed(hidden.state)
+        delta = aggregate.aggregate.correction(live, state)
+        counts = values_of(hidden.values)
+        for slot in aggregate.aggregate.counted_slots:
+            wanted, stored = live[slot + 1], counts.get(slot, {})
+            delta[slot + 1] = {
+                value: wanted.get(value, 0) - stored.get(value, 0) for value in dict.fromkeys([*wanted, *stored])
+            }
+        return delta
+
+
+def _is_visible(entity: Entity) -> bool:
+    return BELOW not in entity and not entity[ROW].startswith(' "')
+
+
+def _op_of(row: Any, index: IndexMaintenance) -> str | None:
+    """Return the write that the rows of an entity in an index are of."""
+    op: str | None = None if row is None else row[-1].ops.get(index.model.name)
+    return op
+
+
+def _tried(commit: Commit) -> Work[None]:
+    """Send what may be refused, or lost: the next pass looks again."""
+    try:
+        yield commit
+    except Lost:
+        return
+    except Refused as refused:
+        if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+            raise
