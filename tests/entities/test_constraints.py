@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -39,6 +38,7 @@ class Part(tm.Entity, table="Parts"):
     by_stock = tm.Index[int](partition="{stock}")
 
 
+pytestmark = pytest.mark.tm_store(models=[Part])
 WRONG: list[tuple[str, Any, str]] = [
     ("stock", -1, "stock: expected int >= 0 and <= 10, got -1"),
     ("stock", 11, "stock: expected int >= 0 and <= 10, got 11"),
@@ -55,18 +55,12 @@ WRONG: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.fixture
-def store() -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Part]) as store:
-        yield store
-
-
 @pytest.mark.parametrize(("name", "value", "message"), WRONG)
 def test_a_value_that_is_asked_to_be_otherwise_is_refused_when_built_set_and_merged(
-    store: tm.Store, name: str, value: Any, message: str
+    tm_store: tm.Store, name: str, value: Any, message: str
 ) -> None:
     part = Part("a", 1)
-    store.insert(part)
+    tm_store.insert(part)
     fault = message.partition(": ")[2]
     with pytest.raises(tm.InvalidEntity) as built:
         Part("a", 1, **{name: value})
@@ -75,11 +69,11 @@ def test_a_value_that_is_asked_to_be_otherwise_is_refused_when_built_set_and_mer
         setattr(part, name, value)
     assert fault in str(assigned.value)
     with pytest.raises(tm.InvalidEntity) as merged:
-        store.merge(part.key, **{name: value})
+        tm_store.merge(part.key, **{name: value})
     assert fault in str(merged.value)
     with pytest.raises(tm.InvalidEntity):
-        store.query(Part).where(Part.box == "a").update(**{name: value})
-    assert store[part.key] == Part("a", 1)
+        tm_store.query(Part).where(Part.box == "a").update(**{name: value})
+    assert tm_store[part.key] == Part("a", 1)
 
 
 def test_what_is_asked_holds_at_its_bounds_and_of_no_missing_value() -> None:
@@ -95,51 +89,51 @@ def test_all_faults_come_at_once() -> None:
     assert [fault.partition(":")[0] for fault in raised.value.faults] == ["box", "number", "stock"]
 
 
-def test_what_is_calculated_is_checked_before_anything_is_written(store: tm.Store) -> None:
-    store.insert(Part("a", 1, 9))
+def test_what_is_calculated_is_checked_before_anything_is_written(tm_store: tm.Store) -> None:
+    tm_store.insert(Part("a", 1, 9))
     with pytest.raises(tm.InvalidEntity, match=r"stock = Part.stock \+ 5: expected int >= 0 and <= 10, got 14"):
-        store.merge(Part.key("a", 1), Part.stock.add(5))
+        tm_store.merge(Part.key("a", 1), Part.stock.add(5))
     with pytest.raises(tm.InvalidEntity, match="got 18"):
-        store.merge(Part.key("a", 1), Part.stock.set(Part.stock * 2))
-    assert store[Part.key("a", 1)].stock == 9
+        tm_store.merge(Part.key("a", 1), Part.stock.set(Part.stock * 2))
+    assert tm_store[Part.key("a", 1)].stock == 9
 
 
-def test_what_is_added_may_be_beyond_what_is_asked_of_the_sum(store: tm.Store) -> None:
+def test_what_is_added_may_be_beyond_what_is_asked_of_the_sum(tm_store: tm.Store) -> None:
     part = Part("a", 1, 9, pair=4)
-    store.insert(part)
-    store.merge(part.key, Part.stock.add(-3), Part.pair.add(-2))
-    assert (store[part.key].stock, store[part.key].pair) == (6, 2)
+    tm_store.insert(part)
+    tm_store.merge(part.key, Part.stock.add(-3), Part.pair.add(-2))
+    assert (tm_store[part.key].stock, tm_store[part.key].pair) == (6, 2)
     with pytest.raises(tm.InvalidEntity, match=r"stock = Part.stock \+ -7: expected int >= 0 and <= 10, got -1"):
-        store.merge(part.key, Part.stock.add(-7))
+        tm_store.merge(part.key, Part.stock.add(-7))
     with pytest.raises(tm.InvalidEntity, match="price = .*expected Decimal > 0"):
-        store.merge(part.key, Part.price.add(Decimal(-1)))  # it begins at nothing
+        tm_store.merge(part.key, Part.price.add(Decimal(-1)))  # it begins at nothing
 
 
-def test_a_list_that_was_changed_in_place_is_checked_when_it_is_written(store: tm.Store) -> None:
+def test_a_list_that_was_changed_in_place_is_checked_when_it_is_written(tm_store: tm.Store) -> None:
     part = Part("a", 1)
-    store.insert(part)
+    tm_store.insert(part)
     part.tags += ["a", "b"]
     part.tags.append("c")
     with pytest.raises(tm.InvalidEntity, match="tags: expected list"):
-        store.replace(part)
-    assert store[part.key].tags == []
+        tm_store.replace(part)
+    assert tm_store[part.key].tags == []
 
 
-def test_an_entity_that_no_constructor_built_is_checked(store: tm.Store) -> None:
+def test_an_entity_that_no_constructor_built_is_checked(tm_store: tm.Store) -> None:
     part = msgspec.convert({"box": "a", "number": 1, "stock": 3}, Part)
-    store.insert(part)
+    tm_store.insert(part)
     part = object.__new__(Part)
     for field, value in zip(Part.__match_args__, ("a", 2, 99, None, None, None, 0, [], 0, None, 1, None), strict=True):
         Part.__dict__[field].__set__(part, value)
     with pytest.raises(tm.InvalidEntity, match="stock: expected int"):
-        store.insert(part)
+        tm_store.insert(part)
 
 
-def test_a_key_or_a_condition_may_be_beyond_what_is_asked(store: tm.Store) -> None:
-    store.insert(Part("a", 1))
-    assert store.get(Part.key("too long", -1)) is None
-    assert list(store.query(Part.by_stock(-1))) == []
-    assert store.query(Part).where(Part.box == "a", Part.stock > -1, Part.number < 99).count() == 1
+def test_a_key_or_a_condition_may_be_beyond_what_is_asked(tm_store: tm.Store) -> None:
+    tm_store.insert(Part("a", 1))
+    assert tm_store.get(Part.key("too long", -1)) is None
+    assert list(tm_store.query(Part.by_stock(-1))) == []
+    assert tm_store.query(Part).where(Part.box == "a", Part.stock > -1, Part.number < 99).count() == 1
 
 
 def test_what_was_stored_before_is_read_and_left_alone(tmp_path: Path) -> None:

@@ -379,34 +379,31 @@ def test_an_async_query_has_columns_too(things: list[Thing]) -> None:
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def empty() -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Thing, Priced]) as store:
-        yield store
+pytestmark = pytest.mark.tm_store(models=[Thing, Priced])
 
 
 @pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("atomic", [False, True])
-def test_columns_go_in_as_they_come_out(empty: tm.Store, things: list[Thing], atomic: bool) -> None:
-    assert empty.insert_columns(Thing, lists(things), atomic=atomic) == 30
-    assert stored(empty) == things
-    assert empty.check().ok
+def test_columns_go_in_as_they_come_out(tm_store: tm.Store, things: list[Thing], atomic: bool) -> None:
+    assert tm_store.insert_columns(Thing, lists(things), atomic=atomic) == 30
+    assert stored(tm_store) == things
+    assert tm_store.check().ok
 
 
-def test_a_column_that_is_left_out_is_its_default(empty: tm.Store, things: list[Thing]) -> None:
+def test_a_column_that_is_left_out_is_its_default(tm_store: tm.Store, things: list[Thing]) -> None:
     columns = lists(things)
     del columns["small"]
-    empty.insert_columns(Thing, columns)
-    assert [thing.small for thing in stored(empty)] == [None] * 30
+    tm_store.insert_columns(Thing, columns)
+    assert [thing.small for thing in stored(tm_store)] == [None] * 30
 
 
-def test_columns_stand_in_any_order(empty: tm.Store, things: list[Thing]) -> None:
-    empty.insert_columns(Thing, dict(reversed(lists(things).items())))
-    assert stored(empty) == things
+def test_columns_stand_in_any_order(tm_store: tm.Store, things: list[Thing]) -> None:
+    tm_store.insert_columns(Thing, dict(reversed(lists(things).items())))
+    assert stored(tm_store) == things
 
 
 @pytest.mark.parametrize("kind", ["table", "arrays", "polars", "pandas", "reader"])
-def test_what_arrow_reads_goes_in(store: tm.Store, empty: tm.Store, things: list[Thing], kind: str) -> None:
+def test_what_arrow_reads_goes_in(store: tm.Store, tm_store: tm.Store, things: list[Thing], kind: str) -> None:
     pa = pytest.importorskip("pyarrow")
     if kind in ("polars", "pandas"):
         pytest.importorskip(kind)
@@ -419,11 +416,11 @@ def test_what_arrow_reads_goes_in(store: tm.Store, empty: tm.Store, things: list
         "polars": query.to_polars,
         "pandas": query.to_pandas,
     }[kind]()
-    assert empty.insert_columns(Thing, frame) == 30
-    assert stored(empty) == things
+    assert tm_store.insert_columns(Thing, frame) == 30
+    assert stored(tm_store) == things
 
 
-def test_arrays_of_numpy_go_in(empty: tm.Store, things: list[Thing]) -> None:
+def test_arrays_of_numpy_go_in(tm_store: tm.Store, things: list[Thing]) -> None:
     np = pytest.importorskip("numpy")
     columns: dict[str, Any] = lists(things)
     columns["number"] = np.array(columns["number"])
@@ -434,24 +431,24 @@ def test_arrays_of_numpy_go_in(empty: tm.Store, things: list[Thing]) -> None:
     columns["span"] = np.array(columns["span"], dtype="timedelta64[us]")
     columns["choice"] = np.array(columns["choice"])
     columns["group"] = [np.str_(value) for value in columns["group"]]
-    empty.insert_columns(Thing, columns)
-    assert stored(empty) == things
+    tm_store.insert_columns(Thing, columns)
+    assert stored(tm_store) == things
     fine = np.array(columns["span"], dtype="timedelta64[ns]") + np.timedelta64(1, "ns")
     with pytest.raises(tm.InvalidEntity, match="span: row 0: a time finer than a microsecond"):
-        empty.insert_columns(Thing, {**columns, "span": fine})
+        tm_store.insert_columns(Thing, {**columns, "span": fine})
 
 
-def test_scalars_of_numpy_go_in(empty: tm.Store) -> None:
+def test_scalars_of_numpy_go_in(tm_store: tm.Store) -> None:
     np = pytest.importorskip("numpy")
     columns = {"group": ["p"], "number": [np.int32(5)], "price": [Decimal(1)]}
-    assert empty.insert_columns(Priced, columns) == 1
+    assert tm_store.insert_columns(Priced, columns) == 1
     pa = pytest.importorskip("pyarrow")
     fine = pa.array([1000, 1001, None], pa.timestamp("ns", "UTC"))
     with pytest.raises(tm.InvalidEntity, match="number: row 1: a time finer"):
-        empty.insert_columns(Priced, {**columns, "number": fine})
+        tm_store.insert_columns(Priced, {**columns, "number": fine})
     nothing = np.datetime64("NaT")
     with pytest.raises(tm.InvalidEntity, match="number: row 0: no value"):
-        empty.insert_columns(Priced, {**columns, "number": [nothing]})
+        tm_store.insert_columns(Priced, {**columns, "number": [nothing]})
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -520,9 +517,9 @@ def test_a_column_without_any_time_has_no_zone_to_name() -> None:
         assert store.get(Sale.key("a")) == Sale("a", None, None, None, Decimal(1))
 
 
-def test_the_index_that_pandas_wrote_into_a_file_is_told_as_such(empty: tm.Store) -> None:
+def test_the_index_that_pandas_wrote_into_a_file_is_told_as_such(tm_store: tm.Store) -> None:
     with pytest.raises(tm.InvalidEntity, match=r"Unnamed: 0: no such field .*index_col=0\), or to_csv\(…, index=False"):
-        empty.insert_columns(Priced, {"Unnamed: 0": [0], "group": ["a"], "number": [1], "price": [Decimal(1)]})
+        tm_store.insert_columns(Priced, {"Unnamed: 0": [0], "group": ["a"], "number": [1], "price": [Decimal(1)]})
 
 
 @pytest.mark.parametrize(
@@ -546,7 +543,7 @@ def test_a_scalar_of_numpy_in_an_entity_names_its_remedy(things: list[Thing], fi
 
 
 def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
-    empty: tm.Store, things: list[Thing]
+    tm_store: tm.Store, things: list[Thing]
 ) -> None:
     columns: dict[str, Any] = lists(things)
     columns["prize"] = columns.pop("price")
@@ -557,7 +554,7 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
     columns["words"][9] = ["a", 5]
     columns["flag"] = columns["flag"][:-1]
     with pytest.raises(tm.InvalidEntity) as caught:
-        empty.insert_columns(Thing, columns)
+        tm_store.insert_columns(Thing, columns)
     assert list(caught.value.faults) == [
         f'prize: no such field (fields: {", ".join(NAMES)}); did you mean "price"?',
         "price: it is missing",
@@ -568,12 +565,12 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
         "words: row 9[1]: expected str, got int 5",
         "flag: 29 values, but group has 30",
     ]
-    assert empty.query(Thing).where(Thing.group == "g").count() == 0
+    assert tm_store.query(Thing).where(Thing.group == "g").count() == 0
 
 
 @pytest.mark.parametrize("block", [1, 3, 7, 1_000])
 def test_columns_are_checked_by_blocks_and_a_row_is_counted_from_the_first_one(
-    empty: tm.Store, block: int, monkeypatch: pytest.MonkeyPatch
+    tm_store: tm.Store, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tablemapper.store.columns._BLOCK", block)
     columns: dict[str, Any] = {
@@ -582,14 +579,14 @@ def test_columns_are_checked_by_blocks_and_a_row_is_counted_from_the_first_one(
         "price": [Decimal(at) for at in range(6)] + [0.5],
     }
     with pytest.raises(tm.InvalidEntity) as caught:
-        empty.insert_columns(Priced, columns)
+        tm_store.insert_columns(Priced, columns)
     assert list(caught.value.faults) == [
         "number: row 4: expected int, got str '5'",
         "price: row 6: expected Decimal, got float 0.5; use Decimal('0.5')",
     ]
     columns["number"], columns["price"] = list(range(7)), [Decimal(at) for at in range(7)]
-    assert empty.insert_columns(Priced, columns) == 7
-    assert empty.query(Priced).allow_scan().columns() == {**columns, "group": list("abcdefg")}
+    assert tm_store.insert_columns(Priced, columns) == 7
+    assert tm_store.query(Priced).allow_scan().columns() == {**columns, "group": list("abcdefg")}
 
 
 def test_constraints_and_validators_are_checked_before_the_first_row_is_written() -> None:
@@ -697,7 +694,7 @@ def test_what_no_row_can_hold_is_refused_as_in_entities(changes: dict[str, Any],
 
 
 @pytest.mark.file
-def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_refused(empty: tm.Store) -> None:
+def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_refused(tm_store: tm.Store) -> None:
     class Level(IntEnum):
         LOW = 1
 
@@ -705,8 +702,8 @@ def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_ref
         __slots__ = ()
 
     one = {"group": [Text("p")], "number": [Level.LOW], "price": [Decimal(1)]}
-    empty.insert_columns(Priced, one)
-    (found,) = empty.query(Priced).where(Priced.group == "p")
+    tm_store.insert_columns(Priced, one)
+    (found,) = tm_store.query(Priced).where(Priced.group == "p")
     assert (type(found.group), type(found.number)) == (str, int)
     for name, value, fault in (
         ("number", True, "expected int, got bool True"),
@@ -717,35 +714,35 @@ def test_subclasses_of_plain_types_become_plain_and_what_only_looks_alike_is_ref
         ("group", 5, "expected str, got int 5"),
     ):
         with pytest.raises(tm.InvalidEntity, match=f"{name}: row 1: .*{fault}"):
-            empty.insert_columns(
+            tm_store.insert_columns(
                 Priced, {key: [*values, value if key == name else values[0]] for key, values in one.items()}
             )
 
 
-def test_a_column_that_is_a_generator_has_to_be_as_long_as_the_others(empty: tm.Store) -> None:
+def test_a_column_that_is_a_generator_has_to_be_as_long_as_the_others(tm_store: tm.Store) -> None:
     columns = {"group": ["p", "p"], "number": (number for number in range(3)), "price": [Decimal(1)] * 2}
     with pytest.raises(tm.InvalidEntity, match="number: 3 values, but group has 2"):
-        empty.insert_columns(Priced, columns)
+        tm_store.insert_columns(Priced, columns)
 
 
 @pytest.mark.parametrize("columns", [5, None, [{"group": "g"}], "text"])
-def test_what_has_no_columns_is_refused(empty: tm.Store, columns: Any) -> None:
+def test_what_has_no_columns_is_refused(tm_store: tm.Store, columns: Any) -> None:
     with pytest.raises(tm.InvalidEntity, match="expected a dict of columns"):
-        empty.insert_columns(Priced, columns)
+        tm_store.insert_columns(Priced, columns)
 
 
-def test_a_column_that_is_no_sequence_is_refused(empty: tm.Store) -> None:
+def test_a_column_that_is_no_sequence_is_refused(tm_store: tm.Store) -> None:
     with pytest.raises(tm.InvalidEntity, match="number: expected a sequence or an array, got 5"):
-        empty.insert_columns(Priced, {"group": ["p"], "number": 5, "price": [Decimal(1)]})
+        tm_store.insert_columns(Priced, {"group": ["p"], "number": 5, "price": [Decimal(1)]})
 
 
 @pytest.mark.needs("all_or_none_load")
-def test_a_key_that_is_taken_is_told_as_insert_many_does(empty: tm.Store) -> None:
+def test_a_key_that_is_taken_is_told_as_insert_many_does(tm_store: tm.Store) -> None:
     columns = {"group": ["p", "p"], "number": [1, 1], "price": [Decimal(1), Decimal(2)]}
     with pytest.raises(tm.EntityExists):
-        empty.insert_columns(Priced, columns)
+        tm_store.insert_columns(Priced, columns)
     with pytest.raises(tm.EntityExists):
-        empty.insert_columns(Priced, columns, atomic=True)
+        tm_store.insert_columns(Priced, columns, atomic=True)
 
 
 def test_importing_the_package_loads_none_of_these() -> None:
