@@ -460,6 +460,8 @@ MUTANTS: dict[str, Callable[[Patch], None]] = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch, full_size: bool) -> None:
+    if name == "ownmark" and not full_size:
+        pytest.skip("it takes more schedules; test_a_sweep_leaves_a_write_alone_that_is_under_way sees the lease")
     MUTANTS[name](monkeypatch)
     with pytest.raises(AssertionError):
         play(range(600 if full_size else 100), rates=LOSSY, many=0.0)
