@@ -10,8 +10,10 @@ from typing import Any
 
 import attrs
 
+from tablemapper.engines.azure.outer.outbox import Late
 from tablemapper.engines.azure.tables.drive import All, Now, Pause, Step
 from tablemapper.engines.azure.tables.service import Commit, Lost, Refused, Request
+from tablemapper.errors import TableMapperError
 
 from .memory import Memory
 
@@ -20,6 +22,10 @@ Work = Generator[Step, Any, Any]
 
 class Killed(Exception):
     """The process ended here."""
+
+
+_EXPECTED = (type(None), Killed, Late, Lost, Refused, TableMapperError)
+"""What a process may end with; anything else is a fault of the code, or of a test."""
 
 
 @attrs.define
@@ -156,6 +162,8 @@ class Schedule:
         self._processes.remove(process)
         process.result, process.error, process.ended = result, error, True
         parent = process.parent
+        if parent is None and not isinstance(error, _EXPECTED):
+            raise error
         if parent is not None:
             parent.results[process.place] = result
             parent.waits -= 1
