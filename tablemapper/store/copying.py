@@ -287,10 +287,11 @@ class _Copy:
         return all(ours[at] == theirs[at] for at in self._compared)
 
     def _operation(self, ours: Row | None, theirs: Row | None) -> Operation:
-        partition, row = (ours or theirs or ())[:2]
         etag = None if theirs is None else theirs[2]
         if ours is None:
-            return Operation("delete", self.other, partition, row, None, theirs, etag)
+            assert theirs is not None
+            return Operation("delete", self.other, theirs[0], theirs[1], None, theirs, etag)
+        partition, row = ours[:2]
         verb: Verb = "insert" if theirs is None else "replace"
         values = [
             None if field.maintained else value
