@@ -95,8 +95,8 @@ Open = Callable[..., tm.Store]
 
 
 @pytest.fixture
-def places() -> Iterator[dict[str, Open]]:
-    with ExitStack() as stack:
+def places(tmp_path: Path) -> Iterator[dict[str, Open]]:
+    with ExitStack() as stack:  # (before the folder goes)
 
         def file(models: Any = MODELS, path: Any = ":memory:") -> tm.Store:
             return stack.enter_context(tm.open(path, models=models))
