@@ -254,9 +254,9 @@ def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
 
 
 @pytest.fixture
-def registered(folder: Path) -> Path:
+def registered(tmp_path: Path) -> Path:
     """Return a file in which a job has begun."""
-    path = folder / "s.db"
+    path = tmp_path / "s.db"
     with tm.open(path, models=[Part]) as store:
         store.insert_many(Part("a", number, f"n{number % 50:02}") for number in range(120))
     with tm.open(path, models=MODELS, build=False) as store:

@@ -29,10 +29,10 @@ ENTITIES = 60
 
 
 @pytest.fixture
-def registered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a file in which a job has begun."""
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-    path = folder / "s.db"
+    path = tmp_path / "s.db"
     with tm.open(path, models=[OLD]) as store:
         store.insert_many(OLD("a", number, f"n{number % 50}") for number in range(ENTITIES))
     with tm.open(path, models=[NEW, NAMES], build=False) as store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Return a function that runs a test file with the class of a shop."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    for name in [name for name in sys.modules if name.split(".")[0] == "shop"]:  # (that of the examples)
+        monkeypatch.delitem(sys.modules, name)
 
     def run(test: str, *options: str, conftest: str = CONFTEST) -> pytest.RunResult:
         for name, source in (("conftest.py", conftest), ("shop.py", SHOP), ("test_it.py", HEAD + test)):

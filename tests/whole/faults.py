@@ -372,8 +372,8 @@ def what_is_required_taken_for_granted(patch: Patch) -> None:
 
 
 def a_class_cleared_without_its_groups(patch: Patch) -> None:
-    real = clearing._clear_entities
-    patch.setattr(clearing, "_clear_entities", lambda *rest: 0 if rest[-1].aggregate is not None else real(*rest))
+    real = clearing._delete_entities
+    patch.setattr(clearing, "_delete_entities", lambda *rest: 0 if rest[-1].aggregate is not None else real(*rest))
 
 
 def a_group_stamped_though_it_shows_the_same(patch: Patch) -> None:
