@@ -311,6 +311,7 @@ AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (Item.mass < float("inf"), ""),
         (Item.total == 5, "total eq 5L or total eq 5"),
         (Item.total < 2**40, f"total lt {2**40}L or total le 2147483647"),
+        (Item.total <= 2**40, f"total le {2**40}L or total le 2147483647"),
         (Item.total >= 2**40, f"total ge {2**40}L or total gt 2147483647"),
         (Item.total >= -(2**40), f"total ge -{2**40}L or total ge -2147483648"),
         (Item.small >= 5, "small ge 5"),
@@ -425,6 +426,13 @@ def test_entities_beside_the_rows_of_an_index_are_read_in_two_parts(store: tm.St
         f"PartitionKey eq 's' and RowKey ge '{HIDDEN[1]}'",
     }
     assert len(filters) == 2
+    service.sent.clear()
+    below = store.query(Item).where(Item.shop == "s", Item.name < "c")
+    assert [item.name for item in below] == ["a", "b"]
+    highest = [filter_text(one.where) for one in service.sent]  # type: ignore[arg-type]
+    assert sorted("RowKey lt 'c'" in one for one in highest) == [False, True], (
+        "the part below ends where rows are hidden"
+    )
     service.sent.clear()
     list(store.query(Log).where(Log.device == "d", Log.at.date() == date(2026, 1, 1)))
     assert [" or " in filter_text(one.where) for one in service.sent] == [False]  # (none of its keys is below)
