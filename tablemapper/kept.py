@@ -23,9 +23,9 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
     name = f"_kept_{function.__name__}"
 
     @wraps(function)
-    def found(*args: P.args, **kwargs: P.kwargs) -> T:
+    def found_or_made(*args: P.args, **kwargs: P.kwargs) -> T:
         owner: Any = args[0]
-        others = args[1:]
+        others = args[1:], *kwargs.items()
         try:
             found: T = owner.__dict__[name][others]
         except KeyError:
@@ -36,4 +36,4 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
                 found = owner.__dict__[name].setdefault(others, made)
         return found
 
-    return found
+    return found_or_made
