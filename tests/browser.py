@@ -22,9 +22,17 @@ FLAGS = (
 )
 
 
+@pytest.fixture
+def browser(chromium: Any) -> Any:
+    """A driver of selenium on an empty page; its logs `browser` and `performance` are on, and begin here."""
+    chromium.get("about:blank")
+    for log in ("browser", "performance"):
+        chromium.get_log(log)  # what an earlier test left is not of this one
+    return chromium
+
+
 @pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A driver of selenium; its logs `browser` and `performance` are on."""
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     programs = [shutil.which("chromium"), shutil.which("chromedriver")]
     if None in programs:
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"it needs Chromium: {INSTALL}")
@@ -35,8 +43,5 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(programs[1]))
-    driver.get("about:blank")
-    for log in ("browser", "performance"):
-        driver.get_log(log)  # of the page that Chromium began with
     yield driver
     driver.quit()

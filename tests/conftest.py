@@ -21,7 +21,7 @@ from tablemapper.engines import opening
 from tablemapper.engines.azure.engine import CAPABILITIES
 from tablemapper.planning.capabilities import Capabilities
 
-from .browser import browser  # noqa: F401  (a fixture)
+from .browser import browser, chromium  # noqa: F401  (fixtures)
 from .engines.azure.place import AzurePlace
 from .engines.dicts import ALL, DictPlace
 from .touched import Touched, touching
