@@ -10,13 +10,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
-
-import attrs
+from typing import Literal, TypeVar
 
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
+from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
 from ...keys.codec import key_codec
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -27,12 +25,15 @@ from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
-from .catalogue import Classes, as_it_is, check_models, is_local, open_catalogue, read_catalogue, read_head
+from .builds import Builder, Progress, progress
+from .catalogue import as_it_is, open_catalogue
 from .check import held
-from .outer.outbox import Outbox
+from .classes import Classes, Current
+from .outer.outbox import Outbox, Times
+from .partitions import check_models, is_local
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
-from .repair import Fixes
+from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished
 from .tables.drive import Driver, Now, Work, read, side_by_side
@@ -64,9 +65,7 @@ __all__ = ["AzureEngine"]
 T = TypeVar("T")
 _PASSES = 5  # of a repair
 _TOGETHER = 16  # fixes
-_LOOK = 10.0  # seconds for which the head of the catalogue is believed
 _PIECE = 30_000  # characters of a note in one property
-_NONE: Mapping[str, str] = {}
 encode = key_codec(str).encode
 
 CAPABILITIES = Capabilities(
@@ -84,22 +83,30 @@ class AzureEngine:
     """Keeps the rows of a schema in the tables of an account."""
 
     capabilities = CAPABILITIES
-    unready = _NONE
 
     def __init__(
-        self, driver: Driver, name: str, classes: Classes, catalogue: str, timeout: float, *, read_only: bool = False
+        self,
+        driver: Driver,
+        name: str,
+        classes: Classes,
+        catalogue: str,
+        timeout: float,
+        times: Times,
+        *,
+        read_only: bool = False,
     ) -> None:
         self.schema: Schema = classes.schema
-        self.store_id = classes.catalogue.head.id
+        self.store_id = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
         self.reads = AzureReads(self)
         self._driver = driver
         self._name = name
         self._table = catalogue
-        self._classes = classes
-        self._outbox = Outbox(catalogue)
-        self._looked = driver.run(_now())
+        self._outbox = Outbox(catalogue, classes.head.times(times))
+        now = driver.run(_now())
+        self._current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self._builder = Builder(catalogue, self._current, self._outbox, self._most_new, timeout)
         self._closed = False
         self._process = os.getpid()
 
@@ -115,6 +122,7 @@ class AzureEngine:
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
+        times: Times | None = None,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -126,6 +134,8 @@ class AzureEngine:
             catalogue: the table of the catalogue.
             timeout: seconds after which to give up, if no answer comes.
             monotonic, sleep: the clock.
+            times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
+                who opened the store.
 
         Raises:
             InvalidModel: a class needs more than one partition has.
@@ -134,18 +144,14 @@ class AzureEngine:
         if schema is not None:
             check_models(schema, catalogue)
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
+        times = times or Times()
         try:
             if read_only:
-                return cls(
-                    driver,
-                    name,
-                    _run(driver, name, as_it_is(catalogue, schema, timeout)),
-                    catalogue,
-                    timeout,
-                    read_only=True,
-                )
-            assert schema is not None
-            return cls(driver, name, _run(driver, name, open_catalogue(catalogue, schema, timeout)), catalogue, timeout)
+                schema, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
+            else:
+                assert schema is not None
+                published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
+            return cls(driver, name, Classes(schema, published), catalogue, timeout, times, read_only=read_only)
         except BaseException:
             driver.close()
             raise
@@ -183,22 +189,21 @@ class AzureEngine:
     @property
     def classes(self) -> Classes:
         """The classes as the catalogue has them, which is looked at from time to time."""
-        if self._driver.run(_now()) - self._looked > _LOOK:
-            self.catch_up()
-        return self._classes
+        return self.run(self._current.classes())
+
+    @property
+    def _classes(self) -> Classes:
+        """The classes as they were known last, for what does not depend on what others change."""
+        return self._current.known
+
+    @property
+    def unready(self) -> Mapping[str, str]:
+        """The indexes and aggregates that cannot be read yet, as the catalogue has them."""
+        return self.classes.unready
 
     def catch_up(self) -> None:
-        """See what other processes have declared since."""
-        now = self._driver.run(_now())
-        head = self.run(read_head(self._table, self.timeout))
-        if head is not None and head.generation != self._classes.catalogue.head.generation:
-            self._classes = self.run(self._followed())
-        self._looked = now
-
-    def _followed(self) -> Work[Classes]:
-        if self.read_only and (found := (yield from read_catalogue(self._table, self.timeout))) is not None:
-            return Classes(self.schema, found)
-        return (yield from open_catalogue(self._table, self.schema, self.timeout))
+        """See what other processes have built or declared since."""
+        self.run(self._current.look())
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -208,8 +213,16 @@ class AzureEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        self._check_ready(model)
         found = self.run(read(Get(model.table, partition, row), self.timeout))
         return None if found is None else self._row(model, found)
+
+    def _check_ready(self, model: Model) -> None:
+        """Refuse to read groups that are not complete; of entities nothing is looked at."""
+        if model.aggregate is not None and model.name in self._classes.unready:
+            self.catch_up()
+            if model.name in self._classes.unready:
+                raise self.describe(model.name).error()
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
         """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
@@ -220,6 +233,8 @@ class AzureEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
+        for model in dict.fromkeys([model for model, _, _ in wanted]):
+            self._check_ready(model)
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         found = self.run(side_by_side(gets))
         pairs = zip(wanted, found, strict=True)
@@ -228,12 +243,15 @@ class AzureEngine:
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
         classes = self.classes
-        models = self.schema.tables().get(table, [])
+        models = [one for one in self.schema.tables().get(table, []) if one.name not in classes.unready]
+        unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
         for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
             if BELOW in entity:
                 continue
             key = entity[PARTITION], entity[ROW]
             model = next((one for one in models if classes.claims(one, *key)), None)
+            if model is None and any(classes.claims(one, *key) for one in unready):
+                continue  # (a group that is not complete)
             if model is not None:
                 yield [(model, classes.codec(model).row(entity))]
             else:
@@ -293,7 +311,7 @@ class AzureEngine:
 
     def _most_new(self, classes: Classes, model: Model) -> int:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
-        ((owed, _),) = classes.owed(model)
+        owed = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in owed.indexes)
         return max((MAX_CHANGES - (model in classes.outer) - len(owed.aggregates)) // rows, 1)
 
@@ -314,7 +332,8 @@ class AzureEngine:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
             limit = maintained_limit
-            self.run(write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
+            classes = self.classes
+            self.run(write(classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
 
     def _write_note(self, note: Note) -> Work[None]:
         held, etag = yield from self._note(note.name)
@@ -347,9 +366,8 @@ class AzureEngine:
         try:
             for some in made:
                 if some:
-                    classes = self.classes
-                    size = self._most_new(classes, some[0].model)
-                    self.run(insert(classes, some, self._outbox, size, self.timeout, written))
+                    size = self._most_new(self.classes, some[0].model)
+                    self.run(insert(self._current.classes, some, self._outbox, size, self.timeout, written))
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
@@ -369,8 +387,8 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
-        """Return nothing: all that is maintained is ready."""
-        return ()
+        """Return the label of an aggregate: its groups cannot be read before it is ready."""
+        return () if model.aggregate is None else (model.name,)
 
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index."""
@@ -398,12 +416,20 @@ class AzureEngine:
         return self.run(sweep(self.classes, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
-        """Fail: nothing is unready."""
-        raise NotReady(f"{label} is ready")
+        """Return how far something that is not ready has come."""
+        state = self._classes.unready.get(label, "ready")
+        return Unready(label, state, self._done().get(label, 0), 0)
+
+    def _done(self) -> dict[str, int]:
+        """Return how many entities were looked at for what is being built, by label."""
+        jobs = self._classes.catalogue.jobs
+        found: list[Progress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
+        return {label: one.done for job, one in zip(jobs, found, strict=True) for label in job.targets}
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
-        """Return None: nothing is to be built."""
-        return None
+        """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
+        self._check_writable()
+        return self.run(self._builder.step(most, labels))
 
     def ahead(self, labels: Collection[str] | None) -> _Idle:
         """Return what builds nothing ahead."""
@@ -417,10 +443,17 @@ class AzureEngine:
         """Return what is maintained."""
         items = []
         catalogue = self.classes.catalogue
-        for name, form in catalogue.forms.items():
-            items.append(Item(name, "class" if form.source is None else "aggregate", "ready", declared=True))
-            items += [Item(f"{name}.{index}", "index", "ready", declared=True) for index in form.indexes]
-        return Status(catalogue.head.generation, tuple(items))
+        done = self._done()
+        for name, form in catalogue.models.items():
+            labels: dict[str, Literal["class", "aggregate", "index"]]
+            labels = {name: "class" if form.source is None else "aggregate"}
+            labels |= dict.fromkeys([f"{name}.{index}" for index in form.indexes], "index")
+            for label, what in labels.items():
+                state = catalogue.states.get(label)
+                is_declared = state is None or what == "aggregate" or state.declared
+                state_now = self._classes.unready.get(label, "ready")
+                items.append(Item(label, what, state_now, is_declared, done.get(label, 0)))
+        return Status(self._classes.head.generation, tuple(items))
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
@@ -428,7 +461,7 @@ class AzureEngine:
         return check.report(findings)
 
     def _examined(self, classes: Classes, meter: Meter) -> tuple[Check, list[Finding]]:
-        maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
+        maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
@@ -450,7 +483,7 @@ class AzureEngine:
                 break
         else:
             check, findings = self._examined(classes, meter)
-        left = tuple(dict.fromkeys([_left(one) for one in findings]))
+        left = tuple(dict.fromkeys([left_of(one) for one in findings]))
         still = {one.problem for one in findings}
         done = tuple([problem for problem in repaired if problem not in still])
         return RepairReport(done, left, check.entity_count, self.run(_now()) - began)
@@ -468,17 +501,6 @@ class AzureEngine:
         self._check_writable()
         indexes = self.classes.maintained(aggregate.model)
         self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
-
-
-def _left(finding: Finding) -> Problem:
-    """Return a problem that is left, with what to do."""
-    problem = finding.problem
-    if isinstance(finding.of, AggregateMaintenance):
-        remedy = "a group in another partition than its entities; tm.copy the store into another account, which makes it anew"
-    else:
-        remedy = "write the entity again" if finding.of is not None else finding.remedy
-    detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
-    return attrs.evolve(problem, detail=detail)
 
 
 class _Idle:

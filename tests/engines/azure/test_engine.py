@@ -640,13 +640,6 @@ def test_two_that_open_a_new_store_at_once_agree() -> None:
     assert len(set(found)) == 1
 
 
-def test_an_index_over_entities_that_are_there_is_refused() -> None:
-    memory = Memory()
-    AzurePlace(memory=memory).open(compile_schema([Part]))
-    with pytest.raises(tm.SchemaMismatch, match="Kind: a new aggregate cannot be built"):
-        AzurePlace(memory=memory).open(compile_schema(MODELS))
-
-
 class Special(tm.Entity, table="Mixed"):
     team: tm.Field[str]
     size: tm.Field[int] = tm.field(default=0)
