@@ -17,7 +17,6 @@ from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
-from ..query.pages import Page
 from ..query.partitions import Partition
 from ..query.tolerant import Unreadable, tolerant
 from ..schema.model import model_of
@@ -262,21 +261,13 @@ def entities(ask: Ask) -> Answer:
     query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
-    page = _page(query, size, ask.params.get("after"))
+    page = tolerant(query).page(size, ask.params.get("after"))
     shows = {"rows": [row_of(one) for one in page.items], "next": page.token, "size": size, "partition": partition}
     return Answer(
         "entities.html",
         shows | columns(cls),
         {"entities": [plain_row(one) for one in page.items], "next": page.token},
     )
-
-
-def _page(query: Any, size: int, token: str | None) -> Page[Any]:
-    try:
-        page: Page[Any] = query.page(size, token)
-    except CorruptStore:
-        return tolerant(query).page(size, token)
-    return page
 
 
 def columns(cls: type[Any]) -> dict[str, Any]:
@@ -307,7 +298,12 @@ def entity(ask: Ask) -> Answer:
     """One entity, whole."""
     cls = ask.cls
     key: KeyOf[Any] = KeyOf(cls, ask.params.get("p", ""), ask.params.get("r", ""))
-    found: Any = ask.store.get(key)
+    try:
+        found: Any = ask.store.get(key)
+    except CorruptStore as error:
+        if not ask.store.exists(key):
+            raise
+        return _unreadable(key, str(error))
     if found is None:
         raise Missing(f"no {shown(ask.name)} has the key {shown(key.partition)} / {shown(key.row)}")
     of, size = info(found), _size(found)
@@ -321,9 +317,15 @@ def entity(ask: Ask) -> Answer:
     ]  # fmt: skip
     total = size.get("")
     kept = {"indexes": index_rows(ask.store, found), "groups": groups(ask.store, found)}
-    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
+    shows = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
     json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **kept}
     return Answer("entity.html", shows, json)
+
+
+def _unreadable(key: KeyOf[Any], fault: str) -> Answer:
+    """Return the page of an entity that is there, and whose values cannot be read."""
+    shows = {"key": key, "fault": fault, "info": None, "size": None, "fields": [], "indexes": [], "groups": []}
+    return Answer("entity.html", shows, {"entity": plain_row(Unreadable(key.partition, key.row, fault))})
 
 
 def _size(found: Record) -> dict[str, int]:

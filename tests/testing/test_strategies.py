@@ -123,7 +123,7 @@ def _model(seed: int) -> Any:
 def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
     block: int, full_size: bool, refused: list[BaseException | None], no_warnings_of_scans: None
 ) -> None:
-    count, each = (30, 34) if full_size else (1, 8)
+    count, each = (50, 34) if full_size else (1, 8)
     for seed in range(block * 1000, block * 1000 + count):
         model = _model(seed)
         names = compiled(model.source())
@@ -133,6 +133,9 @@ def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
                     try:
                         store.upsert(entity)
                     except tm.UniqueViolation:
+                        continue
+                    except tm.InvalidEntity as error:  # (a sum is of all entities of a group, which no strategy knows)
+                        assert "the sum of its durations would have" in str(error)
                         continue
                     assert own(store[entity.key]) == own(entity)
             assert store.check().ok

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 import tablemapper as tm
@@ -142,8 +143,20 @@ def test_a_damaged_row_shows_its_fault_and_others_their_values(place: Path) -> N
             page = visit(app, url)
             assert page.status_code == 200
             assert "cannot be read" in page.text
-        assert "cannot be read" in visit(app, "/entity/Product?p=books&r=a3").text
+        page = visit(app, "/entity/Product?p=books&r=a3")
+        assert (page.status_code, "cannot be read" in page.text) == (200, True)
+        found = json(app, "/entity/Product?p=books&r=a3")["entity"]
+        assert (found["PartitionKey"], found["RowKey"], "('books', 'a3')" in found["fault"]) == ("books", "a3", True)
+        assert visit(app, "/entity/Product?p=books&r=a9").status_code == 404
         assert visit(app, "/").status_code == 200
+        lines = visit(app, "/export/Product.jsonl?where=category==books").text.splitlines()
+        read = [msgspec.json.decode(line) for line in lines]
+        assert [one.get("number") for one in read] == [0, 1, 2, None, 4]
+        assert (read[3]["PartitionKey"], read[3]["RowKey"]) == ("books", "a3")
+        table = visit(app, "/export/Product.csv?where=category==books").text.splitlines()
+        assert [line.partition(",")[0] for line in table[:4]] == ["category", "books", "books", "books"]
+        assert "the row with the key ('books', 'a3') cannot be read" in table[4]
+        assert len(table) == 6
 
 
 def test_one_partition_is_shown_alone(app: Any) -> None:
