@@ -134,12 +134,15 @@ def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
                         store.upsert(entity)
                     except tm.UniqueViolation:
                         continue
-                    except tm.InvalidEntity as error:  # (a sum is of all entities of a group, which no strategy knows)
-                        assert "the sum of its durations would have" in str(error)
-                        continue
+                    except tm.InvalidEntity as error:
+                        if str(error).startswith(record.name):
+                            raise
+                        continue  # (a group of it has no room for the sum: that is of all its entities)
                     assert own(store[entity.key]) == own(entity)
             assert store.check().ok
-    assert [str(error) for error in refused if str(error) != "never"] == []  # (that is a rule of the class's own)
+    # A rule of the class's own, and what an aggregate calculates of an extreme Decimal.
+    known = ("never", "has more than 500 digits, or an exponent beyond ±13,000")
+    assert [str(error) for error in refused if not str(error).endswith(known)] == []
 
 
 class Address(NamedTuple):
