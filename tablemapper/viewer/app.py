@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -57,6 +57,7 @@ def make_app(
     title: str = "",
     workload: Workload | None = None,
     hosts: Collection[str] | None = None,
+    notes: Callable[[], Mapping[str, str]] = dict,
 ) -> ASGIApp:
     """Return the application, behind its guard.
 
@@ -64,8 +65,9 @@ def make_app(
         store: returns the store that a page shows.
         token, title, workload: as for `tablemapper.inspector`.
         hosts: the names in ``Host`` that are answered; None: all.
+        notes: returns what is said of classes on their pages, by name: what their models have and the store lacks.
     """
-    site = _Site(store, title or "store", workload)
+    site = _Site(store, title or "store", workload, notes)
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
@@ -82,8 +84,14 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
 class _Site:
     """The pages of one store."""
 
-    def __init__(self, store: Callable[[], Store], title: str, workload: Workload | None) -> None:
-        self._store, self._title, self._workload = store, title, workload
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        title: str,
+        workload: Workload | None,
+        notes: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._store, self._title, self._workload, self._notes = store, title, workload, notes
         self._kept = Kept()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._templates = Environment(
@@ -150,13 +158,19 @@ class _Site:
             ask = self._ask(request, shrink)
             answer = make(ask)
             if request.query_params.get("format") == "json":
-                body, kind = _encoder.encode({"title": self._title} | dict(answer.json)), "application/json"
+                body, kind = _encoder.encode(self._common(ask) | dict(answer.json)), "application/json"
             else:
-                shows = dict(answer.shows) | {"name": ask.name}
+                shows = self._common(ask) | dict(answer.shows) | {"name": ask.name}
                 body, kind = self._render(request, answer.template, shows), "text/html"
             if len(body) <= _LARGEST or shrink > 1_000:
                 return Response(body, answer.code, media_type=kind, headers=_refresh(moving=answer.moving))
             shrink *= 4
+
+    def _common(self, ask: Ask) -> dict[str, Any]:
+        """Return what every page shows; of its class, or of all, what only the models have."""
+        notes = self._notes()
+        told = {name: text for name, text in notes.items() if ask.name in ("", name)}
+        return {"title": self._title} | ({"only_in_code": told} if told else {})
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
         if request.query_params.get("format") == "json":

@@ -260,7 +260,11 @@ def test_its_classes_follow_the_catalogue_and_what_has_not_changed_goes_on(path:
         assert store.classes["Kind"] is before["Kind"]
         tm.open(path, models=[Part, with_color()]).close()
         after: Any = store.classes["Kind"]
-        assert (after is before["Kind"], hasattr(before["Kind"], "color"), hasattr(after, "color")) == (False, False, True)
+        assert (after is before["Kind"], hasattr(before["Kind"], "color"), hasattr(after, "color")) == (
+            False,
+            False,
+            True,
+        )
         assert [store.classes[name] is before[name] for name in ("Part", "Total")] == [True, True]
         assert kinds.count() == 1
         assert store.query(after).where(after.kind == "k0").one().color == ""

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 from tablemapper.engines.sqlite.online import takeover
+from tablemapper.evolution import compilation
 from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
 from tests.viewer.visits import links, visit
@@ -92,6 +94,54 @@ def test_the_overview_counts_what_the_declarations_are_warned_of(app: Any, tmp_p
     with tm.open(tmp_path / "settings.db", models=[Setting]) as store:
         assert json(tm.inspector(store), "/")["warnings"] == 1
         assert '<a class="run" href="/advice">1</a>' in visit(tm.inspector(store), "/").text
+
+
+def test_the_overview_says_how_large_the_file_is_and_what_nothing_declares_any_more(app: Any, place: Path) -> None:
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+
+    found = json(app, "/")
+    assert (found["format"], found["bytes"] % 4096, found["undeclared"]) == (FORMAT_VERSION, 0, [])
+    assert found["bytes"] > 4096
+    page = visit(app, "/").text
+    assert f"in format {FORMAT_VERSION}</dt><dd>" in page
+    assert 'id="undeclared"' not in page
+    tm.open(place, models=[Product]).close()
+    assert json(app, "/")["undeclared"] == ["Product.by_name"]
+    assert "Product.by_name" in visit(app, "/").text.split('id="undeclared"')[1]
+    assert "Not declared any more: Product.by_name" in visit(app, "/class/Product").text
+
+
+def test_a_class_that_only_its_code_can_read_is_shown_as_text_and_says_why(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = compilation._kind
+
+    def fail(form: Any) -> Any:
+        if form.type == "bytes":
+            raise ValueError("there is no type <bytes>")
+        return kind(form)
+
+    monkeypatch.setattr(compilation, "_kind", fail)
+    with tm.open(place, read_only=True) as store:
+        assert (list(store.classes), list(store.uncompiled)) == ([], ["Product", "Total"])
+        app = tm.inspector(store)
+        page = visit(app, "/")
+        assert page.status_code == 200
+        assert "there is no type &lt;bytes&gt;" in page.text
+        assert "&#34;PartitionKey&#34;" in page.text or "&#34;cover&#34;" in page.text
+        assert "Product cannot be read" in json(app, "/")["uncompiled"]["Total"]
+        missing = visit(app, "/entities/Product")
+        assert (missing.status_code, "cannot be read without its class" in missing.text) == (404, True)
+        assert visit(app, "/status").status_code == 200
+    assert "Product cannot be read without its class: there is no type <bytes>" in caplog.messages
 
 
 def test_counts_stop(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
