@@ -27,7 +27,7 @@ from ..store.store import Store
 from .numbers import Kept, advice, model, partitions, picture, statistics
 from .pages import PAGES, Answer, Ask, Missing
 from .questions import export, question
-from .security import Guard
+from .security import Attentive, Guard
 
 __all__ = ["make_app"]
 
@@ -71,7 +71,8 @@ def make_app(
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: site.unknown}), token, hosts)
+    pages = Starlette(routes=routes, exception_handlers={HTTPException: site.unknown})
+    return Guard(Attentive(pages), token, hosts)
 
 
 def _static(name: str, kind: str) -> Callable[[Request], Any]:
