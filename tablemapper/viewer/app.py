@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
 from ..guidance.workload import Workload
@@ -82,6 +82,19 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
     return static
 
 
+class _Streamed(StreamingResponse):
+    """A file, which is made while it is sent."""
+
+    end: Callable[[], None]
+    """Is called when it is over, however it ends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.end()
+
+
 class _Site:
     """The pages of one store."""
 
@@ -110,7 +123,7 @@ class _Site:
         def streamed(request: Request) -> Response:
             lines, limit = export(self._ask(request), kind)
             headers = {"X-Limit": str(limit), "Content-Disposition": f'attachment; filename="rows.{kind}"'}
-            return StreamingResponse(lines, media_type=_FILES[kind], headers=headers)
+            return _Streamed(lines, media_type=_FILES[kind], headers=headers)
 
         return self._in_turn(lambda request: self._answer(request, lambda: streamed(request)))
 
@@ -121,10 +134,15 @@ class _Site:
                     await self._turns.acquire()
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
+            response = None
             try:
-                return await run_in_threadpool(answer, request)
+                response = await run_in_threadpool(answer, request)
             finally:
-                self._turns.release()
+                if isinstance(response, _Streamed):
+                    response.end = self._turns.release
+                else:
+                    self._turns.release()
+            return response
 
         return page
 

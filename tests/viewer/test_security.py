@@ -231,6 +231,31 @@ def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monke
     assert most == [5]
 
 
+def test_a_file_takes_its_turn_until_it_is_sent(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer, "_WAIT", 0.01)
+    running, free = threading.Semaphore(0), threading.Event()
+
+    def slow(found: Any) -> Any:
+        running.release()
+        free.wait(60)
+        return {}
+
+    monkeypatch.setattr("tablemapper.viewer.questions.to_dict", slow)
+
+    async def crowd() -> list[int]:
+        transport = httpx.ASGITransport(app=tm.inspector(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            files = [asyncio.create_task(client.get("/export/Note.csv")) for _ in range(4)]
+            for _ in files:
+                await asyncio.to_thread(running.acquire)
+            refused = await client.get("/status")
+            free.set()
+            answers = [refused, *await asyncio.gather(*files), await client.get("/status")]
+            return [one.status_code for one in answers]
+
+    assert asyncio.run(crowd()) == [503, 200, 200, 200, 200, 200]
+
+
 def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     budget = tm.Query.budget
