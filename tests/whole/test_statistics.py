@@ -14,12 +14,12 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.counting import count
 from tablemapper.engines.statistics import Sizes
 from tablemapper.limits import entity_size
 from tablemapper.progress import start_meter
 from tablemapper.schema.maintenance import index_columns, index_maintenance
 from tablemapper.schema.model import model_of
-from tablemapper.store.counting import count
 
 from .answers import Trial, random_rows
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
