@@ -34,6 +34,7 @@ __all__ = [
     "members_of",
     "ops_member",
     "read_value",
+    "shown",
 ]
 
 _PIECE = 60_000  # bytes of a hidden value in one property
@@ -90,7 +91,7 @@ def codec_of(model: Model) -> Codec:
     for at, field in enumerate(model.columns, FIRST):
         if field.type.undeclared:
             lines.append(f"    if row[{at}] is not None: put_extra(out, row[{at}])")
-            values.append(f"extra(e, {names.name('known', known)})")
+            values.append(f"extra(e, {names.name('known', known)}, {field.optional})")
             continue
         edm = field.type.edm
         name = field.property
@@ -134,6 +135,12 @@ def included(index: IndexMaintenance, row: Sequence[Any]) -> Entity:
 def read_value(field: FieldModel, entity: Members) -> Any:
     """Return one property in stored form; None if it is missing."""
     return _read(entity, field, None)
+
+
+def shown(entity: Members) -> dict[str, Any]:
+    """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
+    names = [name for name in properties(entity) if not name.startswith(OURS)]
+    return {name: _loaded(edm_of(entity, name), entity[name]) for name in names}
 
 
 def _write(members: Entity, name: str, edm: str, value: Any) -> None:
@@ -201,7 +208,7 @@ def _put_extra(members: Entity, stored: str) -> None:
         _write(members, name, edm, value)
 
 
-def _extra(entity: Members, known: frozenset[str]) -> str:
+def _extra(entity: Members, known: frozenset[str], optional: bool) -> str | None:  # noqa: FBT001
     found = {}
     for name in sorted(properties(entity)):
         if name not in known and not name.startswith(OURS):
@@ -210,7 +217,7 @@ def _extra(entity: Members, known: frozenset[str]) -> str:
             if edm == "Double" and isinstance(value, str):
                 value = {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
             found[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
-    return msgspec.json.encode(found).decode()
+    return None if optional and not found else msgspec.json.encode(found).decode()
 
 
 def _hidden(entity: Members, known: frozenset[str] | None) -> Hidden:
