@@ -80,6 +80,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit = Ex
         (["repair", "{}", "--models", MODELS], "6 entities, 0 problems repaired, 0 left"),
         (["sweep", "{}", "--models", MODELS], "0 writes finished or undone"),
         (["advise", "{}"], "nothing to advise"),
+        (["stats", "{}", "Part"], "6 entities in 1 partition"),
         (["backup", "{}", "copy.db", "--models", MODELS], "copy.db: a copy of"),
     ],
     ids=lambda one: one[0] if isinstance(one, list) else "",
@@ -95,7 +96,6 @@ def test_a_command_takes_an_account(
     [
         (["compact", "env:STORE"], "possible for the file of a store only", Exit.STORE),
         (["migrate", "env:STORE", "--scripts", "shop"], "possible for the file of a store only", Exit.STORE),
-        (["stats", "env:STORE"], "statistics() is not possible on Azure Tables yet", Exit.STORE),
         (["backup", "env:STORE", "copy.db"], "needs the models", Exit.USAGE),
         (["status", "env:NOTHING"], "there is no environment variable NOTHING", Exit.STORE),
         (["status", "env:NONE_THERE"], "there is no store", Exit.STORE),

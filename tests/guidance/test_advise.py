@@ -124,6 +124,24 @@ def pasted(source: str, where: str, lines: str) -> str:
     return f"{head}{marker}{body}{found}{behind}"
 
 
+@pytest.mark.parametrize(
+    ("row", "partition"),
+    [
+        ('("{name}", "{at}")', '("{name}", "{day}")'),
+        ('("{at}", "{number}")', '("{number:shard(16)}", "{day}")'),
+        ('"{name}"', '("{name:shard(16)}", "{day}")'),
+        ('("{price}", "{name}")', '("{name:shard(16)}", "{day}")'),
+        ('("{color}", "{name}")', '("{name:shard(16)}", "{day}")'),
+        ('("{price}", "{at}")', '("{price:shard(16)}", "{day}")'),
+    ],
+)
+def test_shards_spread_a_newest_partition_unless_a_field_groups_its_rows(row: str, partition: str) -> None:
+    price = "price: tm.Field[float] = tm.field(default=0.0)"
+    (one,) = advice(entity(f'key = tm.Key(partition="{{day}}", row={row})', price))
+    assert one.code == "TM002"
+    assert f"(partition={partition}, row={row})" in str(one.declaration)
+
+
 @pytest.mark.parametrize(("code", "level", "where", "gets", "neighbour"), CASES, ids=IDS)
 def test_a_model_gets_it_and_its_neighbour_does_not(
     code: str, level: str, where: str, gets: str, neighbour: str

@@ -330,6 +330,37 @@ def test_what_reads_far_more_than_it_returns_gets_the_index_that_bounds_it() -> 
     assert advised(classes(entity(accept=', accept={"TM202": "so be it"}')), work) == []
 
 
+CHANGES: list[Callable[[tm.Store, Any], Any]] = [
+    lambda s, t: s.query(t).where(t.name == "n", t.on == True).update(lambda one: None),  # noqa: E712
+    lambda s, t: s.query(t).where(t.name == "n", t.on == True).delete(),  # noqa: E712
+    lambda s, t: s.query(t).where(t.name == "n", t.on == True).count(),  # noqa: E712
+    lambda s, t: s.query(t).where(t.name == "n", t.on == True).sum(t.number),  # noqa: E712
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CHANGES, ids=["update", "delete", "count", "sum"])
+def test_changes_and_totals_by_query_are_judged_as_loops_are(call: Callable[[tm.Store, Any], Any]) -> None:
+    models = classes(source := entity())
+    assert advised(models, work_of(models, call, times=9, entities=1_000)) == []
+    work = work_of(models, call, entities=1_000)
+    (one,) = advised(models, work)
+    assert (one.code, one.level) == ("TM202", "warning")
+    assert one.declaration == 'by_name_and_on = tm.Index[str, bool](partition="{name}", row="{on}")'
+    better = classes(pasted(source, "Thing.x", one.declaration))
+    assert advised(better, work_of(better, call, entities=1_000)) == []
+
+
+def test_a_total_of_much_is_told_of_aggregates_and_groups_are_as_many_as_they_are() -> None:
+    models = classes(entity())
+    work = work_of(models, lambda s, t: s.query(t).where(t.name == "n").sum(t.number), entities=1_000)
+    (one,) = advised(models, work)
+    assert (one.code, one.level, one.declaration) == ("TM202", "note", None)
+    assert "Let an aggregate keep" in one.remedy
+    grouped = work_of(models, lambda s, t: s.query(t).where(t.name == "n").group_by(t.number).count(), entities=1_000)
+    assert advised(models, grouped) == []
+    assert [form.text for form in grouped.forms if form.text] == ["Thing where name == ? by number"]
+
+
 @pytest.mark.needs("sorts")
 def test_a_sort_of_much_gets_the_order_and_what_no_index_bounds_is_told_so() -> None:
     models = classes(entity())

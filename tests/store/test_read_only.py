@@ -250,6 +250,43 @@ def test_an_index_that_no_version_declares_any_more_is_not_planned_with(path: st
             list(store.query(stored).where(stored.parts == 7))
 
 
+@pytest.mark.parametrize("observed", [False, True])
+def test_its_classes_follow_the_catalogue_and_what_has_not_changed_goes_on(path: str, observed: bool) -> None:
+    events: list[tm.Event] = []
+    with tm.open(path, read_only=True, observe=events.append if observed else None) as store:
+        before = dict(store.classes)
+        kinds = store.query(before["Kind"]).allow_scan()
+        assert kinds.count() == 1
+        assert store.classes["Kind"] is before["Kind"]
+        tm.open(path, models=[Part, with_color()]).close()
+        after: Any = store.classes["Kind"]
+        assert (after is before["Kind"], hasattr(before["Kind"], "color"), hasattr(after, "color")) == (
+            False,
+            False,
+            True,
+        )
+        assert [store.classes[name] is before[name] for name in ("Part", "Total")] == [True, True]
+        assert kinds.count() == 1
+        assert store.query(after).where(after.kind == "k0").one().color == ""
+        assert store.query(before["Total"]).allow_scan().count() == 3
+        with pytest.raises(tm.InvalidEntity, match="if it is of store.classes, take it from there again"):
+            store.query(before["Kind"])
+        assert store.status().generation == tm.status(path).generation
+    assert bool(events) is observed
+
+
+def test_it_follows_a_new_index_and_the_end_of_a_class(path: str) -> None:
+    class Kind(tm.Entity, table="Kinds"):
+        kind: tm.Field[str]
+        color: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str](partition="{kind}")
+        by_color = tm.Index[str](partition="{color}")
+
+    with tm.open(path, read_only=True) as store, tm.open(path, models=[Part, Kind]):
+        found: Any = store.classes["Kind"]
+        assert store.query(found).where(found.color == "").explain().path == "Kind.by_color"
+
+
 @pytest.mark.long
 def test_random_stores_without_models_hold_what_they_hold_with_them(tmp_path: Path, full_size: bool) -> None:
     for seed in range(200 if full_size else 12):

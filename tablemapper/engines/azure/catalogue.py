@@ -21,7 +21,7 @@ from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
 from ...evolution.changes import Anything
-from ...evolution.compilation import stored_models
+from ...evolution.compilation import stored_schema
 from ...evolution.evolution import Evolution, evolve
 from ...evolution.following import Followed, follow
 from ...evolution.history import History
@@ -192,8 +192,10 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
     raise SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
 
 
-def as_it_is(table: str, schema: Schema | None, timeout: float) -> Work[Classes]:
+def as_it_is(table: str, schema: Schema | None, timeout: float, known: Schema | None = None) -> Work[Classes]:
     """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
+
+    Of these, the ones that are as they were in what is known of it stay the same classes.
 
     Raises:
         NotAStore: there is none.
@@ -205,10 +207,7 @@ def as_it_is(table: str, schema: Schema | None, timeout: float) -> Work[Classes]
             f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
         )
     if schema is None:
-        models, lost = stored_models(found.forms)
-        for label, reason in lost.items():
-            _log.warning("%s cannot be read without its class: %s", label, reason)
-        schema = Schema(tuple(models.values()))
+        schema = stored_schema(found.forms, known=known)
     elif (evolution := evolve(found.forms, found.versions, schema, Anything(), now=time.time_ns() // 1000)).changed:
         new = [f"{model.name} is new" for model in evolution.models]
         faults = [*new, *map(str, evolution.changes)] or ["it has not seen this version of the classes"]

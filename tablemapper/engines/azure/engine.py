@@ -89,9 +89,18 @@ class AzureEngine:
     unready = _NONE
 
     def __init__(
-        self, driver: Driver, name: str, classes: Classes, catalogue: str, timeout: float, *, read_only: bool = False
+        self,
+        driver: Driver,
+        name: str,
+        classes: Classes,
+        catalogue: str,
+        timeout: float,
+        *,
+        read_only: bool = False,
+        own: bool = False,
     ) -> None:
         self.schema: Schema = classes.schema
+        self._own_since = classes.catalogue.head.generation if own else None  # the classes are those of the catalogue
         self.store_id = classes.catalogue.head.id
         self.timeout = timeout
         self.read_only = read_only
@@ -145,6 +154,7 @@ class AzureEngine:
                     catalogue,
                     timeout,
                     read_only=True,
+                    own=schema is None,
                 )
             assert schema is not None
             return cls(driver, name, _run(driver, name, open_catalogue(catalogue, schema, timeout)), catalogue, timeout)
@@ -196,6 +206,25 @@ class AzureEngine:
         if head is not None and head.generation != self._classes.catalogue.head.generation:
             self._classes = self.run(self._followed())
         self._looked = now
+
+    def latest(self) -> AzureEngine:
+        """Return an engine with the classes that the catalogue has by now; this one if they are the same.
+
+        The catalogue is looked at as often as by `classes`.
+        """
+        if self._own_since is None:
+            return self
+        generation = self._classes.catalogue.head.generation
+        if (now := self._driver.run(_now())) - self._looked > _LOOK:
+            head = self.run(read_head(self._table, self.timeout))
+            generation = self._own_since if head is None else head.generation
+            self._looked = now
+        if generation == self._own_since:
+            return self
+        found = self.run(as_it_is(self._table, None, self.timeout, self.schema))
+        return AzureEngine(
+            self._driver, self._name, found, self._table, self.timeout, read_only=self.read_only, own=True
+        )
 
     def _followed(self) -> Work[Classes]:
         if self.read_only and (found := (yield from read_catalogue(self._table, self.timeout))) is not None:

@@ -23,7 +23,7 @@ from ....catalogue.zone_rules import outdated
 from ....entities.aggregates import kept_field
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.changes import Contents
-from ....evolution.compilation import stored_models
+from ....evolution.compilation import stored_schema
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
@@ -81,8 +81,12 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
 
 
 @as_corruption()
-def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) -> SqliteSchema:
+def as_it_is(
+    schema: Schema | None, ways_back: Sequence[WayBack], read: Read, known: Schema | None = None
+) -> SqliteSchema:
     """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
+
+    Of these, the ones that are as they were in what is known of it stay the same classes.
 
     Raises:
         SchemaMismatch: the file would have to be changed for the classes.
@@ -91,10 +95,7 @@ def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) ->
     catalogue, generation = read_catalogue(read, entries), read_generation(read)
     if schema is None:
         undeclared = {label for label, state in catalogue.states.items() if not state.declared}
-        models, lost = stored_models(catalogue.models, undeclared)
-        for label, reason in lost.items():
-            _log.warning("%s cannot be read without its class: %s", label, reason)
-        schema = Schema(tuple(models.values()))
+        schema = stored_schema(catalogue.models, undeclared, known)
     elif (evolution := evolution_of(catalogue, schema, read)).changed:
         new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]
         faults = [*new, *map(str, evolution.changes)] or ["the file has not seen this version of the classes"]
