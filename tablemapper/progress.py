@@ -1,4 +1,7 @@
-"""Progress of long work: a callback, or a bar on stderr if that is a terminal. Nothing else here ever prints."""
+"""Progress of long work: a callback, or a bar on stderr if that is a terminal; and its end, if nobody waits for it.
+
+Nothing else here ever prints.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,25 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Self, TextIO, TypeAlias
 
 import attrs
 
-__all__ = ["Meter", "Progress", "ProgressOption", "start_meter"]
+__all__ = ["Meter", "Progress", "ProgressOption", "cancelling", "check_cancelled", "start_meter"]
 
 INTERVAL = 0.1
 """Seconds between two reports."""
 _CELLS = 24
+cancelling: ContextVar[Callable[[], None] | None] = ContextVar("tablemapper_cancelling", default=None)
+"""A function that raises if the call that runs here is to end."""
+
+
+def check_cancelled() -> None:
+    """Raise if the call that runs here was cancelled: what can take long asks between two steps."""
+    if (check := cancelling.get()) is not None:
+        check()
 
 
 @attrs.frozen

@@ -79,7 +79,13 @@ class AsyncStore(Face[Store], ByKey):
     @property
     def classes(self) -> Mapping[str, type[Record]]:
         """The classes that the store was opened with, by name; without models, those of the file's catalogue."""
-        return self._sync.classes
+        quick = self._operations.engine.capabilities.quick_reads  # (else it would keep the event loop waiting)
+        return self._sync.classes if quick else self._sync._classes()
+
+    @property
+    def uncompiled(self) -> Mapping[str, str]:
+        """What the catalogue has and `classes` lacks; as `Store.uncompiled`."""
+        return self._sync.uncompiled
 
     def __repr__(self) -> str:
         return f"<AsyncStore {self._operations.engine!r}>"

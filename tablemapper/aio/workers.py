@@ -28,8 +28,8 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ..engines.context import cancelling
 from ..errors import StoreClosed, StoreError, StoreLocked
+from ..progress import cancelling
 from .cancellation import Cancellation
 
 if TYPE_CHECKING:

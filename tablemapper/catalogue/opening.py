@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Set
-from logging import Logger
 
 import attrs
 from msgspec.structs import replace
@@ -11,7 +10,7 @@ from msgspec.structs import replace
 from ..entities.aggregates import kept_field
 from ..errors import SchemaMismatch
 from ..evolution.changes import Anything
-from ..evolution.compilation import stored_models
+from ..evolution.compilation import stored_schema
 from ..evolution.definitions import aggregate_in
 from ..evolution.evolution import Evolution, evolve
 from ..evolution.versions import Versions
@@ -53,7 +52,11 @@ def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolut
 
 
 def as_it_is(
-    what: str, schema: Schema | None, catalogue: Catalogue, compare: Callable[[Schema], Evolution], log: Logger
+    what: str,
+    schema: Schema | None,
+    catalogue: Catalogue,
+    compare: Callable[[Schema], Evolution],
+    known: Schema | None = None,
 ) -> Schema:
     """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
 
@@ -62,17 +65,14 @@ def as_it_is(
         schema: what is opened, or None.
         catalogue: of the store.
         compare: compares it with a schema.
-        log: gets the classes that cannot be read without their code.
+        known: what was compiled of it before: classes that are as they were stay the same ones.
 
     Raises:
         SchemaMismatch: the store would have to be changed for the classes.
     """
     if schema is None:
         undeclared = {label for label, state in catalogue.states.items() if not state.declared}
-        models, lost = stored_models(catalogue.models, undeclared)
-        for label, reason in lost.items():
-            log.warning("%s cannot be read without its class: %s", label, reason)
-        return Schema(tuple(models.values()))
+        return stored_schema(catalogue.models, undeclared, known)
     evolution = compare(schema)
     if evolution.changed:
         new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]

@@ -2,6 +2,7 @@
 
 - `app`: the program: its options, what it prints, how it ends.
 - `stores`: the commands that look after one store.
+- `reading`: how commands open a store that they only read.
 - `look`: the commands that show what is in a store.
 - `advice`: the commands that say how a store is filled and what is unwise.
 - `diagram`: the command that draws a model.

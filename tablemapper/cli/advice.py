@@ -14,7 +14,8 @@ from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, load_models, show, table
-from .look import find_class, opened
+from .look import find_class
+from .reading import opened
 
 Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]
 Classes = Annotated[str, Parameter(help="the names of classes; without one, a line for each")]

@@ -10,7 +10,7 @@ from ..pictures.svg import svg
 from ..pictures.texts import mermaid, text
 from ..pictures.trees import trees_of
 from .app import Exit, Models, Place, app, load_models
-from .look import opened
+from .reading import opened
 
 
 @app.command

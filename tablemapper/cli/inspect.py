@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from cyclopts import Parameter
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, shown
 from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, existing, title_of
-from .look import opened
+from .reading import opened_with_notes
 
 _PATIENCE = 5  # seconds that another program may keep the file
 Host = Annotated[str, Parameter(help="the address to listen at, one of this machine's own")]
@@ -52,7 +53,13 @@ def inspect(
         with closing(_Followed(place, models)) as followed:
             with suppress(StoreLocked):  # (the first page says so, and looks again)
                 followed.store()
-            pages = make_app(followed.store, token=token, title=title_of(place), hosts=loopback_names(number))
+            pages = make_app(
+                followed.store,
+                token=token,
+                title=title_of(place),
+                hosts=loopback_names(number),
+                notes=lambda: followed.notes,
+            )
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
             sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
             sys.stdout.flush()
@@ -68,7 +75,8 @@ class _Followed:
     """The store of a place, opened anew where its file was replaced, or its classes have changed."""
 
     def __init__(self, place: str, models: str | None) -> None:
-        self._open = partial(opened, place, models, timeout=_PATIENCE)
+        self._open = partial(opened_with_notes, place, models, timeout=_PATIENCE)
+        self.notes: Mapping[str, str] = {}  # by class, what is only in the models
         self._path = existing(place)["path"]
         self._lock = threading.Lock()
         self._stores: list[tuple[Any, Store]] = []  # the last one, and the one before: pages may still read that
@@ -82,7 +90,7 @@ class _Followed:
         with self._lock:
             now = self._state()
             if now is None or not self._stores or self._stores[-1][0] != now:
-                store = self._open()
+                store, self.notes = self._open()
                 for _, old in self._stores[:-1]:
                     old.close()
                 self._stores = [*self._stores[-1:], (None, store)]

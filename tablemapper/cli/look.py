@@ -12,14 +12,14 @@ import msgspec
 from cyclopts import Parameter
 
 from ..entities.json import to_dict, to_json
-from ..errors import InvalidQuery, SchemaMismatch, shown
+from ..errors import InvalidQuery, shown
 from ..query.partitions import Partition
 from ..query.texts import condition, field, key, orders
-from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, load_models, note, show, table, title_of
+from .app import Exit, Json, Models, Place, app, show, table
+from .reading import opened
 
-__all__ = ["find_class", "opened"]
+__all__ = ["find_class"]
 
 Where = Annotated[
     tuple[str, ...],
@@ -49,19 +49,6 @@ Explain = Annotated[
 Format = Literal["table", "json", "jsonl", "csv"]
 
 
-def opened(place: Place, models: str | None, *, timeout: float = 5) -> Store:
-    """Open a store for reading: with its own classes if there are no models, or if they are newer than the store."""
-    where, classes = existing(place), None if models is None else load_models(models)
-    try:
-        return open_store(**where, models=classes, read_only=True, timeout=timeout)
-    except SchemaMismatch as error:
-        differences = ", ".join(error.faults)
-        note(
-            f"{title_of(place)}: shown as the store knows it, since the models differ; only in the code: {differences}"
-        )
-        return open_store(**where, models=None, read_only=True, timeout=timeout)
-
-
 def find_class(store: Store, name: str) -> type[Any]:
     """Return a class of a store by its name.
 
@@ -70,6 +57,9 @@ def find_class(store: Store, name: str) -> type[Any]:
     """
     found = store.classes.get(name)
     if found is None:
+        if (told := store.uncompiled.get(name)) is not None:
+            why = told.partition("\n")[0]
+            raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
         raise InvalidQuery(f"no class {shown(name)} in this store; there are {', '.join(store.classes) or 'none'}")
     return found
 

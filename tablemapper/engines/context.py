@@ -1,4 +1,4 @@
-"""What the running thread or task is inside of: transactions, and a call that may be cancelled.
+"""What the running thread or task is inside of: transactions.
 
 What a store writes by itself in the block of a transaction would stay when that fails, and is hardly ever meant. So a
 transaction enters the context of its thread or task, and whatever else writes to the same engine looks there first.
@@ -6,23 +6,14 @@ transaction enters the context of its thread or task, and whatever else writes t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar
 from weakref import ref
 
 from ..errors import InvalidTransaction
 
-__all__ = ["Block", "cancelling", "check_cancelled", "check_outside"]
+__all__ = ["Block", "check_outside"]
 
 _open: ContextVar[tuple[ref[Block], ...]] = ContextVar("tablemapper_transactions", default=())
-cancelling: ContextVar[Callable[[], None] | None] = ContextVar("tablemapper_cancelling", default=None)
-"""A function that raises if the call is to end."""
-
-
-def check_cancelled() -> None:
-    """Raise if the call that runs here was cancelled: an engine whose calls can take long asks between two steps."""
-    if (check := cancelling.get()) is not None:
-        check()
 
 
 class Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from .status import Status
 
 __all__ = ["Place", "Where", "is_account", "open_engine", "open_migrations", "place_of", "restore", "status"]
 
+_log = logging.getLogger("tablemapper.catalogue")
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _MEMORY = re.compile(r"\s*:.*|\s*mem(ory)?:\s*", re.IGNORECASE | re.DOTALL).fullmatch
 _CONNECTION = re.compile(
@@ -153,7 +155,10 @@ def open_engine(
         )
     place = place_of(where) if credential is None else place_of(where, credential)
     reads = {"read_only": True} if read_only else {}  # (a place of one's own need not know it)
-    return place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)
+    engine = place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)
+    for label, told in engine.schema.lost.items():
+        _log.warning("%s cannot be read without its class: %s", label, told.partition("\n")[0])
+    return engine
 
 
 def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -222,8 +227,9 @@ def open_migrations(
     """
     if isinstance(place, str) and is_account(place):
         raise InvalidMigration(
-            "migration scripts cannot be run on Azure Tables yet: stop the writers, call store.backup(path) with the classes "
-            "as they were, migrate that file, and tm.copy it into a new store, in another account"
+            "migration scripts cannot be run on Azure Tables yet, but with dry_run=True: stop the writers, call "
+            "store.backup(path) with the classes as they were, migrate that file, and tm.copy it into a new store, in another "
+            "account"
         )
     if isinstance(place, str):
         _check_path(place)

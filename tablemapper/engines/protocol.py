@@ -470,6 +470,19 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class FollowsCatalogue(Protocol):
+    """An engine that can be opened with the classes that its catalogue has."""
+
+    def latest(self) -> Engine:
+        """Return an engine with the classes that the catalogue has by now.
+
+        It is this one if they are the same, or if it was opened with others. Classes that have not changed stay the same
+        ones; this engine goes on with those that it has.
+        """
+        ...
+
+
+@runtime_checkable
 class HasBackup(Protocol):
     """An engine that can copy itself, as it is."""
 

@@ -53,6 +53,10 @@ class Status:
     items: tuple[Item, ...]
     history: tuple[Applied, ...] = ()
     """Migrations, in the order that they were begun in."""
+    format: int | None = None
+    """Of the file; None for an account, as is what follows."""
+    bytes: int | None = attrs.field(default=None, eq=False)
+    """How large the file is, with what its log holds."""
 
     def __getitem__(self, where: str) -> Item:
         """Return the item of a class, an index or an aggregate: ``status["Product.by_name"]``."""

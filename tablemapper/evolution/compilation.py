@@ -22,12 +22,12 @@ from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
 from ..schema.labels import is_former, plain_name
-from ..schema.model import Model, model_of
+from ..schema.model import Model, Schema, model_of
 from ..values.json_schema import type_of
 from ..values.nested import value_type
 from .definitions import depth_of, keepers_of
 
-__all__ = ["aggregate_model", "entity_model", "index_model", "source_model", "stored_models"]
+__all__ = ["aggregate_model", "entity_model", "index_model", "source_model", "stored_schema"]
 
 _Entities: Any = type(Entity)
 _Aggregates: Any = type(Aggregate)
@@ -171,40 +171,58 @@ def _entity_body(form: ModelForm) -> _Body:
     return body
 
 
-def stored_models(forms: Forms, undeclared: Collection[str] = ()) -> tuple[dict[str, Model], dict[str, str]]:
+def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema | None = None) -> Schema:
     """Return the classes of a catalogue, compiled from their forms alone, with their indexes and maintained fields.
 
     What only the code of a class knows is missing: members of an Enum come as a Literal, nested values as classes of
-    the library, fields by the names of their properties, and defaults and constraints not at all.
+    the library, fields by the names of their properties, and defaults and constraints not at all. What cannot be
+    compiled so is in `Schema.lost`.
 
     Args:
         forms: of all classes.
         undeclared: the labels of indexes and aggregates that the newest version of their class does not declare; they
             are left out.
-
-    Returns:
-        The classes by name, entities before aggregates; and of what cannot be compiled so, by its label, the reason.
+        known: what was compiled before: classes that are as they were stay the same ones.
     """
     names = [name for name in forms if not is_former(name) and kept_field(name) is None and name not in undeclared]
+    before = {} if known is None else known.by_name
     models: dict[str, Model] = {}
     lost: dict[str, str] = {}
     for name in sorted((name for name in names if not forms[name].aggregate), key=lambda name: depth_of(name, forms)):
         try:
-            models[name] = _whole_model(name, forms, undeclared, lost)
+            models[name] = _same(_whole_model(name, forms, undeclared, lost), before.get(name))
         except _UNCOMPILED as error:
-            lost[name] = str(error)
+            lost[name] = _told(error, forms[name])
     for name in names:
         form = forms[name]
         if (shape := form.aggregate) is not UNSET:
             indexes = {index: each for index, each in form.indexes.items() if f"{name}.{index}" not in undeclared}
+            if shape.of not in models:
+                lost[name] = _told(f"{shape.of} cannot be read", form)
+                continue
             try:
-                models[name] = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
+                made = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
+                models[name] = _same(made, before.get(name))
             except _UNCOMPILED as error:
-                lost[name] = str(error)
-    return models, lost
+                lost[name] = _told(error, form)
+    return Schema(tuple(models.values()), lost)
 
 
 _UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
+
+
+def _same(model: Model, known: Model | None) -> Model:
+    """Return the class that was compiled before, if it is the same."""
+    if known is None or known.form != model.form:
+        return model
+    one, other = model.declaration, known.declaration
+    kept = [[(field.name, field.type.name, field.optional) for field in made.fields] for made in (one, other)]
+    return known if kept[0] == kept[1] and one.of is other.of else model
+
+
+def _told(why: object, form: ModelForm | IndexForm) -> str:
+    """Return why something cannot be compiled, and below that its form."""
+    return f"{why}\n{msgspec.json.format(msgspec.json.encode(form), indent=1).decode()}"
 
 
 def _whole_model(name: str, forms: Forms, undeclared: Collection[str], lost: dict[str, str]) -> Model:
@@ -225,7 +243,7 @@ def _whole_model(name: str, forms: Forms, undeclared: Collection[str], lost: dic
                 index_model(bare, index, declared)
                 body.attributes[index] = _declared_index(declared, body.names)
             except _UNCOMPILED as error:
-                lost[label] = str(error)
+                lost[label] = _told(error, declared)
     return model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
 
 

@@ -26,6 +26,7 @@ CODES_OF_CALLS, CODES_OF_IDLE = ("TM201", "TM202"), ("TM203",)
 _OFTEN = 10  # calls
 _MUCH = 1_000  # rows that are examined for a call
 _TIMES = 100  # more than it returns
+_TOTALS = ("query.count", "query.sum", "query.avg", "query.min", "query.max")
 _CALLS, _WRITES = 1_000, 100  # of the workload, and of the class, from which on an index that nothing reads is idle
 
 
@@ -50,19 +51,24 @@ def of_forms(model: Model, workload: Workload, capabilities: Capabilities | None
 
 def _by_text(forms: Iterable[Form], model: Model) -> list[Form]:
     """Return the queries of a class, those together that differ in their verb only."""
-    together: dict[tuple[str, str], Form] = {}
+    together: dict[tuple[str, str, bool], Form] = {}
     for one in forms:
         if one.model == model.name and one.text:
-            key = one.text, one.path
+            key = one.text, one.path, is_total(one)
             so_far = together.get(key, attrs.evolve(one, calls=0, read=0, examined=0))
             together[key] = attrs.evolve(
                 so_far,
                 calls=so_far.calls + one.calls,
-                read=so_far.read + one.read,
+                read=so_far.read + (one.calls if is_total(one) else one.read),
                 examined=so_far.examined + one.examined,
                 words=so_far.words or one.words,
             )
     return list(together.values())
+
+
+def is_total(form: Form) -> bool:
+    """Return whether calls give one number each, of all that they read."""
+    return form.verb in _TOTALS and "by" not in (form.words or {})
 
 
 def frequent_scan(form: Form, query: QueryForm, now: Plan) -> Found | None:
@@ -89,12 +95,16 @@ def reads_too_much(form: Form, query: QueryForm, now: Plan) -> Found | None:
     if form.examined < _MUCH * form.calls or form.examined < _TIMES * form.read:
         return None
     mend = proposal(query, now)
+    remedy = "No index can bound it further: add conditions to it."
+    if mend is not None:
+        remedy = "This index bounds it further."
+    elif is_total(form):
+        remedy = "Let an aggregate keep what is counted and added up: it is read from its groups then."
     return Found(
-        "warning",
+        "note" if is_total(form) and mend is None else "warning",
         f"{form.text} reads {form.examined // form.calls:,} rows of {form.path} to return {form.read / form.calls:,.3g}",
         "It takes as long as reading all of them, and on Azure Tables a request for each 1,000.",
-        "This index bounds it further." if mend is not None else "No index can bound it further: add conditions to it.",
-        mend, _evidence(form),
+        remedy, mend, _evidence(form),
     )  # fmt: skip
 
 

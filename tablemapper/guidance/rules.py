@@ -90,8 +90,9 @@ def _only_time(place: Place) -> Found:
     own = place.index is None
     name = place.partition.slots[0].field
     rest = [slot for slot in place.row.slots if slot.field != name and not is_time(slot)] if own else []
-    plain = [component(slot.field, "") for slot in rest if slot.text.base is not UUID]  # (each has its own of these)
-    shards = [component(field) for field in (*(slot.field for slot in rest), place.spread_by()) if field is not None]
+    plain = [component(rest[0].field, "")] if rest and _groups(place, rest[0]) else []
+    known = sorted(rest, key=lambda slot: not _is_many(place, slot))  # (what is measured changes)
+    shards = [component(field) for field in (*(slot.field for slot in known), place.spread_by()) if field is not None]
     mend = first_mend(place.changed((front, *parts_of(place.partition))) for front in (*plain, *shards))
     return Found(
         "warning" if own else "note", f"the partition {place.partition.text!r} is a time",
@@ -101,12 +102,30 @@ def _only_time(place: Place) -> Found:
     )  # fmt: skip
 
 
+def _groups(place: Place, slot: Slot) -> bool:
+    """Return whether a field of the row seems to be of several entities each: it comes first, and others tell them apart.
+
+    What comes behind a time only tells apart what was written at once, as a number of its own does.
+    """
+    first, *behind = place.row.slots
+    many = slot.text.base is not UUID and _is_many(place, slot)
+    return many and first is slot and any(one.field != slot.field for one in behind)
+
+
+def _is_many(place: Place, slot: Slot) -> bool:
+    """Return whether a slot holds names or numbers of which there can be many."""
+    return slot.text.base in (str, int, UUID) and place.type_of(slot.field).members is None
+
+
 def _time_first(place: Place) -> Found:
     """A time comes first, and other fields behind it."""
     parts = parts_of(place.partition)
     timed = {parts[slot.component] for slot in place.partition.slots if is_time(slot)}
     turned = (*(part for part in parts if part not in timed), *(part for part in parts if part in timed))
-    mend = place.changed(turned) if timed < set(parts) else None
+    others = any(
+        parts[slot.component] not in timed for slot in place.partition.slots
+    )  # (a text alone puts nothing before it)
+    mend = place.changed(turned) if others else None
     return Found(
         "note", f"the partition {place.partition.text!r} begins with a time",
         "What is written now goes to partitions that are neighbours, often of one server.",

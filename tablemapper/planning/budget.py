@@ -9,6 +9,7 @@ from typing import TypeVar
 import attrs
 
 from ..errors import QueryStopped
+from ..progress import check_cancelled
 
 __all__ = ["Budget", "Counting", "Spending", "start"]
 
@@ -80,7 +81,8 @@ class Spending:
         return True
 
     def check_time(self, *_: object) -> bool:
-        """Raise QueryStopped if the time is over."""
+        """Raise QueryStopped if the time is over, or what ends the call if nobody waits for it any more."""
+        check_cancelled()
         limit = self.budget.seconds
         if limit is not None and (elapsed := self._elapsed()) > limit:
             raise QueryStopped(

@@ -54,20 +54,15 @@ class _Observed(Results[Any]):
         """Return the plain query within a budget that counts."""
         return self._plain()._with(attrs.evolve(self._spec, budget=budget))
 
-    def _begin(self, verb: str, *, counts: bool = True) -> tuple[Call, Any]:
-        """Return the call, and the plain query on which to make it: one that counts what it examines, if that is due.
-
-        Args:
-            verb: of the call.
-            counts: whether it can count.
-        """
+    def _begin(self, verb: str) -> tuple[Call, Any]:
+        """Return the call, and the plain query on which to make it: one that counts what it examines, if that is due."""
         plain, classes, prepared = self._plain(), self._classes(), list[PreparedPlan]()
         with suppress(TableMapperError):  # (the call itself will raise it)
             prepared = [query._plans.prepared(query._spec, query._wanted)[0] for query in classes]
         paths = dict.fromkeys(map(_path, prepared))
         call = cast(ObservedPlans, self._plans).observer.call(verb, class_names(self), ", ".join(paths) or None)
         call.form, call.words = _words(classes, prepared)
-        if not prepared or not counts:
+        if not prepared:
             return call, plain
         if all(one.only_results for one in prepared):
             call.examined = lambda: call.read
@@ -97,10 +92,10 @@ def _words(
     return known[0], known[1] if len(classes) == 1 else None
 
 
-def _reported(name: str, count: Callable[[Call, Any], None], *, counts: bool = True) -> Callable[..., Any]:
+def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., Any]:
     @wraps(getattr(Query, name))
     def method(self: _Observed, *args: Any, **kwargs: Any) -> Any:
-        call, query = self._begin(f"query.{name}", counts=counts)
+        call, query = self._begin(f"query.{name}")
 
         def work(call: Call) -> Any:
             result = getattr(query, name)(*args, **kwargs)
@@ -151,8 +146,8 @@ class _ObservedQuery(_Observed, Query[Any]):
     def _classes(self) -> list[ClassResults[Any]]:
         return [self]
 
-    update = _reported("update", _changed, counts=False)
-    delete = _reported("delete", _changed, counts=False)
+    update = _reported("update", _changed)
+    delete = _reported("delete", _changed)
 
     def count(self) -> int:
         if matching_aggregate(self._plans, self._spec, (), COUNT) is not None:
@@ -164,6 +159,10 @@ class _ObservedQuery(_Observed, Query[Any]):
 
     def _states(self, by: tuple[Any, ...], measured: Measured, slot: Any) -> States:
         call, query = self._begin(f"query.{measured}")
+        if by:
+            names = [attr.label for attr in by]
+            call.form = f"{call.form} by {', '.join(map(str, names))}"
+            call.words = None if call.words is None else {**call.words, "by": names}
 
         def work(call: Call) -> States:
             read = matching_aggregate(self._plans, self._spec, by, slot)

@@ -40,6 +40,8 @@ _CONDITION = re.compile(
     r"\s*(?P<value>.*)",
     re.DOTALL,
 )
+_CALL = re.compile(r"\s*(?P<field>[^\W\d]\w*)\.(?P<call>[^\W\d]\w*)\(")
+_EXAMPLES = {"datetime": "2026-01-31T10:00:00Z", "date": "2026-01-31"}
 _NOTHING = object()
 
 
@@ -51,6 +53,12 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
     """
     found = _CONDITION.fullmatch(text)
     if found is None:
+        if (call := _CALL.match(text)) is not None:
+            name = call["field"]
+            raise InvalidQuery(
+                f"{shown(text)}: {call['call']}() is for programs; typed, two conditions say a range: "
+                f"{name}>=2026-01-31T00:00:00Z and {name}<2026-02-01T00:00:00Z"
+            )
         raise InvalidQuery(
             f"{shown(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
@@ -122,7 +130,8 @@ def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
             ):  # (a time in any form of RFC 3339)
                 with suppress(ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError):
                     return kind.check(read(one))
-    members = "" if kind.members is None else f": one of {', '.join(map(str, kind.members))}"
+    like = f", such as {_EXAMPLES[kind.name]}" if kind.name in _EXAMPLES else ""
+    members = like if kind.members is None else f": one of {', '.join(map(str, kind.members))}"
     raise InvalidQuery(f"{attr!r}: {shown(text)} is no {kind.name}{members}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -26,7 +27,10 @@ class Unreadable:
 class _Tolerant(Query[Any]):
     __slots__ = ()
 
-    def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
+    def _taken(self, limit: int | None) -> Iterator[Any]:
+        return (item for _, item in islice(self._positioned(None, limit), limit))
+
+    def _positioned(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
         run = self._run(*self._find(most=limit))
         run.layout = run.prepared.placed
         for rows in run.rows(after, limit):
@@ -45,5 +49,5 @@ class _Tolerant(Query[Any]):
 
 
 def tolerant(query: Query[Any]) -> Query[Any]:
-    """Return a query whose pages have an `Unreadable` in the place of each entity that cannot be read."""
+    """Return a query that gives an `Unreadable` in the place of each entity that cannot be read."""
     return _Tolerant.of(query)

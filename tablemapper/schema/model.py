@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Any
@@ -203,6 +203,8 @@ class Schema:
     """The record classes of a store, compiled together."""
 
     models: tuple[Model, ...]
+    lost: Mapping[str, str] = attrs.field(factory=dict)
+    """By label, what a catalogue has and what cannot be compiled without the code: why, and below that its form."""
 
     @cached_property
     def by_class(self) -> dict[type[Any], Model]:

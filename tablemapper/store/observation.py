@@ -104,10 +104,13 @@ class ObservedStore(Store):
     """A store whose calls are reported: each is made on a plain twin, so that what it is made of is not."""
 
     def __init__(self, engine: Engine, observer: Observer, *, limits: Literal["azure"] | None = None) -> None:
-        super().__init__(engine, limits=limits)
         self._observer = observer
-        self._plain = Store(engine, limits=limits)
-        self._plans = ObservedPlans(engine, observer)
+        super().__init__(engine, limits=limits)
+
+    def _use(self, engine: Engine) -> None:
+        super()._use(engine)
+        self._plain = Store(engine, limits=self._limits)
+        self._plans = ObservedPlans(engine, self._observer)
 
     get = _reported(Store.get, _read)
     __getitem__ = _reported(Store.__getitem__, _read, "get")

@@ -76,7 +76,8 @@ class Operations:
             if cls.__name__ in known:
                 fault = (
                     "the store was opened with another class of this name; a class that is defined again (by a cell of a "
-                    "notebook, by a reload) is a new one: open the store again"
+                    "notebook, by a reload) is a new one: open the store again; if it is of store.classes, take it from "
+                    "there again"
                 )
             else:
                 fault = f"the store was not opened with it (models: {', '.join(sorted(known))})"

@@ -12,7 +12,7 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 import attrs
 
 from ..engines.context import check_outside
-from ..engines.protocol import Engine
+from ..engines.protocol import Engine, FollowsCatalogue
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
@@ -65,11 +65,8 @@ class Store(ByKey, Care):
     """
 
     def __init__(self, engine: Engine, *, limits: Literal["azure"] | None = None) -> None:
-        self._engine = engine
-        self._operations = Operations(engine, limits=limits)
-        self._models = engine.schema.by_class
-        self._plans = PlanCache(engine)
-        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+        self._limits: Literal["azure"] | None = limits
+        self._use(engine)
 
     def __enter__(self) -> Self:
         return self
@@ -83,10 +80,36 @@ class Store(ByKey, Care):
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Store cannot be pickled or copied; open it in the other process, by its path")
 
+    def _use(self, engine: Engine) -> None:
+        """Answer with an engine from now on."""
+        self._engine = engine
+        self._operations = Operations(engine, limits=self._limits)
+        self._models = engine.schema.by_class
+        self._plans = PlanCache(engine)
+        self._spec = {model.cls: QuerySpec(model) for model in engine.schema.models}
+
     @property
     def classes(self) -> Mapping[str, type[Record]]:
-        """The classes that the store was opened with, by name; without models, those of the file's catalogue."""
+        """The classes that the store was opened with, by name; without models, those of the file's catalogue.
+
+        These follow the catalogue: a class that was changed since is another one here, and the store takes that one from
+        then on. Classes that have not changed, and queries that were made, go on.
+        """
+        engine = self._engine
+        if isinstance(engine, FollowsCatalogue) and (latest := engine.latest()) is not engine:
+            self._use(latest)
+        return self._classes()
+
+    def _classes(self) -> Mapping[str, type[Record]]:
         return {model.name: model.cls for model in self._engine.schema.models if kept_field(model.name) is None}
+
+    @property
+    def uncompiled(self) -> Mapping[str, str]:
+        """What the catalogue has and `classes` lacks, by name, since only its code says how to read it: why, and its form.
+
+        It is empty for a store that was opened with models.
+        """
+        return self._engine.schema.lost
 
     def close(self) -> None:
         """Close the files. Safe to call twice.

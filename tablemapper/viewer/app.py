@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
 from ..guidance.workload import Workload
@@ -27,7 +27,7 @@ from ..store.store import Store
 from .numbers import Kept, advice, model, partitions, picture, statistics
 from .pages import PAGES, Answer, Ask, Missing
 from .questions import export, question
-from .security import Guard
+from .security import Attentive, Guard
 
 __all__ = ["make_app"]
 
@@ -57,6 +57,7 @@ def make_app(
     title: str = "",
     workload: Workload | None = None,
     hosts: Collection[str] | None = None,
+    notes: Callable[[], Mapping[str, str]] = dict,
 ) -> ASGIApp:
     """Return the application, behind its guard.
 
@@ -64,12 +65,14 @@ def make_app(
         store: returns the store that a page shows.
         token, title, workload: as for `tablemapper.inspector`.
         hosts: the names in ``Host`` that are answered; None: all.
+        notes: returns what is said of classes on their pages, by name: what their models have and the store lacks.
     """
-    site = _Site(store, title or "store", workload)
+    site = _Site(store, title or "store", workload, notes)
     routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
-    return Guard(Starlette(routes=routes, exception_handlers={HTTPException: site.unknown}), token, hosts)
+    pages = Starlette(routes=routes, exception_handlers={HTTPException: site.unknown})
+    return Guard(Attentive(pages), token, hosts)
 
 
 def _static(name: str, kind: str) -> Callable[[Request], Any]:
@@ -79,11 +82,30 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
     return static
 
 
+class _Streamed(StreamingResponse):
+    """A file, which is made while it is sent."""
+
+    end: Callable[[], None]
+    """Is called when it is over, however it ends."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.end()
+
+
 class _Site:
     """The pages of one store."""
 
-    def __init__(self, store: Callable[[], Store], title: str, workload: Workload | None) -> None:
-        self._store, self._title, self._workload = store, title, workload
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        title: str,
+        workload: Workload | None,
+        notes: Callable[[], Mapping[str, str]],
+    ) -> None:
+        self._store, self._title, self._workload, self._notes = store, title, workload, notes
         self._kept = Kept()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._templates = Environment(
@@ -101,7 +123,7 @@ class _Site:
         def streamed(request: Request) -> Response:
             lines, limit = export(self._ask(request), kind)
             headers = {"X-Limit": str(limit), "Content-Disposition": f'attachment; filename="rows.{kind}"'}
-            return StreamingResponse(lines, media_type=_FILES[kind], headers=headers)
+            return _Streamed(lines, media_type=_FILES[kind], headers=headers)
 
         return self._in_turn(lambda request: self._answer(request, lambda: streamed(request)))
 
@@ -112,10 +134,15 @@ class _Site:
                     await self._turns.acquire()
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
+            response = None
             try:
-                return await run_in_threadpool(answer, request)
+                response = await run_in_threadpool(answer, request)
             finally:
-                self._turns.release()
+                if isinstance(response, _Streamed):
+                    response.end = self._turns.release
+                else:
+                    self._turns.release()
+            return response
 
         return page
 
@@ -150,13 +177,19 @@ class _Site:
             ask = self._ask(request, shrink)
             answer = make(ask)
             if request.query_params.get("format") == "json":
-                body, kind = _encoder.encode({"title": self._title} | dict(answer.json)), "application/json"
+                body, kind = _encoder.encode(self._common(ask) | dict(answer.json)), "application/json"
             else:
-                shows = dict(answer.shows) | {"name": ask.name}
+                shows = self._common(ask) | dict(answer.shows) | {"name": ask.name}
                 body, kind = self._render(request, answer.template, shows), "text/html"
             if len(body) <= _LARGEST or shrink > 1_000:
                 return Response(body, answer.code, media_type=kind, headers=_refresh(moving=answer.moving))
             shrink *= 4
+
+    def _common(self, ask: Ask) -> dict[str, Any]:
+        """Return what every page shows; of its class, or of all, what only the models have."""
+        notes = self._notes()
+        told = {name: text for name, text in notes.items() if ask.name in ("", name)}
+        return {"title": self._title} | ({"only_in_code": told} if told else {})
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
         if request.query_params.get("format") == "json":

@@ -14,6 +14,7 @@ from ..pictures.svg import svg
 from ..pictures.texts import text
 from ..pictures.trees import trees_of
 from ..planning.cost import bytes_text, money_text
+from ..progress import Progress, check_cancelled
 from .pages import Answer, Ask
 
 __all__ = ["Kept", "advice", "model", "partitions", "picture", "statistics"]
@@ -55,9 +56,15 @@ def model(ask: Ask) -> Answer:
     return Answer("model.html", {"drawn": drawn, "text": written}, {"text": written})
 
 
+def _step(_: Progress) -> None:
+    check_cancelled()
+
+
 def _statistics(ask: Ask) -> Statistics:
     cls, kept = ask.cls, ask.kept
-    found: Statistics = kept.get(f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS))
+    found: Statistics = kept.get(
+        f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS, progress=_step)
+    )
     return found
 
 
@@ -89,5 +96,5 @@ def statistics(ask: Ask) -> Answer:
 
 def advice(ask: Ask) -> Answer:
     """What is unwise in the classes, judged by what the store holds."""
-    found = ask.kept.get("advice", lambda: ask.store.advise(workload=ask.workload))
+    found = ask.kept.get("advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
     return Answer("advice.html", {"advice": found}, {"advice": [one.to_dict() for one in found]})

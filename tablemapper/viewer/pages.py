@@ -17,7 +17,7 @@ from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
-from ..query.pages import Page
+from ..planning.cost import bytes_text
 from ..query.partitions import Partition
 from ..query.tolerant import Unreadable, tolerant
 from ..schema.model import model_of
@@ -81,6 +81,8 @@ class Ask:
         """
         found = self.store.classes.get(self.name)
         if found is None:
+            if (told := self.store.uncompiled.get(self.name)) is not None:
+                raise Missing(f"{self.name} cannot be read without its class: {told}")
             raise Missing(
                 f"no class {shown(self.name)} in this store; there are {', '.join(self.store.classes) or 'none'}"
             )
@@ -108,18 +110,40 @@ def overview(ask: Ask) -> Answer:
     items = {item.where: item for item in state.items}
     classes = [_listed(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
     warned = warnings(ask.store)
+    gone = _undeclared(state)
     json = {
         "generation": state.generation,
+        "format": state.format,
+        "bytes": state.bytes,
         "warnings": warned,
+        "undeclared": [item.where for item in gone],
+        "uncompiled": dict(ask.store.uncompiled),
         "classes": [{name: value for name, value in one.items() if name not in ("key", "of")} for one in classes],
         **_status(state),
     }
     return Answer(
         "overview.html",
-        {"state": state, "classes": classes, "moving": _moving(state), "warnings": warned},
+        {
+            "state": state,
+            "classes": classes,
+            "moving": _moving(state),
+            "warnings": warned,
+            "undeclared": gone,
+            "uncompiled": _why(ask.store),
+            "size": None if state.bytes is None else bytes_text(state.bytes),
+        },
         json,
         moving=_busy(state),
     )
+
+
+def _undeclared(state: Status) -> list[Item]:
+    return [item for item in state.items if not item.declared and item.state != "dropped"]
+
+
+def _why(store: Store) -> list[tuple[str, str, str]]:
+    """Return what only the code can read: its name, why, and its form."""
+    return [(name, *told.split("\n", 1)) for name, told in store.uncompiled.items()]  # type: ignore[misc]
 
 
 def _listed(store: Store, name: str, cls: type[Any], items: Mapping[str, Item]) -> dict[str, Any]:
@@ -194,7 +218,8 @@ def _busy(state: Status) -> bool:
 def class_page(ask: Ask) -> Answer:
     """The fields, the key and the indexes of a class."""
     made = declaration_of(ask.cls)
-    items = {item.where: item for item in ask.store.status().items}
+    state = ask.store.status()
+    items = {item.where: item for item in state.items}
     fields = [
         {
             "name": one.name, "property": one.property, "type": _type(one), "default": _default(one),
@@ -217,6 +242,7 @@ def class_page(ask: Ask) -> Answer:
         "name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes,
         "aggregates": aggregates, "write": touched(ask.store, ask.cls), "example": _example(ask.store, ask.cls),
         "source": class_source(ask.cls),
+        "undeclared": [one.where for one in _undeclared(state) if one.where.startswith(f"{made.name}.")],
     }  # fmt: skip
     return Answer("class.html", json, json)
 
@@ -262,21 +288,13 @@ def entities(ask: Ask) -> Answer:
     query: Any = ask.store.query(cls).allow_scan().budget(timeout=SECONDS, examined=EXAMINED)
     if partition:
         query = query.where(Partition(partition, {}, cls))
-    page = _page(query, size, ask.params.get("after"))
+    page = tolerant(query).page(size, ask.params.get("after"))
     shows = {"rows": [row_of(one) for one in page.items], "next": page.token, "size": size, "partition": partition}
     return Answer(
         "entities.html",
         shows | columns(cls),
         {"entities": [plain_row(one) for one in page.items], "next": page.token},
     )
-
-
-def _page(query: Any, size: int, token: str | None) -> Page[Any]:
-    try:
-        page: Page[Any] = query.page(size, token)
-    except CorruptStore:
-        return tolerant(query).page(size, token)
-    return page
 
 
 def columns(cls: type[Any]) -> dict[str, Any]:
@@ -307,7 +325,12 @@ def entity(ask: Ask) -> Answer:
     """One entity, whole."""
     cls = ask.cls
     key: KeyOf[Any] = KeyOf(cls, ask.params.get("p", ""), ask.params.get("r", ""))
-    found: Any = ask.store.get(key)
+    try:
+        found: Any = ask.store.get(key)
+    except CorruptStore as error:
+        if not ask.store.exists(key):
+            raise
+        return _unreadable(key, str(error))
     if found is None:
         raise Missing(f"no {shown(ask.name)} has the key {shown(key.partition)} / {shown(key.row)}")
     of, size = info(found), _size(found)
@@ -321,9 +344,23 @@ def entity(ask: Ask) -> Answer:
     ]  # fmt: skip
     total = size.get("")
     kept = {"indexes": index_rows(ask.store, found), "groups": groups(ask.store, found)}
-    shows = {"key": key, "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
+    shows = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
     json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **kept}
     return Answer("entity.html", shows, json)
+
+
+def _unreadable(key: KeyOf[Any], fault: str) -> Answer:
+    """Return the page of an entity that is there, and whose values cannot be read."""
+    shows: dict[str, Any] = {
+        "key": key,
+        "fault": fault,
+        "info": None,
+        "size": None,
+        "fields": [],
+        "indexes": [],
+        "groups": [],
+    }
+    return Answer("entity.html", shows, {"entity": plain_row(Unreadable(key.partition, key.row, fault))})
 
 
 def _size(found: Record) -> dict[str, int]:

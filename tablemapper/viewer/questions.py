@@ -15,11 +15,11 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.json import to_dict, to_json
-from ..errors import CorruptStore, InvalidQuery, QueryStopped, ScanRefused
+from ..errors import InvalidQuery, QueryStopped, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
 from ..planning.cost import bytes_text
 from ..query.texts import OPERATORS, condition, orders
-from ..query.tolerant import tolerant
+from ..query.tolerant import Unreadable, tolerant
 from .cells import plain_text
 from .pages import COUNTED, EXAMINED, SECONDS, Answer, Ask, columns, plain_row, row_of
 
@@ -93,12 +93,10 @@ def question(ask: Ask) -> Answer:
         return Answer("query.html", shows | {"refused": str(error)}, {"error": str(error)}, code=400)
     found, stopped = list[Any](), ""
     try:
-        for one in asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED):
+        for one in tolerant(asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)):
             found.append(one)
     except QueryStopped as error:
         stopped = str(error)
-    except CorruptStore:
-        found = tolerant(asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)).page(limit + 1).items
     cost = explanation.cost
     shows |= {
         "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
@@ -200,7 +198,7 @@ def export(ask: Ask, kind: str) -> tuple[Iterator[str], int]:
     """
     limit = ask.number("limit", _EXPORTED, _MOST_EXPORTED)
     asked = _asked(ask)
-    found = iter(asked.query.limit(limit).budget(timeout=_PATIENCE, examined=_MOST_EXPORTED))
+    found = iter(tolerant(asked.query.limit(limit).budget(timeout=_PATIENCE, examined=_MOST_EXPORTED)))
     first = list(islice(found, 1))  # (a refusal comes before the first byte)
     write = _csv if kind == "csv" else _json_lines
     return write(asked.cls, chain(first, found)), limit
@@ -208,7 +206,8 @@ def export(ask: Ask, kind: str) -> tuple[Iterator[str], int]:
 
 def _json_lines(_: type[Any], found: Iterator[Any]) -> Iterator[str]:
     for one in found:
-        yield to_json(one).decode() + "\n"
+        line = msgspec.json.encode(plain_row(one)) if isinstance(one, Unreadable) else to_json(one)
+        yield line.decode() + "\n"
 
 
 def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
@@ -223,5 +222,7 @@ def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
 
 
 def _values(one: Any, names: list[str]) -> list[str]:
+    if isinstance(one, Unreadable):
+        return [one.fault]
     row = to_dict(one)
     return ["" if row.get(name) is None else plain_text(row[name]) for name in names]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import threading
 from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, quote, urlencode
@@ -12,7 +14,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "LONGEST", "Guard", "loopback_names"]
+from ..errors import QueryStopped
+from ..progress import cancelling
+
+__all__ = ["HEADERS", "LONGEST", "Attentive", "Guard", "loopback_names"]
 
 LONGEST = 8 * 1024  # bytes of a path and its parameters
 HEADERS = {
@@ -82,6 +87,36 @@ class Guard:
         path = quote(scope.get("root_path", "")) or "/"
         answer.set_cookie(name, token, path=path, httponly=True, samesite="strict")
         return answer
+
+
+@attrs.frozen
+class Attentive:
+    """Ends what is done for a client that has left."""
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages = asyncio.Queue[Message]()
+        has_left = threading.Event()
+
+        async def listen() -> None:
+            while not has_left.is_set():
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    has_left.set()
+                messages.put_nowait(message)
+
+        def check() -> None:
+            if has_left.is_set():
+                raise QueryStopped("nobody waits for the answer any more")
+
+        listening = asyncio.create_task(listen())
+        token = cancelling.set(check)
+        try:
+            await self.app(scope, messages.get, send)
+        finally:
+            cancelling.reset(token)
+            listening.cancel()
 
 
 def _cookie(headers: Headers, name: str) -> str:

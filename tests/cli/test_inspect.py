@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import inspect
-from tablemapper.cli.app import Exit, run
+from tablemapper.cli import inspect, look  # noqa: F401  its commands
+from tablemapper.cli.app import Exit, load_models, run
 from tablemapper.viewer.app import make_app
 from tests.viewer.visits import visit
 
@@ -159,3 +159,39 @@ def test_models_that_are_newer_than_the_file_are_said_and_its_own_classes_shown(
     out, err = capsys.readouterr()
     assert "number" in out
     assert 'only in the code: Part: the property "color" is new' in err
+
+
+def test_only_a_class_that_differs_is_shown_as_the_file_has_it_and_its_page_says_so(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.parent)
+    (place.parent / "bins.py").write_text(
+        "from enum import Enum\n\nimport tablemapper as tm\n\nclass Size(Enum):\n    BIG = 'b'\n\n"
+        "class Bin(tm.Entity, table='Bins'):\n    name: tm.Field[str]\n    size: tm.Field[Size]\n"
+        "    key = tm.Key[str](partition='{name}')\n\n"
+        "class Sizes(tm.Aggregate, of=Bin, table='Sizes'):\n    size: tm.Field[Size] = tm.group_by(Bin.size)\n"
+        "    number: tm.Field[int] = tm.count()\n    key = tm.Key[Size](partition='{size}')\n"
+    )
+    bins = load_models("bins")
+    with tm.open(place, models=[Part, *bins]) as store:
+        store.insert(bins[0]("a", sys.modules["bins"].Size.BIG))
+    (place.parent / "newer.py").write_text(
+        "import tablemapper as tm\nfrom bins import Bin, Sizes\n\nclass Part(tm.Entity, table='Parts'):\n"
+        "    bin: tm.Field[str]\n    number: tm.Field[int]\n    key = tm.Key[str, int](partition='{bin}', row='{number}')\n"
+        "    by_number = tm.Index[int](partition='{number}')\n\n"
+        "class Lid(tm.Entity, table='Lids'):\n    name: tm.Field[str]\n    key = tm.Key[str](partition='{name}')\n"
+    )
+    with closing(inspect._Followed(str(place), "newer")) as followed:
+        store = followed.store()
+        assert store.classes["Bin"] is bins[0]
+        assert not hasattr(store.classes["Part"], "by_number")
+        assert set(followed.notes) == {"Part", "Lid"}
+        app = make_app(followed.store, notes=lambda: followed.notes)
+        assert "by_number" in visit(app, "/entities/Part").text
+        assert "by_number" in visit(app, "/entities/Part?format=json").json()["only_in_code"]["Part"]
+        assert "only in the code" not in visit(app, "/entities/Bin").text
+        overview = visit(app, "/").text
+        assert "by_number" in overview
+        assert "Lid is new" in overview
+        assert visit(app, "/entities/Sizes").status_code == 200
+    assert "by_number" in capsys.readouterr().err

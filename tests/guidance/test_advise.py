@@ -124,6 +124,24 @@ def pasted(source: str, where: str, lines: str) -> str:
     return f"{head}{marker}{body}{found}{behind}"
 
 
+@pytest.mark.parametrize(
+    ("row", "partition"),
+    [
+        ('("{name}", "{at}")', '("{name}", "{day}")'),
+        ('("{at}", "{number}")', '("{number:shard(16)}", "{day}")'),
+        ('"{name}"', '("{name:shard(16)}", "{day}")'),
+        ('("{price}", "{name}")', '("{name:shard(16)}", "{day}")'),
+        ('("{color}", "{name}")', '("{name:shard(16)}", "{day}")'),
+        ('("{price}", "{at}")', '("{price:shard(16)}", "{day}")'),
+    ],
+)
+def test_shards_spread_a_newest_partition_unless_a_field_groups_its_rows(row: str, partition: str) -> None:
+    price = "price: tm.Field[float] = tm.field(default=0.0)"
+    (one,) = advice(entity(f'key = tm.Key(partition="{{day}}", row={row})', price))
+    assert one.code == "TM002"
+    assert f"(partition={partition}, row={row})" in str(one.declaration)
+
+
 @pytest.mark.parametrize(("code", "level", "where", "gets", "neighbour"), CASES, ids=IDS)
 def test_a_model_gets_it_and_its_neighbour_does_not(
     code: str, level: str, where: str, gets: str, neighbour: str
@@ -160,6 +178,12 @@ def test_accept_silences_it(code: str, level: str, where: str, gets: str, neighb
     again = advice(accepting)
     assert [one for one in again if one.code in (code, "TM010") and one.where == where] == []
     assert tm.changes(tm.schema_form(classes(gets)), classes(accepting)) == ()
+
+
+def test_two_times_and_a_text_have_nothing_to_put_first() -> None:
+    index = 'by_at = tm.Index[datetime, date](partition=("{at:%Y-%m}", "{day}", "x-"), row="")'
+    found = [one for one in tm.advise(classes(entity(GOOD, index))) if one.where == "Thing.by_at"]
+    assert [(one.code, one.declaration) for one in found] == [("TM002", None)]
 
 
 def test_an_acceptance_that_nothing_needs_is_noted() -> None:

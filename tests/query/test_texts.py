@@ -87,9 +87,17 @@ def test_a_text_is_the_condition_that_it_says(text: str, meant: tm.Predicate[Par
     [
         (lambda: condition(Part, "number"), "expected a field, an operator and a value, as in price<8"),
         (lambda: condition(Part, "number=8"), "the operators are ==, !=, <="),
+        (
+            lambda: condition(Part, "at.date()==2026-01-31"),
+            "say a range: at>=2026-01-31T00:00:00Z and at<2026-02-01T00",
+        ),
         (lambda: condition(Part, "size<8"), "Part has no field 'size'; it has at, color"),
         (lambda: condition(Part, "number<many"), "Part.number: 'many' is no int"),
         (lambda: condition(Part, "number<"), "Part.number: '' is no int"),
+        (
+            lambda: condition(Part, "at<2026-01-31"),
+            "Part.at: '2026-01-31' is no datetime, such as 2026-01-31T10:00:00Z",
+        ),
         (lambda: condition(Part, "color==green"), "Part.color: 'green' is no"),
         (lambda: condition(Part, "home.street==x"), "street"),
         (lambda: orders(Part, "price,size"), "Part has no field 'size'"),

@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines import by_key
 from tablemapper.engines.azure.tables.service import Commit, Find, Get
 from tablemapper.store import copying
 
@@ -123,7 +124,7 @@ def contents(store: tm.Store) -> list[Any]:
 def test_a_copy_is_the_same_and_the_next_one_changes_what_differs(
     places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_CHUNK", 3)
+    monkeypatch.setattr(by_key, "_CHUNK", 3)
     monkeypatch.setattr(copying, "_WINDOW", 4)
     source, target = places[way[0]](), places[way[1]]()
     source.insert_many(
@@ -149,6 +150,30 @@ def test_a_copy_is_the_same_and_the_next_one_changes_what_differs(
     assert contents(target) == contents(source)
     assert target[Best.key("blue")].ever == 99.0
     assert [one.tenant for one in target.query(Own.by_ever("😀", 99.0))] == ["😀"]
+    assert tm.copy(source, target).changed == 0
+
+
+class Ranked(tm.Entity, table="Ranked"):
+    """With an index of all entities in another order."""
+
+    id: tm.Field[int]
+    rank: tm.Field[int]
+
+    key = tm.Key[int](partition="{id:04d}")
+    best = tm.Index[int](partition="all", row="{rank}")
+
+
+@both_ways
+def test_entities_are_read_by_key_though_an_index_holds_all_of_them(
+    places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_key, "_CHUNK", 3)
+    source, target = places[way[0]]([Ranked]), places[way[1]]([Ranked])
+    source.insert_many(Ranked(n, -n) for n in range(20))
+    target.insert_many(Ranked(n, n * 7 % 5) for n in range(4, 24))
+    report = tm.copy(source, target)
+    assert (report.inserted, report.deleted) == (4, 4)
+    assert [(one.id, one.rank) for one in target.query(Ranked.best())] == [(n, -n) for n in reversed(range(20))]
     assert tm.copy(source, target).changed == 0
 
 
@@ -266,7 +291,7 @@ def test_a_value_that_moved_while_the_source_was_read_is_copied(
     places: dict[str, Open], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = places["file"](), places["account"]()
-    monkeypatch.setattr(copying, "_CHUNK", 1)
+    monkeypatch.setattr(by_key, "_CHUNK", 1)
     source.insert_many([User("a", 1, "t", "e"), User("b", 1, "t")])
     reads, moved = source._engine.reads.rows, []
 

@@ -115,6 +115,19 @@ def test_a_store_without_models_has_the_classes_of_its_catalogue(path: str) -> N
         assert store.check().ok
 
 
+def test_classes_of_a_catalogue_are_advised_and_open_a_new_store_but_for_maintained_fields(
+    path: str, tmp_path: Path
+) -> None:
+    with tm.open(path, read_only=True) as store:
+        classes = list(store.classes.values())
+        assert isinstance(tm.advise(classes), tuple)
+        with pytest.raises(tm.InvalidModel, match=r"Kind\.parts.*needs the program's class"):
+            tm.open(tmp_path / "new.db", models=classes)
+        with tm.open(tmp_path / "new.db", models=[store.classes["Part"], store.classes["Total"]]) as other:
+            other.insert_many(store.query(store.classes["Part"]).allow_scan())
+            assert other[store.classes["Total"].key("k0")].weight == 63.0
+
+
 @pytest.mark.parametrize("models", [None, MODELS])
 @pytest.mark.parametrize(
     "write",
@@ -248,6 +261,43 @@ def test_an_index_that_no_version_declares_any_more_is_not_planned_with(path: st
         assert not hasattr(stored, "by_parts")
         with pytest.raises(tm.ScanRefused):
             list(store.query(stored).where(stored.parts == 7))
+
+
+@pytest.mark.parametrize("observed", [False, True])
+def test_its_classes_follow_the_catalogue_and_what_has_not_changed_goes_on(path: str, observed: bool) -> None:
+    events: list[tm.Event] = []
+    with tm.open(path, read_only=True, observe=events.append if observed else None) as store:
+        before = dict(store.classes)
+        kinds = store.query(before["Kind"]).allow_scan()
+        assert kinds.count() == 1
+        assert store.classes["Kind"] is before["Kind"]
+        tm.open(path, models=[Part, with_color()]).close()
+        after: Any = store.classes["Kind"]
+        assert (after is before["Kind"], hasattr(before["Kind"], "color"), hasattr(after, "color")) == (
+            False,
+            False,
+            True,
+        )
+        assert [store.classes[name] is before[name] for name in ("Part", "Total")] == [True, True]
+        assert kinds.count() == 1
+        assert store.query(after).where(after.kind == "k0").one().color == ""
+        assert store.query(before["Total"]).allow_scan().count() == 3
+        with pytest.raises(tm.InvalidEntity, match="if it is of store.classes, take it from there again"):
+            store.query(before["Kind"])
+        assert store.status().generation == tm.status(path).generation
+    assert bool(events) is observed
+
+
+def test_it_follows_a_new_index_and_the_end_of_a_class(path: str) -> None:
+    class Kind(tm.Entity, table="Kinds"):
+        kind: tm.Field[str]
+        color: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str](partition="{kind}")
+        by_color = tm.Index[str](partition="{color}")
+
+    with tm.open(path, read_only=True) as store, tm.open(path, models=[Part, Kind]):
+        found: Any = store.classes["Kind"]
+        assert store.query(found).where(found.color == "").explain().path == "Kind.by_color"
 
 
 @pytest.mark.long

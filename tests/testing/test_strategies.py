@@ -118,12 +118,13 @@ def _model(seed: int) -> Any:
     return model
 
 
+@pytest.mark.needs("group_indexes")
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(6))
 def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
     block: int, full_size: bool, refused: list[BaseException | None], no_warnings_of_scans: None
 ) -> None:
-    count, each = (30, 34) if full_size else (1, 8)
+    count, each = (50, 34) if full_size else (1, 8)
     for seed in range(block * 1000, block * 1000 + count):
         model = _model(seed)
         names = compiled(model.source())
@@ -134,9 +135,15 @@ def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
                         store.upsert(entity)
                     except tm.UniqueViolation:
                         continue
+                    except tm.InvalidEntity as error:
+                        if str(error).startswith(record.name):
+                            raise
+                        continue  # (a group of it has no room for the sum: that is of all its entities)
                     assert own(store[entity.key]) == own(entity)
             assert store.check().ok
-    assert [str(error) for error in refused if str(error) != "never"] == []  # (that is a rule of the class's own)
+    # A rule of the class's own, and what an aggregate calculates of an extreme Decimal.
+    known = ("never", "has more than 500 digits, or an exponent beyond ±13,000")
+    assert [str(error) for error in refused if not str(error).endswith(known)] == []
 
 
 class Address(NamedTuple):
@@ -343,7 +350,7 @@ class Bill(tm.Entity, table="Bills"):
 
 
 def test_what_fails_is_made_small() -> None:
-    @settings(max_examples=200, derandomize=True)
+    @settings(max_examples=200, derandomize=True, phases=tuple(Phase))
     @given(entities(Bill))
     def fails(bill: Bill) -> None:
         last[:] = own(bill)

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 from tablemapper.engines.sqlite.online import takeover
+from tablemapper.evolution import compilation
 from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
 from tests.viewer.visits import links, visit
@@ -93,6 +96,54 @@ def test_the_overview_counts_what_the_declarations_are_warned_of(app: Any, tmp_p
         assert '<a class="run" href="/advice">1</a>' in visit(tm.inspector(store), "/").text
 
 
+def test_the_overview_says_how_large_the_file_is_and_what_nothing_declares_any_more(app: Any, place: Path) -> None:
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+
+    found = json(app, "/")
+    assert (found["format"], found["bytes"] % 4096, found["undeclared"]) == (FORMAT_VERSION, 0, [])
+    assert found["bytes"] > 4096
+    page = visit(app, "/").text
+    assert f"in format {FORMAT_VERSION}</dt><dd>" in page
+    assert 'id="undeclared"' not in page
+    tm.open(place, models=[Product]).close()
+    assert json(app, "/")["undeclared"] == ["Product.by_name"]
+    assert "Product.by_name" in visit(app, "/").text.split('id="undeclared"')[1]
+    assert "Not declared any more: Product.by_name" in visit(app, "/class/Product").text
+
+
+def test_a_class_that_only_its_code_can_read_is_shown_as_text_and_says_why(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = compilation._kind
+
+    def fail(form: Any) -> Any:
+        if form.type == "bytes":
+            raise ValueError("there is no type <bytes>")
+        return kind(form)
+
+    monkeypatch.setattr(compilation, "_kind", fail)
+    with tm.open(place, read_only=True) as store:
+        assert (list(store.classes), list(store.uncompiled)) == ([], ["Product", "Total"])
+        app = tm.inspector(store)
+        page = visit(app, "/")
+        assert page.status_code == 200
+        assert "there is no type &lt;bytes&gt;" in page.text
+        assert "&#34;PartitionKey&#34;" in page.text or "&#34;cover&#34;" in page.text
+        assert "Product cannot be read" in json(app, "/")["uncompiled"]["Total"]
+        missing = visit(app, "/entities/Product")
+        assert (missing.status_code, "cannot be read without its class" in missing.text) == (404, True)
+        assert visit(app, "/status").status_code == 200
+    assert "Product cannot be read without its class: there is no type <bytes>" in caplog.messages
+
+
 def test_counts_stop(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.viewer.pages.COUNTED", 3)
     first = json(app, "/")["classes"][0]
@@ -142,8 +193,20 @@ def test_a_damaged_row_shows_its_fault_and_others_their_values(place: Path) -> N
             page = visit(app, url)
             assert page.status_code == 200
             assert "cannot be read" in page.text
-        assert "cannot be read" in visit(app, "/entity/Product?p=books&r=a3").text
+        page = visit(app, "/entity/Product?p=books&r=a3")
+        assert (page.status_code, "cannot be read" in page.text) == (200, True)
+        found = json(app, "/entity/Product?p=books&r=a3")["entity"]
+        assert (found["PartitionKey"], found["RowKey"], "('books', 'a3')" in found["fault"]) == ("books", "a3", True)
+        assert visit(app, "/entity/Product?p=books&r=a9").status_code == 404
         assert visit(app, "/").status_code == 200
+        lines = visit(app, "/export/Product.jsonl?where=category==books").text.splitlines()
+        read = [msgspec.json.decode(line) for line in lines]
+        assert [one.get("number") for one in read] == [0, 1, 2, None, 4]
+        assert (read[3]["PartitionKey"], read[3]["RowKey"]) == ("books", "a3")
+        table = visit(app, "/export/Product.csv?where=category==books").text.splitlines()
+        assert [line.partition(",")[0] for line in table[:4]] == ["category", "books", "books", "books"]
+        assert "the row with the key ('books', 'a3') cannot be read" in table[4]
+        assert len(table) == 6
 
 
 def test_one_partition_is_shown_alone(app: Any) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import httpx
 import pytest
 
 import tablemapper as tm
+from tablemapper.planning.budget import Spending
 from tablemapper.viewer import app as viewer
 from tablemapper.viewer import security
 from tablemapper.viewer.app import make_app
@@ -229,6 +231,31 @@ def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monke
     assert most == [5]
 
 
+def test_a_file_takes_its_turn_until_it_is_sent(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(viewer, "_WAIT", 0.01)
+    running, free = threading.Semaphore(0), threading.Event()
+
+    def slow(found: Any) -> Any:
+        running.release()
+        free.wait(60)
+        return {}
+
+    monkeypatch.setattr("tablemapper.viewer.questions.to_dict", slow)
+
+    async def crowd() -> list[int]:
+        transport = httpx.ASGITransport(app=tm.inspector(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            files = [asyncio.create_task(client.get("/export/Note.csv")) for _ in range(4)]
+            for _ in files:
+                await asyncio.to_thread(running.acquire)
+            refused = await client.get("/status")
+            free.set()
+            answers = [refused, *await asyncio.gather(*files), await client.get("/status")]
+            return [one.status_code for one in answers]
+
+    assert asyncio.run(crowd()) == [503, 200, 200, 200, 200, 200]
+
+
 def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     budget = tm.Query.budget
@@ -240,6 +267,74 @@ def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tm.Query, "budget", noted)
     visit(tm.inspector(store), "/entities/Note")
     assert given == [{"timeout": 2.0, "examined": 100_000}]
+
+
+@pytest.mark.parametrize("url", ["/query/Note?where=text==x&scan=1", "/export/Note.csv?where=text==x&scan=1"])
+def test_a_client_that_leaves_ends_its_question(store: tm.Store, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    store.insert_many(Note("g", str(number), "y") for number in range(5_000))
+    monkeypatch.setattr("tablemapper.viewer.questions.SECONDS", 60.0)
+    examined, asking, real = [0], asyncio.Event(), Spending.check_time
+
+    def check(self: Spending, *given: object) -> bool:
+        examined[0] += 1
+        if examined[0] == 10:
+            loop.call_soon_threadsafe(asking.set)
+            until = time.monotonic() + 5
+            while time.monotonic() < until:  # until it ends, which takes the loop a moment
+                time.sleep(0.005)
+                real(self, *given)
+        return real(self, *given)
+
+    monkeypatch.setattr(Spending, "check_time", check)
+    asked: list[Any] = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if asked:
+            return asked.pop()
+        await asking.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None: ...
+
+    async def visited() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        path, _, query = url.partition("?")
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+        }
+        await tm.inspector(store)(scope | {"headers": [], "asgi": {"version": "3.0"}}, receive, send)
+
+    loop: Any = None
+    asyncio.run(visited())
+    assert 10 <= examined[0] < 30
+
+
+def test_a_client_that_leaves_ends_what_reads_much(store: tm.Store) -> None:
+    store.insert_many(Note(f"f{number}", "t") for number in range(1_000))
+    for url in ("/statistics/Note", "/advice"):
+        messages: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any, sent: list[Any] = messages) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": url,
+            "raw_path": url.encode(),
+            "query_string": b"",
+            "headers": [],
+        }
+        asyncio.run(tm.inspector(store)(scope, receive, send))
+        assert b"nobody waits for the answer any more" in messages[-1]["body"]
 
 
 # ------------------------------------------------------------------------------------------------------------- hostile

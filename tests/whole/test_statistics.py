@@ -10,11 +10,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.counting import count
 from tablemapper.engines.statistics import Sizes
 from tablemapper.limits import entity_size
+from tablemapper.progress import start_meter
 from tablemapper.schema.maintenance import index_columns, index_maintenance
 from tablemapper.schema.model import model_of
 
@@ -25,9 +28,11 @@ pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
 def recount(store: tm.Store, cls: Any) -> None:
-    """Compare the statistics of a class with what its entities say."""
+    """Compare the statistics of a class with what its entities say, and with those of an engine that has none."""
     found = store.statistics(cls, top=2)
     model = model_of(cls)
+    with start_meter(False, "") as meter:
+        assert attrs.evolve(count(store._engine, model, found.recent, 2, meter), at=found.at) == found
     entities = list(store.query(cls).allow_scan())
     rows = [model.to_row(entity) for entity in entities]
     sizes = [tm.size(entity) for entity in entities]
@@ -91,6 +96,7 @@ def _parts(found: tm.Partitions, rows: list[tuple[str, int]]) -> None:
     assert (found.smallest and found.smallest.key) == smallest
 
 
+@pytest.mark.needs("maintained_fields")
 @pytest.mark.parametrize("part", range(4))
 def test_statistics_of_random_stores_are_those_that_python_counts(part: int, full_size: bool) -> None:
     counted = 0
@@ -151,6 +157,7 @@ def test_an_empty_class_has_zeros(tmp_path: Path) -> None:
         assert found.price() == 0
 
 
+@pytest.mark.file
 def test_statistics_are_of_one_state_beside_a_writer(tmp_path: Path) -> None:
     ended = threading.Event()
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow], durability="relaxed") as store:
@@ -178,6 +185,7 @@ def test_statistics_are_of_one_state_beside_a_writer(tmp_path: Path) -> None:
             thread.join()
 
 
+@pytest.mark.needs("one_commit")
 def test_a_partition_has_its_moments_and_a_bulk_load_has_few(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Narrow, Wide], durability="relaxed") as store:
         store.insert_many(Narrow("bulk", number) for number in range(2_000))
@@ -216,6 +224,7 @@ def test_wrong_options_are_refused(options: Any, said: str) -> None:
         store.statistics(Wide, **options)
 
 
+@pytest.mark.file
 def test_a_class_that_was_not_opened_and_one_that_is_built_are_refused(tmp_path: Path) -> None:
     class Groups(tm.Aggregate, of=Narrow, table="Groups"):
         group: tm.Field[str] = tm.group_by(Narrow.group)

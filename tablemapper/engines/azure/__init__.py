@@ -4,6 +4,7 @@
 - `reading`: queries: what is sent for a plan, and what becomes of the answers.
 - `outer`: what a write does in other partitions than its own.
 - `partitions`: which partitions what is maintained lies in, and what is not possible there.
+- `notes`: what is noted under names.
 - `catalogue`: the catalogue in its table, and what changes of it.
 - `classes`: the classes as it has them, and as a process knows them, which looks again and again.
 - `known`: what is known of a partition when a write is decided: assumed, or read.

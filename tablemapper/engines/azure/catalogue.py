@@ -272,8 +272,12 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
     return registered(after, targets(evolution, held.models.keys()), StateForm("announced", 0, number=number), number)
 
 
-def as_it_is(table: str, schema: Schema | None, timeout: float) -> Work[tuple[Schema, Published]]:
+def as_it_is(
+    table: str, schema: Schema | None, timeout: float, known: Schema | None = None
+) -> Work[tuple[Schema, Published]]:
     """Return the classes of a store that is not to be changed, those of a schema, or all that its catalogue has.
+
+    Of these, the ones that are as they were in what is known of it stay the same classes.
 
     Raises:
         NotAStore: there is none.
@@ -289,7 +293,7 @@ def as_it_is(table: str, schema: Schema | None, timeout: float) -> Work[tuple[Sc
     def compare(one: Schema) -> Evolution:
         return evolve(value.models, value.versions, one, Anything(), value.history)
 
-    return opening.as_it_is("the store", schema, value, compare, _log), found
+    return opening.as_it_is("the store", schema, value, compare, known), found
 
 
 def _tables(forms: Mapping[str, ModelForm]) -> set[str]:

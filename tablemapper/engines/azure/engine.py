@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
-from ...keys.codec import key_codec
+from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.groups import Delta
@@ -23,12 +23,13 @@ from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
-from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
+from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Item, Status
 from .builds import Builder, Progress, progress
 from .catalogue import as_it_is, open_catalogue
 from .check import held
 from .classes import Classes, Current
+from .notes import noted, write_note
 from .outer.outbox import Outbox, Times
 from .partitions import check_models, is_local
 from .reading.filters import visible
@@ -38,13 +39,12 @@ from .rounds import insert
 from .sweep import server_time, sweep, unfinished
 from .tables.drive import Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
+from .tables.rows import shown
 from .tables.service import (
     ETAG,
     MAX_CHANGES,
     PARTITION,
     ROW,
-    Change,
-    Commit,
     Comparison,
     Entity,
     Every,
@@ -55,7 +55,6 @@ from .tables.service import (
     Page,
     Refused,
     Service,
-    properties,
 )
 from .widening import widened
 from .writes import write
@@ -65,8 +64,6 @@ __all__ = ["AzureEngine"]
 T = TypeVar("T")
 _PASSES = 5  # of a repair
 _TOGETHER = 16  # fixes
-_PIECE = 30_000  # characters of a note in one property
-encode = key_codec(str).encode
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -94,8 +91,10 @@ class AzureEngine:
         times: Times,
         *,
         read_only: bool = False,
+        own: bool = False,
     ) -> None:
         self.schema: Schema = classes.schema
+        self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
         self.store_id = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
@@ -147,11 +146,12 @@ class AzureEngine:
         times = times or Times()
         try:
             if read_only:
-                schema, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
-            else:
-                assert schema is not None
-                published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
-            return cls(driver, name, Classes(schema, published), catalogue, timeout, times, read_only=read_only)
+                found, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
+                classes, own = Classes(found, published), schema is None
+                return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
+            assert schema is not None
+            published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
+            return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
         except BaseException:
             driver.close()
             raise
@@ -205,6 +205,19 @@ class AzureEngine:
         """See what other processes have built or declared since."""
         self.run(self._current.look())
 
+    def latest(self) -> AzureEngine:
+        """Return an engine with the classes that the catalogue has by now; this one if they are the same.
+
+        The catalogue is looked at as often as by `classes`.
+        """
+        if self._own_since is None or self.classes.head.generation == self._own_since:
+            return self
+        found, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
+        classes, times = Classes(found, published), self._outbox.times
+        return AzureEngine(
+            self._driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
+        )
+
     def _check_writable(self) -> None:
         if self.read_only:
             raise StoreReadOnly(f"{self._name} was opened with read_only=True; open it without that to write")
@@ -214,6 +227,8 @@ class AzureEngine:
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
         self._check_ready(model)
+        if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
+            return None  # (the service refuses to look for it)
         found = self.run(read(Get(model.table, partition, row), self.timeout))
         return None if found is None else self._row(model, found)
 
@@ -255,7 +270,7 @@ class AzureEngine:
             if model is not None:
                 yield [(model, classes.codec(model).row(entity))]
             else:
-                yield [(None, (*key, Stamp(entity[ETAG]), {name: entity[name] for name in properties(entity)}))]
+                yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
@@ -283,15 +298,7 @@ class AzureEngine:
 
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
-        return self.run(self._note(name))[0]
-
-    def _note(self, name: str) -> Work[tuple[str | None, str | None]]:
-        found = yield from read(Get(self._table, "note", encode(name)), self.timeout)
-        if found is None:
-            return None, None
-        return "".join(
-            [found[f"c{number}"] for number in range(sum(one.startswith("c") for one in properties(found)))]
-        ), found[ETAG]
+        return self.run(noted(self._table, name, self.timeout))[0]
 
     def together(self, operations: Sequence[Operation]) -> int:
         """Return how many of the first operations one transaction can hold."""
@@ -325,7 +332,7 @@ class AzureEngine:
                 "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
             )
         for note in notes:
-            self.run(self._write_note(note))
+            self.run(write_note(self._table, note, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
@@ -334,23 +341,6 @@ class AzureEngine:
             limit = maintained_limit
             classes = self.classes
             self.run(write(classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
-
-    def _write_note(self, note: Note) -> Work[None]:
-        held, etag = yield from self._note(note.name)
-        if held != note.old:
-            raise NoteChanged
-        row = encode(note.name)
-        if note.new is None and etag is None:
-            return
-        if note.new is None:
-            change = Change("delete", row, {}, etag)
-        else:
-            members = {f"c{at // _PIECE}": note.new[at : at + _PIECE] for at in range(0, len(note.new), _PIECE)}
-            change = Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
-        try:
-            yield Commit(self._table, "note", (change,))
-        except Refused:
-            raise NoteChanged from None
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.

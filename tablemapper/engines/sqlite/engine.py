@@ -80,8 +80,9 @@ class SqliteEngine:
     capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
     eventual: Collection[str] = ()
 
-    def __init__(self, file: File, sqlite: SqliteSchema) -> None:
+    def __init__(self, file: File, sqlite: SqliteSchema, *, own: bool = False) -> None:
         self.file = file
+        self._own_since = sqlite.generation if own else None  # the classes are those of the file's catalogue
         self.schema = sqlite.schema
         self.store_id = file.store_id()
         self._current = current = Current(file, sqlite)
@@ -121,7 +122,7 @@ class SqliteEngine:
         file = open_file(path, read_only=read_only, durability=durability, timeout=timeout, **options)
         try:
             if read_only:
-                return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)))
+                return cls(file, file.by_writer(partial(as_it_is, schema, ways_back)), own=schema is None)
             assert schema is not None
             opened = schema
             written: int | None = None
@@ -153,6 +154,15 @@ class SqliteEngine:
     def close(self) -> None:
         """Close the file."""
         self.file.close()
+
+    def latest(self) -> SqliteEngine:
+        """Return an engine with the classes that the catalogue has by now; this one if they are the same."""
+        if self._own_since is None:
+            return self
+        with self.file.snapshot() as snapshot:
+            if read_generation(snapshot.read) == self._own_since:
+                return self
+            return SqliteEngine(self.file, as_it_is(None, (), snapshot.read, self.schema), own=True)
 
     # ------------------------------------------------------------------------------------------ reading
 

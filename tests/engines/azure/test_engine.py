@@ -766,6 +766,28 @@ def test_the_sdk_reads_every_type(connection: str) -> None:
     assert (entity["at"], entity["guid"], entity["exact"]) == (EVERY.at, EVERY.guid, "1.50")
 
 
+def test_a_store_without_models_follows_the_catalogue_which_it_looks_at_from_time_to_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Bin(tm.Entity, table="Bins"):
+        name: tm.Field[str]
+        key = tm.Key[str](partition="{name}")
+
+    memory = Memory()
+    place: Any = AzurePlace(memory=memory)
+    tm.open(place, models=MODELS).close()
+    with tm.open(place, read_only=True) as store:
+        before = dict(store.classes)
+        tm.open(place, models=[*MODELS, Bin]).close()
+        sent = len(memory.sent)
+        assert dict(store.classes) == before
+        assert len(memory.sent) == sent
+        monkeypatch.setattr("tablemapper.engines.azure.engine._LOOK", -1.0)
+        assert set(store.classes) == {*before, "Bin"}
+        assert store.classes["Part"] is before["Part"]
+        assert store.query(store.classes["Bin"]).allow_scan().count() == 0
+
+
 def test_a_store_on_the_emulator_is_read_without_models_and_copied(connection: str, tmp_path: Path) -> None:
     with tm.open(connection, models=MODELS) as store:
         store.insert_many(Part("a", n, "x", 1.0, str(n)) for n in range(9))

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from ....errors import StoreError
-from ...context import check_cancelled
+from ....progress import check_cancelled
 from .service import Lost, Request, Service
 
 __all__ = ["ATTEMPTS", "All", "Driver", "Now", "Pause", "Step", "Work", "delay", "read", "side_by_side"]

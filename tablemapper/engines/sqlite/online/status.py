@@ -23,6 +23,7 @@ from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, read_ge
 __all__ = ["read_status", "status_of_file"]
 
 _PROGRESS = f"SELECT name, done, total FROM {BUILDS}"
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
 
 
@@ -48,15 +49,16 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     for twin in guests(catalogue, models):
         catalogue = catalogue.together(twin.catalogue)
     generation = read_generation(read)
+    file = {"format": read("PRAGMA user_version")[0][0], "bytes": read(_SIZE)[0][0]}
     if not generation:
-        return Status(generation, tuple(_items(catalogue, {}, {})))
+        return Status(generation, tuple(_items(catalogue, {}, {})), **file)
     progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
     items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
-    return Status(generation, items, tuple(_history(catalogue)))
+    return Status(generation, items, tuple(_history(catalogue)), **file)
 
 
 def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:

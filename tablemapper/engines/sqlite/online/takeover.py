@@ -80,15 +80,19 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
 
 
 @as_corruption()
-def as_it_is(schema: Schema | None, ways_back: Sequence[WayBack], read: Read) -> SqliteSchema:
+def as_it_is(
+    schema: Schema | None, ways_back: Sequence[WayBack], read: Read, known: Schema | None = None
+) -> SqliteSchema:
     """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
+
+    Of these, the ones that are as they were in what is known of it stay the same classes.
 
     Raises:
         SchemaMismatch: the file would have to be changed for the classes.
     """
     entries = read(SCHEMA)
     catalogue, generation = read_catalogue(read, entries), read_generation(read)
-    schema = opening.as_it_is("the file", schema, catalogue, lambda one: evolution_of(catalogue, one, read), _log)
+    schema = opening.as_it_is("the file", schema, catalogue, lambda one: evolution_of(catalogue, one, read), known)
     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
     verify(entries, sqlite, catalogue)
     return sqlite

@@ -26,6 +26,7 @@ from .statements import Statements
 __all__ = ["ByModel", "StoredClasses"]
 
 T = TypeVar("T")
+_ANOTHER = "the store has another class of this name by now: take it from store.classes again"
 
 
 class ByModel(dict[Model, T]):
@@ -36,9 +37,7 @@ class ByModel(dict[Model, T]):
         self._retired = retired
 
     def __missing__(self, model: Model) -> T:
-        if (reason := self._retired.get(model.name)) is None:
-            raise KeyError(model.name)
-        raise SchemaMismatch(model.name, [reason])
+        raise SchemaMismatch(model.name, [self._retired.get(model.name, _ANOTHER)])
 
 
 class StoredClasses:
