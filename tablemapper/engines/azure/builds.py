@@ -13,6 +13,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import product
 
 import attrs
 from msgspec.structs import replace
@@ -28,13 +29,15 @@ from ...schema.rows import Row
 from ..protocol import Built, Operation
 from .catalogue import Published, changed
 from .classes import Classes, Current
-from .outer.marks import Mark, marked, parts_of
-from .outer.outbox import Outbox
+from .outer.elsewhere import put_of
+from .outer.marks import Mark, marked, of_writes, parts_of
+from .outer.outbox import Late, Outbox, Patience
 from .reading.filters import visible
-from .rounds import in_rounds
-from .sweep import server_time, sweep
-from .tables.drive import ATTEMPTS, Pause, Work, delay, read, side_by_side
-from .tables.names import BELOW
+from .rounds import Chunk, in_rounds
+from .sweep import found, server_time, sweep
+from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, side_by_side
+from .tables.names import BELOW, OPS
+from .tables.rows import holds
 from .tables.service import (
     ETAG,
     MAX_PAGE,
@@ -57,6 +60,7 @@ __all__ = ["Builder", "Progress", "progress"]
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
+_TOGETHER = 16  # reads
 _WAIT = 1.0  # seconds between two looks at what others do
 
 
@@ -168,9 +172,9 @@ class Builder:
         page: Page = yield from read(find, self.timeout)
         while not page.entities and page.after is not None:
             page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
-        found, classes = page.entities, self.current.known
-        rows = [row for one in found if (row := _row(classes, model, one)) is not None]
-        last = (found[-1][PARTITION], found[-1][ROW]) if found else None
+        read_now, classes = page.entities, self.current.known
+        rows = [row for one in read_now if (row := _row(classes, model, one)) is not None]
+        last = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
         return rows, last, page.after is None
 
     def _add(self, classes: Classes, job: JobForm, model: Model, rows: Sequence[Row]) -> Work[bool]:
@@ -187,6 +191,9 @@ class Builder:
                 return whole
             size = self.size(classes, model)
             chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
+            if model in classes.outer and classes.outer[model].only(job.targets).indexes:
+                for at in range(0, len(chunks), _TOGETHER):
+                    yield from side_by_side([self._bury(classes, job, one) for one in chunks[at : at + _TOGETHER]])
             again: list[Operation] = []
             for chunk in chunks:
                 whole = whole and chunk.followed
@@ -199,10 +206,38 @@ class Builder:
             if again:
                 yield delay(attempt // 2)
             gets = [read(Get(model.table, one.partition, one.row), self.timeout) for one in again]
-            found = yield from side_by_side(gets)
+            entities = yield from side_by_side(gets)
             classes = yield from self.current.classes()
-            rows = [row for one in found if one is not None and (row := _row(classes, model, one)) is not None]
+            rows = [row for one in entities if one is not None and (row := _row(classes, model, one)) is not None]
         raise StoreError(f"{model.name}: others write the same entities all the time; build again")
+
+    def _bury(self, classes: Classes, job: JobForm, chunk: Chunk) -> Work[None]:
+        """Delete the rows of indexes elsewhere again that were put after others had changed or deleted their entities."""
+        done = chunk.operations[: chunk.written]
+        if not done:
+            return
+        model, first, last = done[0].model, done[0], done[-1]
+        where = Every((
+            Comparison(PARTITION, "eq", "String", first.partition),
+            Comparison(ROW, "ge", "String", first.row),
+            Comparison(ROW, "le", "String", last.row),
+            visible(),
+        ))  # fmt: skip
+        entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
+        held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
+        patience = Patience((yield Now()) + self.outbox.times.deadline)
+        marks = classes.marks.of
+        for index, one in product(classes.outer[model].only(job.targets).indexes, done):
+            mark = marks[index].name
+            op = of_writes(one.new).get(mark)
+            if not op or one.old is None or holds(held.get(one.row), mark, op):
+                continue
+            held[one.row] = yield from read(Get(model.table, one.partition, one.row), self.timeout)
+            if not holds(held[one.row], mark, op):
+                for entry in index.rows((one.old,)):
+                    gone = put_of(index, mark, entry, op)
+                    with suppress(Late):  # (nobody reads it: it is for repair)
+                        yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
 
     def _end(self, job: JobForm, held: Progress, now: int) -> Work[Built]:
         """Have all that was left finished, and publish that something is built."""

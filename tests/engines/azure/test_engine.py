@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.classes import Current
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
@@ -782,7 +783,7 @@ def test_a_store_without_models_follows_the_catalogue_which_it_looks_at_from_tim
         sent = len(memory.sent)
         assert dict(store.classes) == before
         assert len(memory.sent) == sent
-        monkeypatch.setattr("tablemapper.engines.azure.engine._LOOK", -1.0)
+        monkeypatch.setattr(Current, "classes", Current.look)
         assert set(store.classes) == {*before, "Bin"}
         assert store.classes["Part"] is before["Part"]
         assert store.query(store.classes["Bin"]).allow_scan().count() == 0
