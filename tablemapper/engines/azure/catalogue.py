@@ -316,8 +316,6 @@ def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[
     for model, name in evolution.indexes:
         if model.aggregate is not None:
             yield f"{model.name}.{name}: a new index on an aggregate cannot be built {over}"
-        elif model.index(name).unique:
-            yield f"{model.name}.{name}: a new unique index cannot be built {over}"
     for model in schema.models:
         form = held.models.get(model.name)
         for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():

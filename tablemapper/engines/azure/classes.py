@@ -98,7 +98,8 @@ class Classes:
                 name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
-                    of[one] = Mark(f"{name}#{state.number}", built=True, sets=state.state != "announced")
+                    values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
+                    of[one] = Mark(f"{name}#{state.number}", True, state.state != "announced", values)
                     built.setdefault(model, []).append(of[one])
                 elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
                     of[one] = Mark(name, built=False, sets=True)
