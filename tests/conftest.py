@@ -44,7 +44,6 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "sorts": (tm.InvalidQuery,),
     "across_partitions": (tm.InvalidTransaction,),
     "all_or_none_load": (tm.InvalidTransaction,),
-    "builds": (tm.SchemaMismatch,),  # (of an index or an aggregate, over a class that has entities)
     "group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
     "maintained_fields": (tm.InvalidModel,),
     "named_runs": (tm.InvalidTransaction,),

@@ -103,13 +103,13 @@ class Following:
 
 def carry_out_together(
     following: Sequence[Following], aggregates: Mapping[str, AggregateMaintenance], timeout: float, outbox: Outbox
-) -> Work[None]:
-    """Do what follows from some writes of this process, together, and delete their intents.
+) -> Work[bool]:
+    """Do what follows from some writes of this process, together, and delete their intents; return whether all was done.
 
     What is not possible is logged, and left to who sweeps.
     """
     if not following:
-        return
+        return True
     patience = Patience(min(one.patience.until for one in following))
     intents = [one.intent for one in following]
     try:
@@ -127,6 +127,8 @@ def carry_out_together(
         _log.warning(
             "%s is written; what follows from it in other partitions is left to sweep(): %s", following[0].what, error
         )
+        return False
+    return True
 
 
 def _delete_works(patience: Patience, intents: Sequence[Intent]) -> Iterable[Work[Any]]:
