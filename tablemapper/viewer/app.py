@@ -189,7 +189,7 @@ class _Site:
         """Return what every page shows; of its class, or of all, what only the models have."""
         notes = self._notes()
         told = {name: text for name, text in notes.items() if ask.name in ("", name)}
-        return {"title": self._title} | ({"only_in_code": told} if told else {})
+        return {"title": self._title} | ({"differs": told} if told else {})
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
         if request.query_params.get("format") == "json":

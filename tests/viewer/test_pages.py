@@ -283,6 +283,7 @@ def test_a_page_has_at_most_two_megabytes(place: Path) -> None:
         ("/entities/Product?size=", 400, "expected a number"),
         ("/entities/Product?size=²", 400, "expected a number"),
         ("/entities/Product?after=forged", 400, "First page"),
+        ("/entities/Product?after=forged", 400, "InvalidToken: &lt;Query Product&gt;"),
     ],
 )
 def test_what_is_wrong_is_said(app: Any, url: str, code: int, text: str) -> None:

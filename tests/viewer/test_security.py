@@ -121,6 +121,11 @@ def test_the_token_becomes_a_cookie_and_leaves_the_url(store: tm.Store) -> None:
     assert TOKEN not in page.text
 
 
+def test_the_cookie_is_for_the_port(store: tm.Store) -> None:
+    first = visit(tm.inspector(store, token=TOKEN), f"/?token={TOKEN}", base="http://127.0.0.1:9001")
+    assert first.headers["set-cookie"].startswith(f"tablemapper_9001={TOKEN};")
+
+
 def test_the_cookie_is_for_the_place_of_the_mount(store: tm.Store) -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount
@@ -168,7 +173,7 @@ def test_a_websocket_is_closed(store: tm.Store) -> None:
         sent.append(message)
 
     asyncio.run(tm.inspector(store)({"type": "websocket", "path": "/"}, None, send))
-    assert [one["type"] for one in sent] == ["websocket.close"]
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 @pytest.mark.parametrize(
