@@ -64,7 +64,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"pictures": ["trees", "svg", "texts"]},
     ],
     [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
-    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "counting", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"testing": ["clock", "stores", "plugin", "rooms", "scalars", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],

@@ -13,7 +13,20 @@ from ..errors import MigrationStopped
 from ..migrations.run import migrate as run_migrations
 from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
-from .app import Exit, Json, Models, Place, Scripts, app, existing_file, import_from_here, load_models, show, table
+from .app import (
+    Exit,
+    Json,
+    Models,
+    Place,
+    Scripts,
+    app,
+    existing,
+    existing_file,
+    import_from_here,
+    load_models,
+    show,
+    table,
+)
 from .stores import Hold, Rest
 
 migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
@@ -67,10 +80,11 @@ def migrate(
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most.
     """
-    path, migrations = existing_file(place), _load(scripts)
-    options = {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
+    where = existing(place) if dry_run else {"path": existing_file(place)}
+    path, migrations = where.pop("path"), _load(scripts)
+    options = where | {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
     try:
-        report = run_migrations(path, migrations, progress=not json, **options)  # type: ignore[arg-type]
+        report = run_migrations(path, migrations, progress=not json, **options)
         left = "" if report.ok or dry_run else "not finished: run it again to continue"
     except MigrationStopped as stopped:
         report, left = stopped.report, str(stopped).partition("\n")[0]
@@ -80,7 +94,8 @@ def migrate(
 @migrations_app.command
 def plan(place: Place, /, *, scripts: Scripts, json: Json = False) -> Exit:
     """Show what `migrate` would do to a store, without running a function."""
-    return show(run_migrations(existing_file(place), _load(scripts), dry_run=True, limit=0), json=json)
+    where = existing(place)
+    return show(run_migrations(where.pop("path"), _load(scripts), dry_run=True, limit=0, **where), json=json)
 
 
 @migrations_app.command

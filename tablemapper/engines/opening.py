@@ -220,8 +220,9 @@ def open_migrations(
     """
     if isinstance(place, str) and is_account(place):
         raise InvalidMigration(
-            "migration scripts cannot be run on Azure Tables yet: stop the writers, call store.backup(path) with the classes "
-            "as they were, migrate that file, and tm.copy it into a new store, in another account"
+            "migration scripts cannot be run on Azure Tables yet, but with dry_run=True: stop the writers, call "
+            "store.backup(path) with the classes as they were, migrate that file, and tm.copy it into a new store, in another "
+            "account"
         )
     if isinstance(place, str):
         _check_path(place)

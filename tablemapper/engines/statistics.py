@@ -6,11 +6,13 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
+from ..builtin import Builtin
+from ..keys.template import Template
 from ..planning.cost import Prices, bytes_text, money_text
 from ..progress import Meter
 from ..schema.model import Model
@@ -26,9 +28,12 @@ __all__ = [
     "Statistics",
     "partitions_of",
     "quantiles",
+    "recent_since",
+    "time_of",
 ]
 
 T = TypeVar("T")
+_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = 65_537  # sizes that are counted exactly are below
 _SHOWN = 3  # partitions of a line
 
@@ -255,10 +260,29 @@ class PartitionCount:
     """In µs."""
 
 
-def partitions_of(
-    counts: Iterable[PartitionCount], top: int, made: Callable[[PartitionCount], PartitionStatistics]
-) -> tuple[Partitions, int, int]:
-    """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes."""
+def recent_since(now: datetime, recent: timedelta) -> int:
+    """Return from when on a write is recent, in µs."""
+    return max((now - min(recent, now - _EPOCH) - _EPOCH) // timedelta(microseconds=1), 0)
+
+
+def time_of(moment: int) -> datetime | None:
+    """Return the time of a write, given in µs; None for 0."""
+    return _EPOCH + timedelta(microseconds=moment) if moment else None
+
+
+def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int) -> tuple[Partitions, int, int]:
+    """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes.
+
+    Args:
+        counts: of all partitions.
+        template: of their keys.
+        top: how many are named.
+    """
+
+    def made(one: PartitionCount) -> PartitionStatistics:
+        values = template.decode(one.key, trusted=True)
+        return PartitionStatistics(one.key, values, one.entities, one.bytes, one.writes, time_of(one.newest))
+
     spread: Counter[int] = Counter()
     largest, hottest = _Most(top), _Most(top)
     smallest: PartitionCount | None = None

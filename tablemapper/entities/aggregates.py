@@ -9,11 +9,11 @@ from ..expressions.tree import Predicate
 from ..kept import kept
 from .declaration import AbstractDeclaration, Declaration, declaration_of, index_table
 from .entity import Record
-from .fields import FIELD, FieldModel
+from .fields import FIELD, FieldModel, SourceName
 from .key import Key
 from .measures import aggregate_faults, measures_of
 
-__all__ = ["Aggregate", "keeper_name", "keepers", "kept_field"]
+__all__ = ["Aggregate", "is_named", "keeper_name", "keepers", "kept_field"]
 
 
 class Aggregate(Record):
@@ -50,9 +50,17 @@ class Aggregate(Record):
 
 @kept
 def keepers(cls: type[Any]) -> tuple[type[Aggregate], ...]:
-    """Return the aggregates that keep the maintained fields of a class of entities, one for each field."""
+    """Return the aggregates that keep the maintained fields of a class of entities, one for each field.
+
+    There are none for a class that was made of a catalogue's form: it only names its source.
+    """
     declaration = declaration_of(cls)
-    return tuple([_keeper(declaration, field) for field in declaration.maintained])
+    return tuple([_keeper(declaration, field) for field in declaration.maintained if not is_named(field)])
+
+
+def is_named(field: FieldModel) -> bool:
+    """Return whether the source of a maintained field is only named: its class was made of a catalogue's form."""
+    return field.measure is not None and isinstance(field.measure.of, SourceName)
 
 
 def _keeper(declaration: Declaration, field: FieldModel) -> type[Aggregate]:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import attrs
 
 from ..catalogue.changes import Fault, Transition, WayBack, name_of
 from ..engines.migration import MigrationEngine, Outdated
-from ..engines.opening import open_engine, open_migrations
+from ..engines.opening import is_account, open_engine, open_migrations
 from ..engines.protocol import Pace
 from ..errors import (
     InvalidMigration,
@@ -37,6 +37,7 @@ from ..scripts.undoing import undoing
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
+from ..store.opening import open as open_store
 from ..store.store import Store
 from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
@@ -61,6 +62,7 @@ def migrate(
     rest: float = REST,
     durability: Literal["full", "relaxed"] = "full",
     timeout: float = 5.0,
+    credential: Any = None,
 ) -> MigrationReport:
     """Run the migration scripts that have not run on a store, in order, while other programs read and write.
 
@@ -68,13 +70,13 @@ def migrate(
     transaction that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
 
     Args:
-        place: the path of the store.
+        place: the path of the store; with ``dry_run`` also an account of Azure.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
         to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes
             all. An unfinished run of another script is abandoned.
         dry_run: change nothing, and run every function over every entity of one state of the store, in a copy of it.
             The copy is in the folder for temporary files, which TMPDIR names; it also needs room for the results of the
-            scripts.
+            scripts. Of an account it has each entity as it is when it is read.
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most; the next call continues.
         progress: True for a bar, or a function.
@@ -82,6 +84,7 @@ def migrate(
         rest: the pause after a transaction that delays others, as a multiple of their delay.
         durability: as for `tablemapper.open`.
         timeout: seconds to wait for another process that writes.
+        credential: for an account, as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does
@@ -97,7 +100,7 @@ def migrate(
         names = ", ".join([script.id for script in scripts]) or "none"
         raise InvalidMigration("to=", [f"no script is called {shown(to)}: there are {names}; '' undoes all"])
     if dry_run:
-        return _rehearse(place, scripts, to, limit, progress, timeout)
+        return _rehearse(place, scripts, to, limit, progress, timeout, credential)
     engine = open_migrations(place, durability=durability, timeout=timeout)
     try:
         ways = ways_back(migrations)
@@ -130,16 +133,21 @@ def _rehearse(
     limit: int | None,
     progress: ProgressOption,
     timeout: float,
+    credential: Any,
 ) -> MigrationReport:
     """Run the scripts over a copy."""
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
-        _check_room(place, folder)
         copy = Path(folder) / "copy.db"
-        engine = open_migrations(place, timeout=timeout)
-        try:
-            engine.backup(str(copy))
-        finally:
-            engine.close()
+        if isinstance(place, str) and is_account(place):
+            with open_store(place, read_only=True, credential=credential) as store:
+                store.backup(copy, progress=progress)
+        else:
+            _check_room(place, folder)
+            engine = open_migrations(place, timeout=timeout)
+            try:
+                engine.backup(str(copy))
+            finally:
+                engine.close()
         engine = open_migrations(copy, durability="relaxed")
 
         def settle(script: Script) -> tuple[Fault, ...]:

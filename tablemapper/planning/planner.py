@@ -19,6 +19,7 @@ from ..errors import InvalidQuery, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template
 from ..keys.times import is_within
+from ..schema.model import Model
 from .advice import lack, refusal, wanting
 from .bounds import Reach, reach
 from .capabilities import Capabilities
@@ -26,7 +27,7 @@ from .conditions import AnyPredicate, Comparison, Conditions, Window, alternativ
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
-__all__ = ["candidates", "plan"]
+__all__ = ["candidates", "plan", "plan_by_key"]
 
 
 # ---------------------------------------------------------------------------------------------- choose
@@ -67,6 +68,11 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
     best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition, join_costs, in_order=one in able))
     others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
     return attrs.evolve(best, reasons=(*others, *refused))
+
+
+def plan_by_key(model: Model) -> Plan:
+    """Return the plan that reads all entities of a class in the order of their keys, whatever indexes it has."""
+    return _along(QueryForm(model, scan=True), Path(model), (), [Conditions()])
 
 
 def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None) -> list[Plan]:

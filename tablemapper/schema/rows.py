@@ -325,12 +325,19 @@ def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
     return bad
 
 
-def properties(made: Declaration, columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[str, Edm, Any]]:
-    """Yield the properties that a row has on Azure, but for its key: name, EDM type, stored value."""
-    if made.type_name is not None:
+def properties(made: Declaration | None, columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[str, Edm, Any]]:
+    """Yield the properties that a row has on Azure, but for its key: name, EDM type, stored value.
+
+    Args:
+        made: the class of an entity, whose type name is one of them; None for a row of an index, which has none, and where
+            a maintained field is a property, too.
+        columns: what the row holds.
+        row: of either.
+    """
+    if made is not None and made.type_name is not None:
         yield TYPE_PROPERTY, "String", made.type_name
     for at, field in enumerate(columns, FIRST):
-        if (value := row[at]) is None or field.maintained:
+        if (value := row[at]) is None or (made is not None and field.maintained):
             continue
         if field.type.undeclared:
             yield from undeclared_properties(value)

@@ -13,14 +13,15 @@ from ..engines.protocol import Engine, HasBackup
 from ..engines.statistics import HasStatistics, Statistics
 from ..engines.status import Status
 from ..entities.entity import Record
-from ..errors import InvalidQuery, NotReady, StoreError, shown
+from ..errors import InvalidQuery, NotReady, shown
 from ..guidance.advice import Advice
 from ..guidance.advise import advise_schema
 from ..guidance.workload import Workload
-from ..progress import ProgressOption, start_meter
+from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
 from .copying import CopyReport, copy_engine, copy_to_file
+from .counting import count
 from .operations import Operations
 
 __all__ = ["Care", "copy"]
@@ -71,7 +72,8 @@ class Care:
     ) -> Statistics:
         """Count the entities, partitions and index rows of a class, and their bytes, in one pass over each table.
 
-        All is of one state of the store; writers go on meanwhile.
+        All is of one state of the store; writers go on meanwhile. Of an account of Azure it reads the entities, a thousand
+        with a request, each as it is then, and counts the rows of indexes that follow from them.
 
         Args:
             cls: the class.
@@ -83,7 +85,6 @@ class Care:
             InvalidEntity: the store was not opened with the class.
             InvalidQuery: ``recent`` or ``top`` is below 0, or no timedelta, no int.
             NotReady: it is an aggregate that is being built.
-            StoreError: the engine has no statistics.
         """
         model = self._operations.model(cls)
         given: tuple[object, object] = recent, top
@@ -91,19 +92,19 @@ class Care:
             raise InvalidQuery(f"recent={shown(recent)}: expected a timedelta, 0 or more")
         if isinstance(given[1], bool) or not isinstance(given[1], int) or top < 0:
             raise InvalidQuery(f"top={shown(top)}: expected a number, 0 or more")
-        if not isinstance(self._engine, HasStatistics):
-            engine = self._engine.capabilities.engine
-            raise StoreError(
-                f"statistics() is not possible on {engine} yet; Azure's own metrics count an account's tables"
-            )
         with start_meter(progress, "statistics") as meter:
-            return self._engine.statistics(model, recent, top, meter)
+            return self._statistics(model, recent, top, meter)
+
+    def _statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
+        engine = self._engine
+        if isinstance(engine, HasStatistics):
+            return engine.statistics(model, recent, top, meter)
+        return count(engine, model, recent, top, meter)
 
     def advise(self, *, workload: Workload | None = None, progress: ProgressOption = False) -> tuple[Advice, ...]:
         """Return what is unwise in the classes of the store, judged by what it holds: as `tablemapper.advise`, and more.
 
-        It reads each table of entities once. What cannot be read now, as an index that is being built, is left out; so
-        is all data of an engine without statistics.
+        It reads each table of entities once. What cannot be read now, as an index that is being built, is left out.
 
         Args:
             workload: the calls of programs, which were observed with ``observe=work``: frequent scans, queries that read
@@ -121,7 +122,7 @@ class Care:
 
             def held(model: Model) -> Statistics | None:
                 with suppress(NotReady):
-                    return engine.statistics(model, _RECENT, 10, meter) if isinstance(engine, HasStatistics) else None
+                    return self._statistics(model, _RECENT, 10, meter)
                 return None
 
             return advise_schema(engine.schema, held, workload, engine.capabilities)
@@ -215,7 +216,8 @@ def copy(source: Care, target: Care, /, *, progress: ProgressOption = False) -> 
     Raises:
         SchemaMismatch: a class is missing in one of them, or is another one there; nothing was written.
         InvalidEntity: an entity has properties that its class does not declare.
-        UniqueViolation: two entities hold one value, as the source was written meanwhile; copy again.
+        UniqueViolation: two entities hold one value, as the source was written meanwhile; copy again. Or a unique index is
+            over totals, and two groups have one value on the way: copy into a new store.
         PreconditionFailed: somebody else wrote the target meanwhile; copy again.
     """
     with start_meter(progress, "copy") as meter:

@@ -22,16 +22,16 @@ from ..engines.opening import open_engine
 from ..engines.protocol import Batch, Engine, HasBackup, Operation, Verb
 from ..entities.aggregates import kept_field
 from ..errors import EntityExists, InvalidEntity, InvalidTransaction, SchemaMismatch, StoreError, UniqueViolation
-from ..execution.prepared import PlanCache
+from ..planning.planner import plan_by_key
 from ..planning.projection import ENTITIES, Layout
-from ..planning.question import QuerySpec
+from ..planning.ranges import bind
 from ..progress import Meter
 from ..schema.groups import Delta
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
 
-__all__ = ["CopyReport", "copy_engine", "copy_to_file"]
+__all__ = ["CopyReport", "copy_engine", "copy_to_file", "rows_by_key"]
 
 _CHUNK = 1_000  # rows that are read at a time: no state of a store is held while the other one is written
 _WINDOW = 1_000  # entities that are written together
@@ -79,7 +79,15 @@ def copy_engine(source: Engine, target: Engine, meter: Meter) -> CopyReport:
     check_outside(target, "copy")
     start, pairs = time.monotonic(), _matched(source, target)
     copies = [
-        _Copy(source, target, model, other, meter, partial(_rows, source, model), partial(_rows, target, other))
+        _Copy(
+            source,
+            target,
+            model,
+            other,
+            meter,
+            partial(rows_by_key, source, model),
+            partial(rows_by_key, target, other),
+        )
         for model, other in pairs
         if model.aggregate is None
     ]
@@ -178,9 +186,9 @@ def _shape(model: Model) -> object:
 # ---------------------------------------------------------------------------------------------- both in one order
 
 
-def _rows(engine: Engine, model: Model, layout: Layout = ENTITIES) -> Iterator[Row]:
+def rows_by_key(engine: Engine, model: Model, layout: Layout = ENTITIES) -> Iterator[Row]:
     """Yield the rows of a class in the order of keys, some of one state at a time."""
-    _, bound = PlanCache(engine).find(QuerySpec(model, scan=True), None)
+    bound = bind(plan_by_key(model), ())
     after: tuple[str, str] | None = None
     while True:
         rows = list(chain.from_iterable(engine.reads.rows(bound, layout, after=after, limit=_CHUNK)))
@@ -241,15 +249,20 @@ class _Copy:
     inserted: int = 0
     replaced: int = 0
     deleted: int = 0
-    _compared: list[int] = attrs.field(init=False)
-    """The places of a row that are compared: of all but what is maintained from other classes."""
+    _compared: list[tuple[int, str | None]] = attrs.field(init=False)
+    """The places of a row that are compared, of all but what is maintained from other classes, each with what is the same as
+    None: no undeclared properties are the same as a field for them that is None."""
     _width: int = attrs.field(init=False)
     _window: list[Operation] = attrs.field(factory=list)
     _late: list[tuple[str, str]] = attrs.field(factory=list)
     """The keys of entities whose unique values others still have."""
 
     def __attrs_post_init__(self) -> None:
-        self._compared = [at for at, field in enumerate(self.model.columns, FIRST) if not field.maintained]
+        self._compared = [
+            (at, "{}" if field.type.undeclared else None)
+            for at, field in enumerate(self.model.columns, FIRST)
+            if not field.maintained
+        ]
         self._width = FIRST + len(self.model.columns)
 
     def run(self) -> None:
@@ -284,7 +297,10 @@ class _Copy:
                     f"{', '.join(undeclared)}: a copy would lose properties that it does not declare; declare a tm.Extra field"
                 ],
             )
-        return all(ours[at] == theirs[at] for at in self._compared)
+        return all(
+            ours[at] == theirs[at] or (none is not None and (ours[at] or none) == (theirs[at] or none))
+            for at, none in self._compared
+        )
 
     def _operation(self, ours: Row | None, theirs: Row | None) -> Operation:
         etag = None if theirs is None else theirs[2]
@@ -317,7 +333,9 @@ class _Copy:
     def _apply(self, operations: list[Operation]) -> None:
         """Apply operations together, or, where that is not possible, fewer at a time."""
         try:
-            self.target.apply(operations)
+            self.target.apply(
+                [*map(attrs.evolve, operations)]
+            )  # (an engine changes those that it gets, even if it fails)
         except (UniqueViolation, InvalidTransaction) as error:
             if len(operations) > 1:
                 half = len(operations) // 2
@@ -359,7 +377,7 @@ def _widen(source: Engine, target: Engine, model: Model, other: Model) -> None:
     maintained = aggregate_maintenance(owner, other)
     deltas: dict[tuple[str, str], Delta] = {}
     nothing = (lambda row: None, lambda row: None)  # (to widen a group that is wide enough changes nothing)
-    for one, two in _in_pairs(_rows(source, model, _STATES), _rows(target, other, _STATES), nothing):
+    for one, two in _in_pairs(rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing):
         if one is None:
             continue
         wanted = ours.unpack_signed(one[-1])

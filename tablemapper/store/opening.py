@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ..engines.opening import open_engine, status
 from ..engines.protocol import Engine
+from ..entities.aggregates import is_named
 from ..entities.entity import Record
 from ..errors import CorruptStore, InvalidModel, SchemaMismatch, shown
 from ..events import Event, Observer, observer
@@ -107,7 +108,17 @@ def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Sche
         raise InvalidModel(
             "models", ["expected a list of entity classes; without them, a store is only read: read_only=True"]
         )
-    return compile_schema(models)
+    schema = compile_schema(models)
+    if not read_only and (
+        named := [f"{model.name}.{one.name}" for model in schema.models for one in model.maintained if is_named(one)]
+    ):
+        raise InvalidModel(
+            "models",
+            [
+                f"{', '.join(named)}: a catalogue says that it is maintained, and not all of how; a store that is written needs the program's class"
+            ],
+        )
+    return schema
 
 
 @contextmanager

@@ -80,6 +80,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit = Ex
         (["repair", "{}", "--models", MODELS], "6 entities, 0 problems repaired, 0 left"),
         (["sweep", "{}", "--models", MODELS], "0 writes finished or undone"),
         (["advise", "{}"], "nothing to advise"),
+        (["stats", "{}", "Part"], "6 entities in 1 partition"),
         (["backup", "{}", "copy.db", "--models", MODELS], "copy.db: a copy of"),
     ],
     ids=lambda one: one[0] if isinstance(one, list) else "",
@@ -95,7 +96,6 @@ def test_a_command_takes_an_account(
     [
         (["compact", "env:STORE"], "possible for the file of a store only", Exit.STORE),
         (["migrate", "env:STORE", "--scripts", "shop"], "possible for the file of a store only", Exit.STORE),
-        (["stats", "env:STORE"], "statistics() is not possible on Azure Tables yet", Exit.STORE),
         (["backup", "env:STORE", "copy.db"], "needs the models", Exit.USAGE),
         (["status", "env:NOTHING"], "there is no environment variable NOTHING", Exit.STORE),
         (["status", "env:NONE_THERE"], "there is no store", Exit.STORE),
@@ -112,6 +112,52 @@ def test_what_is_not_possible_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv("NONE_THERE", "none.db")
     assert said in printed(capsys, *arguments, code=code)
+
+
+def next_version() -> tuple[Any, Any]:
+    """Return `Part` with a field more, and the script that computes it, which one entity does not allow."""
+    fields = {"bin": tm.Field[str], "number": tm.Field[int], "size": tm.Field[int], "color": tm.Field[str]}
+    body = {
+        "__annotations__": fields,
+        "__module__": __name__,
+        "key": tm.Key[str, int](partition="{bin}", row="{number}"),
+        "by_color": tm.Index[str](partition="{color}"),
+        "color": tm.field(default="red"),
+    }
+    new: Any = type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+
+    @tm.migration(after=None, old=[Part, Colors], new=[new])
+    def sizes(m: tm.Migration) -> None:
+        m.fill(new.size, lambda part: 7 // part.number)
+        m.drop(Colors)
+
+    return new, sizes
+
+
+def test_scripts_are_tried_over_a_copy_of_an_account_and_change_nothing(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, sizes = next_version()
+    monkeypatch.setattr("tablemapper.cli.scripts._load", lambda _: [sizes])
+    before = {name: dict(rows) for name, rows in memory.tables.items()}
+    report = tm.migrate(TEXT, [sizes], dry_run=True)
+    assert [fault.key for fault in report.faults] == [("a", "a0")]
+    assert not report.applied
+    said = printed(capsys, "migrate", "env:STORE", "--scripts", "x", "--dry-run", code=Exit.FOUND)
+    assert "ZeroDivisionError" in said
+    assert "sizes" in printed(capsys, "migrations", "plan", "env:STORE", "--scripts", "x")
+    assert {name: dict(rows) for name, rows in memory.tables.items()} == before
+
+
+def test_an_account_is_migrated_by_way_of_a_file(memory: Memory, tmp_path: Path) -> None:
+    new, sizes = next_version()
+    with tm.open(TEXT, models=ALL) as account:
+        account.delete(Part.key("a", 0))
+        account.backup(tmp_path / "parts.db")
+    assert tm.migrate(tmp_path / "parts.db", [sizes]).done
+    with tm.open(tmp_path / "parts.db", models=[new]) as file, tm.open(AzurePlace(), models=[new]) as other:  # type: ignore[arg-type]
+        assert tm.copy(file, other).inserted == 5
+        assert [one.size for one in other.query(new).allow_scan()] == [7, 3, 2, 1, 1]
 
 
 def test_a_command_creates_no_store(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:

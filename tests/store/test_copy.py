@@ -152,6 +152,30 @@ def test_a_copy_is_the_same_and_the_next_one_changes_what_differs(
     assert tm.copy(source, target).changed == 0
 
 
+class Ranked(tm.Entity, table="Ranked"):
+    """With an index of all entities in another order."""
+
+    id: tm.Field[int]
+    rank: tm.Field[int]
+
+    key = tm.Key[int](partition="{id:04d}")
+    best = tm.Index[int](partition="all", row="{rank}")
+
+
+@both_ways
+def test_entities_are_read_by_key_though_an_index_holds_all_of_them(
+    places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copying, "_CHUNK", 3)
+    source, target = places[way[0]]([Ranked]), places[way[1]]([Ranked])
+    source.insert_many(Ranked(n, -n) for n in range(20))
+    target.insert_many(Ranked(n, n * 7 % 5) for n in range(4, 24))
+    report = tm.copy(source, target)
+    assert (report.inserted, report.deleted) == (4, 4)
+    assert [(one.id, one.rank) for one in target.query(Ranked.best())] == [(n, -n) for n in reversed(range(20))]
+    assert tm.copy(source, target).changed == 0
+
+
 @both_ways
 def test_unique_values_that_moved_are_copied_wherever_they_moved(places: dict[str, Open], way: tuple[str, str]) -> None:
     rng = random.Random(7)

@@ -10,13 +10,16 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.statistics import Sizes
 from tablemapper.limits import entity_size
+from tablemapper.progress import start_meter
 from tablemapper.schema.maintenance import index_columns, index_maintenance
 from tablemapper.schema.model import model_of
+from tablemapper.store.counting import count
 
 from .answers import Trial, random_rows
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
@@ -25,9 +28,11 @@ pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
 def recount(store: tm.Store, cls: Any) -> None:
-    """Compare the statistics of a class with what its entities say."""
+    """Compare the statistics of a class with what its entities say, and with those of an engine that has none."""
     found = store.statistics(cls, top=2)
     model = model_of(cls)
+    with start_meter(False, "") as meter:
+        assert attrs.evolve(count(store._engine, model, found.recent, 2, meter), at=found.at) == found
     entities = list(store.query(cls).allow_scan())
     rows = [model.to_row(entity) for entity in entities]
     sizes = [tm.size(entity) for entity in entities]

@@ -77,6 +77,11 @@ def test_a_token_is_used_until_shortly_before_its_end() -> None:
         (f"AccountName=shop;AccountKey={SECRET};DefaultEndpointsProtocol=ftp", "no URL of the form"),
         (f"AccountName=shop;AccountKey={SECRET};DefaultEndpointsProtocol=http", "use https"),
         (f"AccountName=shop;AccountKey={SECRET};TableEndpoint=https://shop:port/", "cannot be read"),
+        (f"AccountName=shop;AccountKey={SECRET};TableEndpoint=https://shop.table.cosmos.azure.com:443/", "Cosmos DB"),
+        (
+            f"AccountName=shop;AccountKey={SECRET};TableEndpoint=https://Shop.table.cosmosdb.azure.cn/",
+            "order of their keys",
+        ),
     ],
 )
 def test_what_names_no_account_is_refused_without_its_secret(text: str, said: str) -> None:

@@ -232,7 +232,20 @@ def test_a_part_that_says_busy_leaves_the_transaction_open() -> None:
         wired(Transport(202, {"Content-Type": TYPE}, body)).send(COMMIT)
 
 
+@pytest.mark.parametrize("body", [BATCH, REFUSED], ids=["done", "refused"])
+def test_the_heads_of_parts_may_end_their_lines_otherwise(body: bytes) -> None:
+    other = body.replace(b"application/http\r\n", b"application/http\n").replace(b"binary\r\n\r\n", b"binary\n\n")
+    answers = [wired(Transport(202, {"Content-Type": TYPE}, one)) for one in (body, other)]
+    if body is BATCH:
+        assert answers[0].send(COMMIT) == answers[1].send(COMMIT)
+    else:
+        with pytest.raises(Refused, match="EntityAlreadyExists"):
+            answers[1].send(COMMIT)
+
+
 def test_an_answer_for_fewer_changes_is_lost() -> None:
+    with pytest.raises(Lost, match="of 2 changes is for 0"):
+        read_batch(TYPE, BATCH.replace(b"HTTP/1.1", b"HTTP/2"), 2)
     with pytest.raises(Lost, match="of 3 changes is for 2"):
         read_batch(TYPE, BATCH, 3)
 

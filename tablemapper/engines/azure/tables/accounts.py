@@ -6,6 +6,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +23,8 @@ __all__ = ["Account", "Signature", "account_of", "named_account"]
 _EMULATOR = "devstoreaccount1"
 _EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 _SCOPE = "https://storage.azure.com/.default"
+_COSMOS = re.compile(r"\.table\.cosmos(db)?\.")
+"""The hosts of Cosmos DB, which differs as its page *Frequently asked questions about Azure Cosmos DB for Table* says."""
 _EARLY = 120  # seconds before its end at which a token is replaced
 _PARTS = {
     name.lower(): name
@@ -197,6 +200,11 @@ def _account(endpoint: str, signature: Signature) -> Account:
         raise NotAStore("the endpoint of the account cannot be read") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
         raise NotAStore("the endpoint of the account is no URL of the form https://account.table.core.windows.net")
+    if _COSMOS.search(parts.hostname):
+        raise NotAStore(
+            f"{parts.hostname} is of Azure Cosmos DB, whose API for Table does not return entities in the order of their keys, "
+            "on which ranges and pages rely; use an account of Azure Table storage"
+        )
     account = Account(
         parts.scheme,
         parts.hostname,

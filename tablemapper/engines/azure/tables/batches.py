@@ -16,7 +16,7 @@ Part = tuple[str, str, dict[str, str], bytes]
 
 OPEN = frozenset({408, 429, 500, 502, 503, 504})
 """The statuses that leave open whether a request was executed."""
-_STATUS = re.compile(rb"\r\n\r\nHTTP/1\.1 (\d{3})")
+_STATUS = re.compile(rb"\n\r?\nHTTP/1\.1 (\d{3})")
 _ETAG = re.compile(rb"\r\netag: *([^\r\n]+)\r\n", re.IGNORECASE)
 _CODE = re.compile(rb"<Code>(\w+)</Code>")
 _NUMBER = re.compile(r"(\d+):")
@@ -52,7 +52,7 @@ def read_batch(content_type: str, body: bytes, count: int) -> list[str | None]:
     if not boundary or not body.rstrip().endswith(b"--" + boundary + b"--"):
         raise Lost("the answer to a transaction is not whole")
     found = list(_STATUS.finditer(body))
-    ends = [*[match.start() for match in found[1:]], len(body)]
+    ends = [*[match.start() for match in found], len(body)][1:]
     answers = [(int(match[1]), body[match.end() : end]) for match, end in zip(found, ends, strict=True)]
     for status, answer in answers:
         if status >= 400:

@@ -36,6 +36,7 @@ __all__ = [
     "read_value",
 ]
 
+_NOTHING = "{}"  # no undeclared properties, in stored form
 _PIECE = 60_000  # bytes of a hidden value in one property
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
@@ -90,7 +91,7 @@ def codec_of(model: Model) -> Codec:
     for at, field in enumerate(model.columns, FIRST):
         if field.type.undeclared:
             lines.append(f"    if row[{at}] is not None: put_extra(out, row[{at}])")
-            values.append(f"extra(e, {names.name('known', known)})")
+            values.append(f"extra(e, {names.name('known', known)}, {None if field.nullable else _NOTHING!r})")
             continue
         edm = field.type.edm
         name = field.property
@@ -118,7 +119,8 @@ def codec_of(model: Model) -> Codec:
 def members_of(field: FieldModel, value: Any) -> Entity:
     """Return the members of one property."""
     members: Entity = {}
-    if value is not None:
+    # (An entity without undeclared properties is read as one whose optional field for them is None.)
+    if value is not None and not (value == _NOTHING and field.type.undeclared and field.nullable):
         _write(members, field.property, field.type.edm, value)
     return members
 
@@ -201,7 +203,8 @@ def _put_extra(members: Entity, stored: str) -> None:
         _write(members, name, edm, value)
 
 
-def _extra(entity: Members, known: frozenset[str]) -> str:
+def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str | None:
+    """Return the undeclared properties in stored form, or what stands for none."""
     found = {}
     for name in sorted(properties(entity)):
         if name not in known and not name.startswith(OURS):
@@ -210,6 +213,8 @@ def _extra(entity: Members, known: frozenset[str]) -> str:
             if edm == "Double" and isinstance(value, str):
                 value = {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
             found[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
+    if not found:
+        return nothing
     return msgspec.json.encode(found).decode()
 
 

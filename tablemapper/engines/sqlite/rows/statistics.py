@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 from ....builtin import Builtin
 from ....entities.declaration import IndexModel
-from ....keys.template import Template
 from ....limits import MAX_VALUE
 from ....progress import Meter
 from ....schema.model import Model
@@ -16,11 +15,11 @@ from ....schema.rows import Row
 from ...statistics import (
     IndexStatistics,
     PartitionCount,
-    Partitions,
-    PartitionStatistics,
     Sizes,
     Statistics,
     partitions_of,
+    recent_since,
+    time_of,
 )
 from ..driver.functions import SqlFunction
 from ..driver.snapshots import Snapshot
@@ -30,7 +29,6 @@ from ..sql.tables import quoted, rows_of
 
 __all__ = ["read_statistics"]
 
-_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000
 
 
@@ -39,7 +37,7 @@ def read_statistics(
 ) -> Statistics:
     """Return the statistics of a class in one state of the file."""
     now = Builtin.datetime.now(UTC)
-    since = max((now - min(recent, now - _EPOCH) - _EPOCH) // timedelta(microseconds=1), 0)
+    since = recent_since(now, recent)
     statements = sqlite.statements[model]
     size, sizes = entity_bytes(statements, "t"), Sizes()
     source = rows_of(statements.table, statements.name)
@@ -51,7 +49,7 @@ def read_statistics(
         (since,),
         meter,
     )
-    partitions, entities, total = _partitions(counts, model.declaration.partition, top)
+    partitions, entities, total = partitions_of(counts, model.declaration.partition, top)
     del count  # (the connection calls it no more)
     writes, busiest = _moments(snapshot, source, since) if counts.newest >= since else (0, 0)
     largest = None
@@ -67,7 +65,7 @@ def read_statistics(
     return Statistics(
         model=model.name, at=now, entities=entities, bytes=total, total_bytes=total + sum(one.bytes for one in indexes.values()),
         sizes=sizes.quantiles(total), largest_key=largest and (largest[0], largest[1]), partitions=partitions, writes=writes,
-        busiest=busiest, newest=_time(counts.newest), indexes=indexes, recent=recent,
+        busiest=busiest, newest=time_of(counts.newest), indexes=indexes, recent=recent,
     )  # fmt: skip
 
 
@@ -86,14 +84,6 @@ class _Counts:
                 self.newest = max(self.newest, one.newest)
                 yield one
             self._meter.advance(sum(row[1] for row in chunk))
-
-
-def _partitions(counts: _Counts, template: Template, top: int) -> tuple[Partitions, int, int]:
-    def made(one: PartitionCount) -> PartitionStatistics:
-        values = template.decode(one.key, trusted=True)
-        return PartitionStatistics(one.key, values, one.entities, one.bytes, one.writes, _time(one.newest))
-
-    return partitions_of(counts, top, made)
 
 
 def _moments(snapshot: Snapshot, source: str, since: int) -> tuple[int, int]:
@@ -115,14 +105,10 @@ def _index(
         (),
         meter,
     )
-    partitions, rows, size = _partitions(counts, index.partition, top)
+    partitions, rows, size = partitions_of(counts, index.partition, top)
     most: Row | None = None
     if index.fan_out is not None:
         most = snapshot.get(
             f'SELECT count(*), "_pk", "_rk" FROM {quoted(table.name)} GROUP BY "_pk", "_rk" ORDER BY 1 DESC, 2, 3 LIMIT 1'
         )
     return IndexStatistics(rows, size, partitions, *((0, None) if most is None else (most[0], (most[1], most[2]))))
-
-
-def _time(moment: int) -> datetime | None:
-    return _EPOCH + timedelta(microseconds=moment) if moment else None
