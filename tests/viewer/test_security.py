@@ -208,6 +208,7 @@ def test_an_error_says_no_more_than_it_may(
 
 
 def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    patience = viewer._WAIT
     monkeypatch.setattr(viewer, "_WAIT", 0.01)
     running, free = threading.Semaphore(0), threading.Event()
     most, status = [0], tm.Store.status
@@ -230,6 +231,7 @@ def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monke
             free.set()
             return refused, await asyncio.gather(*first), await client.get("/status")
 
+    assert patience == 5.0
     refused, answered, later = asyncio.run(crowd())
     assert (refused.status_code, "busy" in refused.text) == (503, True)
     assert [one.status_code for one in (*answered, later)] == [200] * 5
@@ -270,8 +272,15 @@ def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatc
         return budget(self, **limits)
 
     monkeypatch.setattr(tm.Query, "budget", noted)
-    visit(tm.inspector(store), "/entities/Note")
-    assert given == [{"timeout": 2.0, "examined": 100_000}]
+    for url, limits in (
+        ("/entities/Note", {"timeout": 2.0, "examined": 100_000}),
+        ("/", {"timeout": 0.5, "examined": 100_000}),
+        ("/query/Note", {"timeout": 2.0, "examined": 100_000}),
+        ("/export/Note.csv", {"timeout": 60.0, "examined": 100_000}),
+    ):
+        given.clear()
+        assert visit(tm.inspector(store), url).status_code == 200
+        assert given[:1] == [limits], url
 
 
 @pytest.mark.parametrize("url", ["/query/Note?where=text==x&scan=1", "/export/Note.csv?where=text==x&scan=1"])

@@ -17,7 +17,6 @@ from uuid import uuid4
 import attrs
 import msgspec
 
-from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
 from ...evolution.changes import Anything
@@ -28,10 +27,10 @@ from ...evolution.history import History
 from ...evolution.versions import Version, Versions, retirement
 from ...expressions.tree import Attr
 from ...keys.forms import NotAKey
-from ...keys.template import Slot, Template
+from ...keys.template import Template
 from ...schema.forms import ModelForm
 from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
-from ...schema.model import Model, Schema, reserved_keys
+from ...schema.model import Model, Schema, is_local, parts_of, reserved_keys
 from ..check import Owed
 from .tables.drive import ATTEMPTS, Work, delay, read
 from .tables.rows import Codec, codec_of
@@ -43,7 +42,6 @@ __all__ = [
     "Look",
     "as_it_is",
     "check_models",
-    "is_local",
     "open_catalogue",
     "read_catalogue",
     "read_head",
@@ -296,11 +294,6 @@ def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
     return "other entities"
 
 
-def is_local(model: Model, index: IndexModel) -> bool:
-    """Return whether the rows of an index lie in the partitions of the entities."""
-    return _parts(index.partition, {}) == _parts(model.declaration.templates[0], {})
-
-
 def _is_inner(model: Model, source: Model) -> bool:
     """Return whether the groups of an aggregate lie in the partitions of the entities."""
     assert model.aggregate is not None
@@ -310,15 +303,7 @@ def _is_inner(model: Model, source: Model) -> bool:
     for name, attr in model.aggregate.groups.items():
         whole = isinstance(attr, Attr) and attr.part is None and not attr.path
         names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
-    return _parts(model.declaration.templates[0], names) == _parts(source.declaration.templates[0], {})
-
-
-def _parts(template: Template, names: Mapping[str, str]) -> list[Any]:
-    """Return what a template is made of, its fields by other names."""
-    return [
-        [(names.get(part.field, part.field), part.spec) if isinstance(part, Slot) else part for part in component]
-        for component in template.components
-    ]
+    return parts_of(model.declaration.templates[0], names) == parts_of(source.declaration.templates[0], {})
 
 
 # ---------------------------------------------------------------------------------------------- classes

@@ -22,12 +22,12 @@ from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance
-from ...schema.model import Model, Schema
+from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
 from ..status import Item, Status
-from .catalogue import Classes, as_it_is, check_models, is_local, open_catalogue, read_catalogue, read_head
+from .catalogue import Classes, as_it_is, check_models, open_catalogue, read_catalogue, read_head
 from .check import held
 from .outer.outbox import Outbox
 from .reading.filters import visible
