@@ -32,7 +32,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [
         {
-            "engines": ["context", "status", "statistics", "check", "protocol", "decide", "migration"],
+            "engines": ["context", "status", "statistics", "check", "protocol", "by_key", "counting", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
             "engines.azure.outer": ["outbox", "reservations", "finishing", "elsewhere"],
             "engines.azure.reading": ["filters", "orders", "reads"],
@@ -64,7 +64,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"pictures": ["trees", "svg", "texts"]},
     ],
     [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
-    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "counting", "care", "store", "duplicates", "observation", "opening"]}],
+    [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
     [{"testing": ["clock", "stores", "plugin", "rooms", "scalars", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],

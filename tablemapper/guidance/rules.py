@@ -122,7 +122,10 @@ def _time_first(place: Place) -> Found:
     parts = parts_of(place.partition)
     timed = {parts[slot.component] for slot in place.partition.slots if is_time(slot)}
     turned = (*(part for part in parts if part not in timed), *(part for part in parts if part in timed))
-    mend = place.changed(turned) if timed < set(parts) else None
+    others = any(
+        parts[slot.component] not in timed for slot in place.partition.slots
+    )  # (a text alone puts nothing before it)
+    mend = place.changed(turned) if others else None
     return Found(
         "note", f"the partition {place.partition.text!r} begins with a time",
         "What is written now goes to partitions that are neighbours, often of one server.",

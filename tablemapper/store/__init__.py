@@ -6,7 +6,6 @@
 - `transaction`: operations that are written together.
 - `builds`: builds in short transactions, beside writers.
 - `copying`: a store copied into another one, of what differs.
-- `counting`: what a class has in numbers, where the engine does not count it.
 - `care`: what concerns all of a store, or of a class: builds, checks, copies, statistics.
 - `store`: the user's object.
 - `duplicates`: duplicates of unique indexes, resolved by functions.

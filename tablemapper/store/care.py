@@ -9,6 +9,7 @@ from typing import cast
 
 from ..engines.check import RepairReport, Report
 from ..engines.context import check_outside
+from ..engines.counting import count
 from ..engines.protocol import Engine, HasBackup
 from ..engines.statistics import HasStatistics, Statistics
 from ..engines.status import Status
@@ -21,7 +22,6 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
 from .builds import HOLD, REST, BuildReport, build
 from .copying import CopyReport, copy_engine, copy_to_file
-from .counting import count
 from .operations import Operations
 
 __all__ = ["Care", "copy"]

@@ -12,28 +12,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
 from typing import TypeAlias
 
 import attrs
 
+from ..engines.by_key import rows_by_key
 from ..engines.context import check_outside
 from ..engines.opening import open_engine
 from ..engines.protocol import Batch, Engine, HasBackup, Operation, Verb
 from ..entities.aggregates import kept_field
 from ..errors import EntityExists, InvalidEntity, InvalidTransaction, SchemaMismatch, StoreError, UniqueViolation
-from ..planning.planner import plan_by_key
-from ..planning.projection import ENTITIES, Layout
-from ..planning.ranges import bind
+from ..planning.projection import Layout
 from ..progress import Meter
 from ..schema.groups import Delta
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
 
-__all__ = ["CopyReport", "copy_engine", "copy_to_file", "rows_by_key"]
+__all__ = ["CopyReport", "copy_engine", "copy_to_file"]
 
-_CHUNK = 1_000  # rows that are read at a time: no state of a store is held while the other one is written
 _WINDOW = 1_000  # entities that are written together
 _STATES = Layout(places=True, fields=(), state=True)
 _HIGH = re.compile("[\ue000-\U0010ffff]")
@@ -184,18 +181,6 @@ def _shape(model: Model) -> object:
 
 
 # ---------------------------------------------------------------------------------------------- both in one order
-
-
-def rows_by_key(engine: Engine, model: Model, layout: Layout = ENTITIES) -> Iterator[Row]:
-    """Yield the rows of a class in the order of keys, some of one state at a time."""
-    bound = bind(plan_by_key(model), ())
-    after: tuple[str, str] | None = None
-    while True:
-        rows = list(chain.from_iterable(engine.reads.rows(bound, layout, after=after, limit=_CHUNK)))
-        yield from rows
-        if len(rows) < _CHUNK:
-            return
-        after = rows[-1][0], rows[-1][1]
 
 
 def _in_pairs(

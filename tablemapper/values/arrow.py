@@ -43,6 +43,7 @@ _TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, 
 _NATIVE = (str, int, float, bool)
 _AT_ONCE: dict[str, Any] = {"str": str, "int": Annotated[int, msgspec.Meta(ge=MIN_INT64, le=MAX_INT64)], "int32": Int32}
 """Types of which msgspec checks a whole column as `ValueType.check` checks each value, in a fifth of the time."""
+_TEXTS = {str, type(None)}
 
 
 def load_package(name: str, extra: str, verb: str) -> Any:
@@ -262,7 +263,7 @@ def _checks(
             found: list[Any] = msgspec.convert(values, listed)
             if not kind.text:  # (what is of a subclass of int became an int)
                 return values if all(map(is_, found, values)) else found
-            if "".join(filter(None, values)).isascii():
+            if "".join(filter(None, values)).isascii() and _TEXTS.issuperset(map(type, values)):
                 return values
         return one_by_one(values)  # type: ignore[no-any-return]
 

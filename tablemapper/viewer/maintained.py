@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from textwrap import dedent
 from typing import Any
@@ -11,9 +12,10 @@ from typing import Any
 from ..entities.declaration import IndexModel, declaration_of
 from ..entities.entity import Record, stored_row
 from ..entities.json import to_dict
-from ..errors import TableMapperError
+from ..errors import InvalidQuery, TableMapperError
 from ..guidance.advise import advise
 from ..limits import MAX_OPERATIONS, MAX_PROPERTIES
+from ..query.texts import condition
 from ..schema.maintenance import Groups, Maintenance, maintenance
 from ..schema.model import compile_schema, model_of
 from ..scripts.source.classes import Shape
@@ -52,9 +54,18 @@ def index_rows(store: Store, entity: Record) -> list[dict[str, Any]]:
     for one in _of(store, type(entity)).indexes:
         rows = one.rows_of(stored_row(entity), model_of(type(entity))) or []
         where = list(_conditions(one.model, entity))
-        where = where if sum(map(len, where)) <= _LONG else []  # (a URL has 8 kB)
+        where = (
+            where if sum(map(len, where)) <= _LONG and _can_be_asked(type(entity), where) else []
+        )  # (a URL has 8 kB)
         found += [{"index": one.model.name, "key": list(row[:2]), "where": where} for row in rows]
     return found
+
+
+def _can_be_asked(cls: type[Record], conditions: list[str]) -> bool:
+    """Return whether a query can say conditions: none compares a sum with more than 64 bits."""
+    with suppress(InvalidQuery):
+        return bool([condition(cls, one) for one in conditions])
+    return False
 
 
 def _conditions(index: IndexModel, entity: Record) -> Iterator[str]:

@@ -168,13 +168,14 @@ def test_a_total_is_what_python_says(
     assert places == sorted(places)
 
 
+@pytest.mark.needs("fresh")
 @given(readings=st.lists(READINGS, max_size=15))
 def test_totals_of_an_aggregate_and_of_rows_agree_bit_for_bit(store: tm.Store, readings: list[Reading]) -> None:
     store.delete_many(store.query(Reading).allow_scan())
     store.upsert_many(readings)
     for device in "ab":
         query = store.query(Reading).where(Reading.device == device)
-        assert query.explain().totals["sum(cost)"] == "Daily"
+        assert query.explain().totals.get("sum(cost)") == "Daily"
         for measure, _ in MEASURES:
             assert repr(measure(query)) == repr(measure(query.limit(1000)))
             assert repr(measure(query.group_by(Reading.at.date()))) == repr(
@@ -182,6 +183,7 @@ def test_totals_of_an_aggregate_and_of_rows_agree_bit_for_bit(store: tm.Store, r
             )
 
 
+@pytest.mark.needs("fresh", when=lambda served: served)
 @pytest.mark.parametrize(
     ("where", "served"),
     [
@@ -213,6 +215,7 @@ def test_a_measure_that_the_aggregate_lacks_is_computed(store: tm.Store) -> None
     assert matching_aggregate(query._plans, query._spec, (Reading.size,), COUNT) is None
 
 
+@pytest.mark.needs("fresh")
 def test_a_total_reads_the_groups_only(store: tm.Store) -> None:
     query = store.query(Reading).where(Reading.device == "a", Reading.at >= START)
     found = matching_aggregate(query._plans, query._spec, (), COUNT)
@@ -220,9 +223,10 @@ def test_a_total_reads_the_groups_only(store: tm.Store) -> None:
     assert "partition 'a', rows ['2024-02-28', " in str(found.bound.ranges[0])
 
 
+@pytest.mark.needs("fresh")
 def test_explain_names_the_aggregate_that_answers_and_why_another_does_not(store: tm.Store) -> None:
     explained = store.query(Reading).where(Reading.device == "a", Reading.at >= START).explain()
-    assert explained.totals["max(warmth)"] == "Daily"
+    assert explained.totals.get("max(warmth)") == "Daily"
     assert "count() is answered from Daily" in str(explained)
     assert "not Hourly: entities without place are in none of its groups" in str(explained)
     explained = store.query(Reading).where(Reading.device == "a", Reading.warmth > 3).explain()
@@ -265,6 +269,7 @@ def test_a_total_that_means_nothing_is_one_clear_error(
         ask(store.query(Reading).where(Reading.device == "a"))
 
 
+@pytest.mark.needs("fresh")
 def test_a_total_of_everything_is_a_scan(store: tm.Store) -> None:
     with pytest.raises(
         tm.ScanRefused, match=r"with \.allow_scan\(\); that reads the groups of Daily, which hold this total$"
@@ -278,6 +283,7 @@ def test_a_total_of_everything_is_a_scan(store: tm.Store) -> None:
         store.query(Reading).group_by(Reading.place).sum(Reading.size)
 
 
+@pytest.mark.needs("fresh")
 def test_the_groups_that_answer_a_total_are_within_its_budget(tmp_path: Any) -> None:
     with tm.open(tmp_path / "b.db", models=[Reading, Daily, Hourly]) as store:
         store.insert_many(Reading("a", time) for time in TIMES)

@@ -180,6 +180,12 @@ def test_accept_silences_it(code: str, level: str, where: str, gets: str, neighb
     assert tm.changes(tm.schema_form(classes(gets)), classes(accepting)) == ()
 
 
+def test_two_times_and_a_text_have_nothing_to_put_first() -> None:
+    index = 'by_at = tm.Index[datetime, date](partition=("{at:%Y-%m}", "{day}", "x-"), row="")'
+    found = [one for one in tm.advise(classes(entity(GOOD, index))) if one.where == "Thing.by_at"]
+    assert [(one.code, one.declaration) for one in found] == [("TM002", None)]
+
+
 def test_an_acceptance_that_nothing_needs_is_noted() -> None:
     (one,) = advice(entity(accept=', accept={"TM001": "few rows"}'))
     assert (one.code, one.level, one.where) == ("TM010", "note", "Thing")

@@ -20,9 +20,6 @@ from tablemapper.guidance.workload import Workload
 
 from .test_advise import GOOD, HEAD, classes, entity, pasted
 
-pytestmark = pytest.mark.needs("sorts")
-
-
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -93,6 +90,7 @@ FORMS: list[tuple[Callable[[tm.Store], Any], str]] = [
 ]
 
 
+@pytest.mark.needs("sorts", when=lambda id: "order by" in id)
 @pytest.mark.parametrize(("ask", "text"), FORMS, ids=[text for _, text in FORMS])
 def test_the_form_of_a_query_is_text_without_values(
     ask: Callable[[tm.Store], Any], text: str, store: tm.Store, seen: list[tm.Event]
@@ -110,18 +108,24 @@ def test_only_queries_have_a_form_also_those_that_are_refused(store: tm.Store, s
     assert [(event.form, event.examined) for event in seen] == [(None, None), ("Part where weight == ?", None)]
 
 
-EXAMINED: list[tuple[Callable[[tm.Store], Any], int, int | None]] = [
+EXAMINED: list[Any] = [
     (lambda s: list(s.query(Part).where(Part.box == "a")), 100, 100),
     (lambda s: list(s.query(Part).where(Part.box == "a", Part.weight == 3)), 14, 100),
     (lambda s: list(s.query(Part.by_color("blue")).where(Part.weight == 3)), 2, 10),
-    (lambda s: s.query(Part).where(Part.box == "a", Part.color == "blue", Part.weight == 3).first(), 1, 2),
+    pytest.param(
+        lambda s: s.query(Part).where(Part.box == "a", Part.color == "blue", Part.weight == 3).first(), 1, 2,
+        marks=pytest.mark.needs("near_joins"),
+    ),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).count(), 14, 100),
-    (lambda s: s.query(Part).where(Part.box == "a").order_by(Part.weight).limit(2).first(), 1, 100),
+    pytest.param(
+        lambda s: s.query(Part).where(Part.box == "a").order_by(Part.weight).limit(2).first(), 1, 100,
+        marks=pytest.mark.needs("sorts"),
+    ),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).exists(), 1, 4),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).page(2).items, 2, 18),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).budget(examined=500).first(), 1, 4),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).sum(Part.number), 14, 100),
-    (lambda s: s.query(Part).allow_scan().count(), 1, None),
+    pytest.param(lambda s: s.query(Part).allow_scan().count(), 1, None, marks=pytest.mark.needs("fresh")),
     (lambda s: s.query(Part).where(Part.box == "a", Part.weight == 3).select(Part.color).columns(), 14, 100),
     (lambda s: list(s.query(Note, Part).where(Note.box == "a", Part.weight == 3)), 14, 100),
 ]  # fmt: skip
@@ -268,6 +272,7 @@ SCANS: list[tuple[Callable[[tm.Store, Any], Any], str | None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.needs("sorts", when=lambda id: "by_on_and_at" in id)
 @pytest.mark.parametrize(("call", "declaration"), SCANS)
 def test_a_frequent_scan_gets_the_index_that_ends_it(
     call: Callable[[tm.Store, Any], Any], declaration: str | None
@@ -356,6 +361,7 @@ def test_a_total_of_much_is_told_of_aggregates_and_groups_are_as_many_as_they_ar
     assert [form.text for form in grouped.forms if form.text] == ["Thing where name == ? by number"]
 
 
+@pytest.mark.needs("sorts")
 def test_a_sort_of_much_gets_the_order_and_what_no_index_bounds_is_told_so() -> None:
     models = classes(entity())
     sort = work_of(models, lambda s, t: s.query(t).where(t.name == "n").order_by(t.at.desc()).first(), entities=1_000)

@@ -142,7 +142,6 @@ def test_an_index_gives_other_orders_and_elements(store: tm.Store, documents: tm
     assert [one.path for one in named.where(Document.path.is_in([("a", "b"), ("b",)]))] == [("a", "b")]
 
 
-@pytest.mark.needs("backward")
 def test_totals_and_groups_are_of_hierarchies_too(store: tm.Store, documents: tm.Query[Document]) -> None:
     totals = store[Sizes.key("s")]
     assert (totals.first, totals.last) == (PATHS[0], PATHS[-1])

@@ -130,7 +130,7 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.needs("backward", "sorts")
+@pytest.mark.needs("backward", "sorts", when=lambda text: "order_by" in text)
 @pytest.mark.parametrize("text", ASKED)
 def test_the_index_that_is_proposed_can_be_pasted_and_serves(text: str) -> None:
     _, query = ask(thing(), text)
@@ -347,7 +347,7 @@ def test_conditions_on_the_partition_are_named_first_where_those_on_rows_are_the
         ('by_all = tm.Index(partition="{f}")', "Thing.f.desc()", 1),
     ],
 )
-@pytest.mark.needs("backward", "sorts")
+@pytest.mark.needs("backward", "sorts", when=lambda order: "desc" in order)
 def test_an_order_without_conditions_is_had_from_an_index_by_its_name(index: str, order: str, first: int) -> None:
     message = refused(ask(thing(index), f".order_by({order}).limit(1)")[1])
     declared = proposals(message)

@@ -49,6 +49,7 @@ CASES: list[tuple[Any, int, int]] = [
 ]
 
 
+@pytest.mark.needs("costs")
 @pytest.mark.parametrize(("where", "requests", "entities"), CASES)
 def test_requests_are_pages_of_ranges_and_joined_entities(
     store: tm.Store, where: Any, requests: int, entities: int
@@ -57,6 +58,7 @@ def test_requests_are_pages_of_ranges_and_joined_entities(
     assert (cost.requests, cost.entities, cost.at_least) == (requests, entities, False)
 
 
+@pytest.mark.needs("costs")
 def test_a_covering_index_joins_nothing_where_it_may_be_older_than_its_entities(store: tm.Store) -> None:
     rows = store.query(Item).where(Item.size == 3).select(Item.color)
     strict = rows.explain().cost
@@ -66,6 +68,7 @@ def test_a_covering_index_joins_nothing_where_it_may_be_older_than_its_entities(
     assert 300 * 50 < cost.bytes < 300 * 100
 
 
+@pytest.mark.needs("costs")
 def test_a_limit_without_filter_and_sort_reads_no_further(store: tm.Store) -> None:
     red = store.query(Item).where(Item.color == "red", Item.size == 3)
     assert red.limit(5).explain().cost.requests == 1 + 5
@@ -74,23 +77,27 @@ def test_a_limit_without_filter_and_sort_reads_no_further(store: tm.Store) -> No
     assert store.query(Item).where(Item.group == "g1").order_by(Item.color).limit(5).explain().cost.entities == 1_500
 
 
+@pytest.mark.needs("costs")
 def test_bytes_are_those_of_the_entities(store: tm.Store) -> None:
     query = store.query(Item).where(Item.group == "g1", Item.number < 100)
     assert query.explain().cost.bytes == pytest.approx(sum(map(tm.size, query)), abs=1)
 
 
+@pytest.mark.needs("costs")
 def test_counting_stops_at_ten_thousand(store: tm.Store) -> None:
     cost = store.query(Item).where(Item.group == "deep").explain().cost
     assert (cost.requests, cost.entities, cost.at_least) == (10, 10_000, True)
     assert str(cost).startswith("on Azure: at least 10 requests, 10,000 entities, ")
 
 
+@pytest.mark.needs("costs")
 def test_the_text_ends_in_the_cost_and_the_dict_has_it(store: tm.Store) -> None:
     explained = store.query(Item).where(Item.group == "g1").explain()
     assert str(explained).splitlines()[-1] == str(explained.cost)
     assert explained.to_dict()["cost"]["requests"] == 2
 
 
+@pytest.mark.needs("costs")
 def test_a_query_over_several_classes_costs_their_sum(store: tm.Store) -> None:
     mixed = store.query(Item, Other).where(Item.group == "g1", Other.group == "g1").explain()
     assert mixed.cost.requests == sum(one.cost.requests for one in mixed.classes.values()) == 3
@@ -104,6 +111,7 @@ def test_a_cost_can_be_asked_for_when_the_store_is_closed() -> None:
     assert "at least 1 request," in str(explained)
 
 
+@pytest.mark.needs("costs")
 def test_the_cost_is_counted_in_the_thread_that_explains() -> None:
     async def explained() -> tm.Explanation:
         async with tm.open_async(":memory:", models=[Item, Other]) as store:

@@ -356,6 +356,7 @@ def test_a_loop_reads_one_state_while_others_write(filled: tm.Store) -> None:
     assert query.count() == 12
 
 
+@pytest.mark.needs("one_state")
 @pytest.mark.parametrize("ask", [lambda q: len(list(q)), lambda q: q.count()])
 def test_all_classes_are_read_in_one_state(
     filled: tm.Store, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any], int]
@@ -379,6 +380,7 @@ def test_all_classes_are_read_in_one_state(
     assert ask(query) == 1
 
 
+@pytest.mark.needs("one_state")
 def test_whether_there_is_one_is_told_of_one_state(filled: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     reads = filled._plans.reads
     real, moves = reads.rows, [Worker.key("x", 3)]

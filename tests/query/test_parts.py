@@ -137,6 +137,7 @@ def test_tuples_are_split_as_entities_are(store: tm.Store) -> None:
     assert sorted(row for part in parts for row in part) == sorted(rows)
 
 
+@pytest.mark.needs("fresh")
 def test_a_total_of_a_part_is_of_the_part(store: tm.Store) -> None:
     query = store.query(Reading).allow_scan()
     assert dict(query.explain().totals) == {"count()": "Total"}
@@ -350,15 +351,18 @@ def orders() -> Iterator[tm.Store]:
         yield opened
 
 
-@pytest.mark.needs("backward", "sorts")
 @pytest.mark.parametrize("count", [1, 2, 5, 200])
 @pytest.mark.parametrize(
     "query",
     [
         lambda both: both.allow_scan(),
         lambda both: both.where(Order.customer == "c3"),
-        lambda both: both.where(Order.customer == "c3").backwards(),
-        lambda both: both.where(Order.city == "x"),  # along an index; no draft has one
+        pytest.param(
+            lambda both: both.where(Order.customer == "c3").backwards(), marks=pytest.mark.needs("backward"), id="back"
+        ),
+        pytest.param(  # along an index; no draft has one
+            lambda both: both.where(Order.city == "x"), marks=pytest.mark.needs("sorts"), id="along an index"
+        ),
         lambda both: both.where(Draft.title == "t7").allow_scan(),
         lambda both: both.where(Order.city == "x", Draft.title == "t7"),  # of no class
     ],

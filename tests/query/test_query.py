@@ -352,6 +352,7 @@ class Device(tm.Entity, table="Devices"):
     here = tm.Index[str](partition="{name}", where=lambda device: device.gone == False)  # noqa: E712
 
 
+@pytest.mark.needs("near_joins")
 def test_a_partial_index_comes_before_the_whole_partition() -> None:
     with tm.open(":memory:", models=[Task]) as store:
         store.insert_many(Task("ann", n, n > 2) for n in range(100))
@@ -439,6 +440,7 @@ class Bare(tm.Entity, table="Bare"):
         assert query.first() is None
 
 
+@pytest.mark.needs("near_joins")
 def test_an_index_by_another_field_comes_before_a_whole_partition(filled: tm.Store) -> None:
     query = filled.query(Unit).where(Unit.city == "x", Unit.owner == "Ann")
     assert query.explain().path == "Unit.folded"

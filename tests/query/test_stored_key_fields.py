@@ -57,7 +57,7 @@ def store() -> Iterator[tm.Store]:
         yield opened
 
 
-@pytest.mark.needs("backward", "sorts")
+@pytest.mark.needs("backward", "sorts", when=lambda name: name != "color")
 @pytest.mark.parametrize("name", FIELDS)
 @pytest.mark.parametrize("index", ["by_kind", "by_number", "by_color"])
 def test_an_index_gives_a_stored_key_field(store: tm.Store, index: str, name: str) -> None:
@@ -98,6 +98,7 @@ class Box(tm.Entity, table="Boxes"):
     by_name = tm.Index[str](partition="{kind}", include=("id",), table="BoxNames")
 
 
+@pytest.mark.needs("fresh")
 @pytest.mark.parametrize("index", ["by_kind", "by_name"])
 def test_an_index_that_includes_a_key_field_gives_it_from_the_key(index: str) -> None:
     with tm.open(":memory:", models=[Box]) as store:

@@ -144,6 +144,7 @@ def test_several_classes_are_asked_together(store: tm.Store) -> None:
     assert isinstance(next(iter(both.order_by(written.desc()))), Note)
 
 
+@pytest.mark.needs("one_commit")
 def test_groups_have_timestamps(store: tm.Store) -> None:
     at = times(store)
     changed = store.query(Colors).where(tm.timestamp(Colors) > at[1]).allow_scan()

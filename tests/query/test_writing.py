@@ -111,7 +111,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.needs("sorts")
+@pytest.mark.needs("sorts", "named_runs")
 @given(
     st.lists(UNITS, max_size=14, unique_by=lambda u: (u.city, u.building, u.number)),
     st.lists(combined(LEAVES), max_size=2),
@@ -241,7 +241,7 @@ def test_an_update_and_a_delete_report_their_progress(store: tm.Store) -> None:
     fill(store)
     told: list[tm.Progress] = []
     store.query(Task).where(Task.group == "g").update(n=2, progress=told.append)
-    assert [(one.done, one.what) for one in told] == [(7, "update")]
+    assert (told[-1].done, told[-1].what) == (7, "update")
     store.query(Task).where(Task.group == "g").delete(progress=told.append)
     assert (told[-1].done, told[-1].what) == (7, "delete")
 
@@ -482,6 +482,7 @@ def _noted(store: tm.Store) -> list[str]:
     return [name for (name,) in rows if name not in ("models", "tables", "versions", "states")]
 
 
+@pytest.mark.needs("named_runs")
 def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> None:
     small(store)
     fill(store)
@@ -508,6 +509,7 @@ def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> N
     assert numbers(store) == [2, 2, 2, 2, 3, 3, 3]
 
 
+@pytest.mark.needs("named_runs")
 def test_of_two_runs_with_one_name_one_stops(store: tm.Store) -> None:
     small(store)
     fill(store)
@@ -702,6 +704,7 @@ def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(tmp_path: Pat
         assert store.check().ok
 
 
+@pytest.mark.needs("named_runs")
 def test_an_engine_keeps_notes_only_as_they_were_expected(store: tm.Store) -> None:
     from tablemapper.engines.protocol import Note, NoteChanged
 

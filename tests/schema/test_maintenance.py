@@ -201,6 +201,7 @@ def test_a_row_that_can_not_be_read_is_named() -> None:
         model.build_one(("ann", "a3", 7, None, "[]", None, "x"))
 
 
+@pytest.mark.needs("one_commit")
 def test_a_group_keeps_its_etag_while_nothing_that_is_shown_of_it_changes(tmp_path: Path) -> None:
     class Reading(tm.Entity, table="Readings"):
         device: tm.Field[str]

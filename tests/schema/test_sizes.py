@@ -41,6 +41,7 @@ def test_bytes_in_undeclared_properties_count_as_they_are_in_a_transaction() -> 
         assert store.query(Loose).where(Loose.group == "g").count() == 10
 
 
+@pytest.mark.needs("exact_sizes")
 def test_bytes_in_undeclared_properties_count_as_they_are_in_an_entity() -> None:
     with tm.open(":memory:", models=[Loose]) as store:
         store.insert(_parts(1, 17))

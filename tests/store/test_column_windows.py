@@ -118,7 +118,8 @@ def test_long_values_are_moved_aside_as_those_of_entities(ways: bool, cls: Any, 
     assert 0 < sum(is_moved for _, is_moved in moved[0]) < 40
 
 
-@pytest.mark.needs("all_or_none_load")
+@pytest.mark.needs("one_commit", when=lambda ways: not ways[0])
+@pytest.mark.needs("all_or_none_load", when=lambda ways: ways[0])
 @pytest.mark.parametrize("cls", [Note, Book])
 def test_a_key_that_is_taken_is_named_and_the_windows_before_it_are_written(ways: bool, cls: Any) -> None:
     columns = columns_of(cls, 40)
@@ -132,7 +133,7 @@ def test_a_key_that_is_taken_is_named_and_the_windows_before_it_are_written(ways
         assert store.check().ok
 
 
-@pytest.mark.needs("all_or_none_load")
+@pytest.mark.needs("all_or_none_load", when=lambda ways: ways[0])
 def test_a_key_of_a_more_special_class_is_refused_and_its_window_is_not_written(ways: bool) -> None:
     class Anything(tm.Entity, table="Notes"):
         shelf: tm.Field[str]

@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines import by_key
 from tablemapper.engines.azure.tables.service import Commit, Find, Get
 from tablemapper.store import copying
 
@@ -123,7 +124,7 @@ def contents(store: tm.Store) -> list[Any]:
 def test_a_copy_is_the_same_and_the_next_one_changes_what_differs(
     places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_CHUNK", 3)
+    monkeypatch.setattr(by_key, "_CHUNK", 3)
     monkeypatch.setattr(copying, "_WINDOW", 4)
     source, target = places[way[0]](), places[way[1]]()
     source.insert_many(
@@ -166,7 +167,7 @@ class Ranked(tm.Entity, table="Ranked"):
 def test_entities_are_read_by_key_though_an_index_holds_all_of_them(
     places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_CHUNK", 3)
+    monkeypatch.setattr(by_key, "_CHUNK", 3)
     source, target = places[way[0]]([Ranked]), places[way[1]]([Ranked])
     source.insert_many(Ranked(n, -n) for n in range(20))
     target.insert_many(Ranked(n, n * 7 % 5) for n in range(4, 24))
@@ -290,7 +291,7 @@ def test_a_value_that_moved_while_the_source_was_read_is_copied(
     places: dict[str, Open], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = places["file"](), places["account"]()
-    monkeypatch.setattr(copying, "_CHUNK", 1)
+    monkeypatch.setattr(by_key, "_CHUNK", 1)
     source.insert_many([User("a", 1, "t", "e"), User("b", 1, "t")])
     reads, moved = source._engine.reads.rows, []
 

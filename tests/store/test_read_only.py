@@ -115,6 +115,19 @@ def test_a_store_without_models_has_the_classes_of_its_catalogue(path: str) -> N
         assert store.check().ok
 
 
+def test_classes_of_a_catalogue_are_advised_and_open_a_new_store_but_for_maintained_fields(
+    path: str, tmp_path: Path
+) -> None:
+    with tm.open(path, read_only=True) as store:
+        classes = list(store.classes.values())
+        assert isinstance(tm.advise(classes), tuple)
+        with pytest.raises(tm.InvalidModel, match=r"Kind\.parts.*needs the program's class"):
+            tm.open(tmp_path / "new.db", models=classes)
+        with tm.open(tmp_path / "new.db", models=[store.classes["Part"], store.classes["Total"]]) as other:
+            other.insert_many(store.query(store.classes["Part"]).allow_scan())
+            assert other[store.classes["Total"].key("k0")].weight == 63.0
+
+
 @pytest.mark.parametrize("models", [None, MODELS])
 @pytest.mark.parametrize(
     "write",

@@ -58,6 +58,7 @@ def test_a_merge_that_changes_nothing_returns_the_entity_too(store: tm.Store) ->
     assert tm.info(store.merge(ONE, balance=10, returning=True)) == tm.info(store[ONE])
 
 
+@pytest.mark.needs("one_commit")
 def test_a_counter_gives_each_number_once(store: tm.Store) -> None:
     numbers: list[int] = []
 
@@ -71,6 +72,7 @@ def test_a_counter_gives_each_number_once(store: tm.Store) -> None:
     for thread in threads:
         thread.join(30)
     assert sorted(numbers) == list(range(11, 111))
+    assert store.check().ok
 
 
 def test_a_merge_of_what_is_not_there_returns_nothing_but_its_error(store: tm.Store) -> None:
@@ -91,6 +93,7 @@ def test_merge_returns_the_entity_when_it_is_awaited() -> None:
 # ---------------------------------------------------------------------------------------------- what is required
 
 
+@pytest.mark.needs("one_commit")
 def test_a_transaction_is_written_if_what_it_read_is_as_it_was(store: tm.Store) -> None:
     one = store[ONE]
     with store.transaction() as tx:
@@ -130,6 +133,7 @@ def test_a_key_that_is_required_has_to_be_there(store: tm.Store) -> None:
     assert not store.exists(Account.key("b", 3))
 
 
+@pytest.mark.needs("one_commit")
 def test_a_transaction_that_only_requires_writes_nothing(store: tm.Store) -> None:
     one = store[ONE]
     with store.transaction() as tx:

@@ -98,7 +98,7 @@ WRITES: dict[str, Callable[[tm.Store, dict[str, int]], object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.needs("all_or_none_load")
+@pytest.mark.needs("all_or_none_load", when=lambda id: "atomic" in id)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def test_what_a_rule_refuses_each_write_refuses_with_the_name_of_the_entity(
     store: tm.Store, write: Callable[[tm.Store, dict[str, int]], object]
@@ -109,7 +109,7 @@ def test_what_a_rule_refuses_each_write_refuses_with_the_name_of_the_entity(
     assert list(store.query(Span).allow_scan()) == [Span("a")]
 
 
-@pytest.mark.needs("across_partitions", "all_or_none_load")
+@pytest.mark.needs("across_partitions", "all_or_none_load", when=lambda id: "atomic" in id or id == "move")
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 def test_what_a_rule_sets_is_stored(store: tm.Store, write: Callable[[tm.Store, dict[str, int]], object]) -> None:
     write(store, {"lo": 2, "hi": 7})

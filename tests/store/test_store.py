@@ -291,6 +291,7 @@ def test_entities_are_stamped_after_the_commit_only(store: tm.Store) -> None:
     assert tm.info(other).etag is None
 
 
+@pytest.mark.needs("one_commit")
 def test_limits_of_azure_count_what_is_maintained(tmp_path: Path) -> None:
     with tm.open(tmp_path / "a.db", models=MODELS, limits="azure") as store:
         with store.transaction() as tx:
@@ -360,6 +361,7 @@ def test_progress_is_told_to_a_function(store: tm.Store) -> None:
     assert told[-1].done == 10
 
 
+@pytest.mark.needs("one_commit")
 def test_threads_share_a_store(tmp_path: Path) -> None:
     with tm.open(tmp_path / "t.db", models=MODELS, durability="relaxed") as store:
         store.insert(Item("p", "r"))
@@ -505,6 +507,7 @@ def test_two_types_can_use_one_name_for_text_and_for_numbers() -> None:
         assert store.check().ok
 
 
+@pytest.mark.needs("one_commit")
 def test_a_sum_of_durations_beyond_64_bits_names_its_group() -> None:
     class Span(tm.Entity, table="Spans"):
         p: tm.Field[str]
@@ -574,7 +577,7 @@ class Mail(tm.Entity, table="Mails"):
     key = tm.Key[str](partition="{address:fold}")
 
 
-@pytest.mark.needs("all_or_none_load")
+@pytest.mark.needs("all_or_none_load", when=lambda atomic: atomic)
 @pytest.mark.parametrize("atomic", [None, False, True])
 def test_a_key_that_is_taken_by_another_value_names_the_holder(
     atomic: bool | None, monkeypatch: pytest.MonkeyPatch
@@ -592,7 +595,7 @@ def test_a_key_that_is_taken_by_another_value_names_the_holder(
             store.insert(Mail("Ada@x"))
 
 
-@pytest.mark.needs("all_or_none_load")
+@pytest.mark.needs("all_or_none_load", when=lambda atomic: atomic)
 @pytest.mark.parametrize("atomic", [False, True])
 def test_twins_that_come_far_apart_are_named(atomic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.engines.sqlite.rows.writes._CHUNK", 2)

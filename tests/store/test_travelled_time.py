@@ -146,6 +146,7 @@ def test_frozen_times_are_asked_for_in_every_way(store: tm.Store) -> None:
     assert store.query(Session).where(Session.created < now + DAY).allow_scan().delete() == 1
 
 
+@pytest.mark.needs("fresh")
 def test_totals_of_days_are_of_frozen_ones(store: tm.Store) -> None:
     now: Any = datetime.now(UTC)
     store.insert_many(Session(user, now + n * DAY) for n in range(3) for user in "ab")

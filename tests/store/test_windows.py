@@ -145,6 +145,7 @@ def test_an_entity_becomes_a_row_when_it_comes(store: tm.Store) -> None:
     assert [store[Note.key(n)].text for n in (0, 9)] == ["text 0", "text 9"]
 
 
+@pytest.mark.needs("one_commit")
 def test_entities_of_several_classes_are_written_in_one_window(store: tm.Store) -> None:
     mixed = [one for n, part in enumerate(parts(50)) for one in (part, Note(n, "x"))]
     assert store.insert_many(mixed) == 100

@@ -118,6 +118,7 @@ def _model(seed: int) -> Any:
     return model
 
 
+@pytest.mark.needs("group_indexes")
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(6))
 def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(
@@ -349,7 +350,7 @@ class Bill(tm.Entity, table="Bills"):
 
 
 def test_what_fails_is_made_small() -> None:
-    @settings(max_examples=200, derandomize=True)
+    @settings(max_examples=200, derandomize=True, phases=tuple(Phase))
     @given(entities(Bill))
     def fails(bill: Bill) -> None:
         last[:] = own(bill)

@@ -56,6 +56,7 @@ def test_not_not_is_what_it_was(store: tm.Store) -> None:
     assert [thing.n for thing in store.query(Thing).where(Thing.p == "p", condition)] == [3]
 
 
+@pytest.mark.needs("estimates", when=lambda id: id == "30")
 @pytest.mark.parametrize("depth", [30, 5000])
 def test_conditions_nested_in_turn_work_or_are_refused(store: tm.Store, depth: int) -> None:
     def nested() -> Any:
@@ -147,6 +148,7 @@ def test_a_limit_beyond_all_numbers_is_none(store: tm.Store) -> None:
         assert len(list(store.query(Thing).where(Thing.p == "p").budget(examined=limit))) == 10
 
 
+@pytest.mark.needs("estimates")
 @pytest.mark.parametrize("unit", [" ", "x", "ß", "😀"])
 def test_no_key_begins_with_what_is_longer_than_any(store: tm.Store, unit: str) -> None:
     long = unit * 1_000_000

@@ -14,12 +14,12 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.counting import count
 from tablemapper.engines.statistics import Sizes
 from tablemapper.limits import entity_size
 from tablemapper.progress import start_meter
 from tablemapper.schema.maintenance import index_columns, index_maintenance
 from tablemapper.schema.model import model_of
-from tablemapper.store.counting import count
 
 from .answers import Trial, random_rows
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
@@ -96,6 +96,7 @@ def _parts(found: tm.Partitions, rows: list[tuple[str, int]]) -> None:
     assert (found.smallest and found.smallest.key) == smallest
 
 
+@pytest.mark.needs("maintained_fields")
 @pytest.mark.parametrize("part", range(4))
 def test_statistics_of_random_stores_are_those_that_python_counts(part: int, full_size: bool) -> None:
     counted = 0
@@ -156,6 +157,7 @@ def test_an_empty_class_has_zeros(tmp_path: Path) -> None:
         assert found.price() == 0
 
 
+@pytest.mark.file
 def test_statistics_are_of_one_state_beside_a_writer(tmp_path: Path) -> None:
     ended = threading.Event()
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow], durability="relaxed") as store:
@@ -183,6 +185,7 @@ def test_statistics_are_of_one_state_beside_a_writer(tmp_path: Path) -> None:
             thread.join()
 
 
+@pytest.mark.needs("one_commit")
 def test_a_partition_has_its_moments_and_a_bulk_load_has_few(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Narrow, Wide], durability="relaxed") as store:
         store.insert_many(Narrow("bulk", number) for number in range(2_000))
@@ -221,6 +224,7 @@ def test_wrong_options_are_refused(options: Any, said: str) -> None:
         store.statistics(Wide, **options)
 
 
+@pytest.mark.file
 def test_a_class_that_was_not_opened_and_one_that_is_built_are_refused(tmp_path: Path) -> None:
     class Groups(tm.Aggregate, of=Narrow, table="Groups"):
         group: tm.Field[str] = tm.group_by(Narrow.group)

@@ -412,6 +412,7 @@ def test_what_says_no_partition_is_refused(store: tm.Store, given: Any, fault: s
     assert fault in str(refused.value)
 
 
+@pytest.mark.needs("across_partitions")
 def test_a_move_knows_the_time_of_a_key_in_pieces() -> None:
     with tm.open(":memory:", models=[Reading]) as store:
         reading = Reading("d", START, 3)

@@ -18,6 +18,7 @@ from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
 from ...keys.codec import key_codec
+from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.groups import Delta
@@ -37,6 +38,7 @@ from .rounds import insert
 from .sweep import server_time, sweep, unfinished
 from .tables.drive import Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
+from .tables.rows import shown
 from .tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -237,6 +239,8 @@ class AzureEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
+            return None  # (the service refuses to look for it)
         found = self.run(read(Get(model.table, partition, row), self.timeout))
         return None if found is None else self._row(model, found)
 
@@ -266,7 +270,7 @@ class AzureEngine:
             if model is not None:
                 yield [(model, classes.codec(model).row(entity))]
             else:
-                yield [(None, (*key, Stamp(entity[ETAG]), {name: entity[name] for name in properties(entity)}))]
+                yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""

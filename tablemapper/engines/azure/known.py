@@ -83,6 +83,8 @@ class Known:
         if operation.verb == "insert":
             self.rows[place], self.etags[operation.row] = None, None
             return True
+        if not self.classes.claims(model, *operation.key):  # (a row of another class, which is not to be written blind)
+            return False
         if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
             self.rows[place], self.etags[operation.row] = old, old[2].etag
             return True

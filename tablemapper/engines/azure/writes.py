@@ -109,6 +109,8 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
     model = what.model
     if what.assigned is None or classes.needs_row(model) or not (what.etag is None or isinstance(what.etag, Stamp)):
         return False
+    if not classes.claims(model, *what.key):
+        return False
     if (assigned := what.assigned()) is None:
         return False
     members: Entity = {OP: outbox.new_op()}

@@ -231,9 +231,11 @@ def changed(
     if after == groups.empty() and not values:
         return None if etag is None else Change("delete", key[1], {}, etag)
     members = hidden_members(packed, values)
-    if after[0] > 0 or (after[0] == 0 and groups.keeps_empty):
-        members |= codec.members(aggregate.row(*key, 0, after))
-    else:
+    try:
+        there = after[0] > 0 or (after[0] == 0 and groups.keeps_empty)
+        members |= codec.members(aggregate.row(*key, 0, after)) if there else {BELOW: True}
+    except InvalidEntity as error:  # (its entities are written: it is kept, and shown again when it can be)
+        _log.warning("%s; the group is not shown", error)
         members[BELOW] = True
     return Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
 

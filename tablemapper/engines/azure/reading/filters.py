@@ -188,6 +188,8 @@ class _Lowering:
                 return _one_of([self._compared(attr, "==", self.values[one.number]) for one in several])
             case StartsWith(attr=attr, text=beginning):
                 start = self.values[beginning.number]
+                if not isinstance(start, str):  # (the first levels of a hierarchy)
+                    return None
                 above = raise_last(start)
                 bounds = [self._compared(attr, ">=", start)]
                 bounds += [] if above is None else [self._compared(attr, "<", above)]

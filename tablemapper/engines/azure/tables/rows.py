@@ -34,6 +34,7 @@ __all__ = [
     "members_of",
     "ops_member",
     "read_value",
+    "shown",
 ]
 
 _NOTHING = "{}"  # no undeclared properties, in stored form
@@ -136,6 +137,12 @@ def included(index: IndexMaintenance, row: Sequence[Any]) -> Entity:
 def read_value(field: FieldModel, entity: Members) -> Any:
     """Return one property in stored form; None if it is missing."""
     return _read(entity, field, None)
+
+
+def shown(entity: Members) -> dict[str, Any]:
+    """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
+    names = [name for name in properties(entity) if not name.startswith(OURS)]
+    return {name: _loaded(edm_of(entity, name), entity[name]) for name in names}
 
 
 def _write(members: Entity, name: str, edm: str, value: Any) -> None:

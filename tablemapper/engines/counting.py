@@ -9,8 +9,15 @@ from itertools import groupby
 from operator import itemgetter
 
 from ..builtin import Builtin
-from ..engines.protocol import Engine
-from ..engines.statistics import (
+from ..entities.declaration import IndexModel
+from ..limits import MAX_VALUE, Edm, entity_size
+from ..progress import Meter
+from ..schema.maintenance import IndexRow, index_columns, index_maintenance
+from ..schema.model import Model
+from ..schema.rows import Row, properties
+from .by_key import rows_by_key
+from .protocol import Engine
+from .statistics import (
     IndexStatistics,
     PartitionCount,
     Sizes,
@@ -19,13 +26,6 @@ from ..engines.statistics import (
     recent_since,
     time_of,
 )
-from ..entities.declaration import IndexModel
-from ..limits import MAX_VALUE, Edm, entity_size
-from ..progress import Meter
-from ..schema.maintenance import IndexRow, index_columns, index_maintenance
-from ..schema.model import Model
-from ..schema.rows import Row, properties
-from .copying import rows_by_key
 
 __all__ = ["count"]
 
@@ -33,7 +33,7 @@ _SECOND = 1_000_000
 
 
 def count(engine: Engine, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
-    """Return the statistics of a class; see `engines.statistics.HasStatistics`.
+    """Return the statistics of a class; see `statistics.HasStatistics`.
 
     Each entity counts as it is when it is read, and the rows of indexes as they follow from it.
     """
