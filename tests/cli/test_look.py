@@ -125,6 +125,8 @@ def test_a_question_that_would_scan_is_refused_with_the_index_for_it(
     refusal = printed(capsys, *question, code=Exit.USAGE)
     assert "by_p" in refusal
     assert "or read it all with --scan" in refusal
+    row_alone = printed(capsys, "show", place, "Part", "--where", "number>3", code=Exit.USAGE)
+    assert "name bin, too: --where 'bin==…'" in row_alone
     assert len(rows(capsys, *question, "--scan")) == 50
     assert "Part.by_color" in printed(capsys, "show", place, "Part", "--where", "color==red", "--explain")
     assert json.loads(printed(capsys, "show", place, "Part", "--where", "color==red", "--explain", "--json"))["explain"]
