@@ -76,7 +76,8 @@ def test_a_question_has_its_plan_its_cost_its_python_and_its_rows(app: Any) -> N
     assert found["explain"]["path"] == "Product.by_price"
     page = visit(app, f"/query/Product?{query}").text
     assert "reads Product.by_price, backwards" in page
-    assert "4 of 60 rows are read" in page
+    assert "3 of 60 rows are read" in page
+    assert "60 of 60 rows are read" in visit(app, "/query/Product?where=category==books&where=name!==x&limit=3").text
     assert "3 shown, there are more" in page
     assert (
         "store.query(Product).where(\n    Product.category == &#39;books&#39;,\n    Product.price &lt; Decimal(&#39;2&#39;),\n"
