@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -327,6 +329,53 @@ def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, mo
         done = visit(app, "/status")
         assert "refresh" not in done.headers
         assert "building" not in done.text
+
+
+class Outline(HTMLParser):
+    """What a reader of the screen gets to know of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.within: list[str] = []
+        self.labelled = set[str]()
+        self.wrapped = set[int]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if "label" in self.within:
+            self.wrapped.add(len(self.tags))
+        self.tags.append((tag, dict(attributes)))
+        if tag == "label":
+            self.within.append(tag)
+            self.labelled.add(dict(attributes).get("for") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.within:
+            self.within.remove(tag)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["/", "/model", "/status", "/advice", "/class/Product", "/entities/Product", "/entity/Product?p=books&r=a3",
+     "/query/Product?where=category==books", "/query/Product?where=x", "/partitions/Product", "/statistics/Product", "/no"],
+)  # fmt: skip
+def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
+    page = Outline(visit(app, url).text)
+    (html,) = [attributes for tag, attributes in page.tags if tag == "html"]
+    assert html["lang"] == "en"
+    assert "title" in [tag for tag, _ in page.tags]
+    levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+    assert levels.count(1) == 1
+    assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    for at, (tag, attributes) in enumerate(page.tags):
+        if tag in ("input", "select") and attributes.get("type") != "hidden":
+            named = "aria-label" in attributes or attributes.get("id") in page.labelled or at in page.wrapped
+            assert named, attributes
+        if tag == "svg":
+            assert "aria-hidden" in attributes or "aria-label" in attributes
 
 
 def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:
