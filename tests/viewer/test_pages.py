@@ -378,6 +378,35 @@ def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
             assert "aria-hidden" in attributes or "aria-label" in attributes
 
 
+def test_a_page_between_two_states_of_the_catalogue_is_made_again(place: Path) -> None:
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+        more: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+        by_name = tm.Index[str](partition="{name}", unique=True)
+
+    with tm.open(place, read_only=True) as store:
+        app, query, asked = tm.inspector(store), store.query, list[str]()
+
+        def slowly(cls: Any, /) -> Any:
+            if not asked:  # another page looks at the new classes before this one asks for its own
+                tm.open(place, models=[Product]).close()
+                assert hasattr(store.classes["Product"], "more")
+            asked.append(cls.__name__)
+            return query(cls)
+
+        store.query = slowly  # type: ignore[method-assign, assignment]
+        page = visit(app, "/entities/Product")
+        assert (page.status_code, asked) == (200, ["Product", "Product"])
+        assert "more<br>" in page.text
+
+
 def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:
     from starlette.applications import Starlette
     from starlette.routing import Mount

@@ -359,7 +359,29 @@ HOSTILE = [
     "{% for x in y %}", "</title><script>", "<!--", "]]>", "&lt;b&gt;", "a\0b", "‮evil", "\u2028", "//evil.example", "%00",
     "\r\nSet-Cookie: x=1", "x" * 65, "' onmouseover='x", "<style>*{}</style>", "&#60;script&#62;",
 ]  # fmt: skip
-_PARTS = [*HOSTILE, "<", ">", '"', "'", "&", "/", "\\", "=", " onload=", "-->", "{{", "}}", "{#", "data:", "\n", "\u202e", "\ud7ff", "é", "­", ";"]
+_PARTS = [
+    *HOSTILE,
+    "<",
+    ">",
+    '"',
+    "'",
+    "&",
+    "/",
+    "\\",
+    "=",
+    " onload=",
+    "-->",
+    "{{",
+    "}}",
+    "{#",
+    "data:",
+    "\n",
+    "\u202e",
+    "\ud7ff",
+    "é",
+    "­",
+    ";",
+]
 MANY = [*HOSTILE, *("".join(random.Random(seed).choices(_PARTS, k=3)) for seed in range(180))]
 """200 texts."""
 _TAGS = """html head meta title link body header strong a nav small main h1 h2 dl div dt dd table thead tbody tr th td span p form
