@@ -57,7 +57,7 @@ class Plain(tm.Entity, table="Plains"):
     key = tm.Key[str](partition="{id}")
 
 
-MODELS = [Part, Kind, Plain]
+MODELS: list[Any] = [Part, Kind, Plain]
 
 
 class Counting:
@@ -863,35 +863,3 @@ def test_a_cancelled_call_ends_within_a_pause() -> None:
 
     assert asyncio.run(main()) < 30  # (of 60)
     assert len(busy.sent) == 1
-
-
-ASKED: list[Callable[[Any], Any]] = [
-    lambda query: query.where(Part.kind == "a", Part.number == 3),
-    lambda query: query.where(Part.kind == "a"),
-    lambda query: query.where(Part.kind == "b", Part.weight == 1.0),
-    lambda query: query.where(Part.kind == "none"),
-    lambda query: query.where(Part.kind.is_in(["a", "b", "none"])),
-    lambda query: query.where(Part.kind == "a", Part.number >= 10, Part.number < 1_050),
-    lambda query: query.where(Part.kind == "b", Part.code == "c7"),
-    lambda query: query.where(Part.kind == "b", Part.tags.contains("x")),
-    lambda query: query.where(Part.kind == "b", Part.name == "n1").select(Part.weight),
-    lambda query: query.where(Part.kind == "a").limit(5),
-    lambda query: query.where(Part.kind == "b", Part.tags.contains("x")).limit(2),
-    lambda query: query.allow_scan(),
-]
-
-
-def test_explain_says_as_many_requests_on_a_file_as_are_sent_to_a_service(store: tm.Store, service: Counting) -> None:
-    parts = [Part("b", n, f"n{n % 3}", 1.0, f"c{n}", ["x"] * (n < 4)) for n in range(10)]
-    parts += [Part("a", n) for n in range(1_100)]
-    with tm.open(":memory:", models=MODELS) as local:
-        local.insert_many(parts)
-        costs = [ask(local.query(Part)).explain().cost.requests for ask in ASKED]
-    store.insert_many(Part(one.kind, one.number, one.name, one.weight, one.code, one.tags) for one in parts)
-    sent = []
-    for ask in ASKED:
-        service.sent.clear()
-        list(ask(store.query(Part)))
-        sent.append(len(service.sent))
-    assert costs == sent
-    assert max(sent) > 2
