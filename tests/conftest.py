@@ -77,7 +77,7 @@ class Engine:
 
 
 ENGINES = {
-    "azure": Engine(AzurePlace, CAPABILITIES, frozenset(_REFUSALS).difference(_BARE)),
+    "azure": Engine(AzurePlace, CAPABILITIES, frozenset(_REFUSALS).difference(_BARE, ["statistics"])),
     "bare": Engine(
         lambda name: DictPlace(name, lacking=_BARE),
         attrs.evolve(ALL, **dict.fromkeys(_BARE, "")),

@@ -187,7 +187,7 @@ def test_statistics_are_of_one_state_beside_a_writer(tmp_path: Path) -> None:
             thread.join()
 
 
-@pytest.mark.needs("statistics")
+@pytest.mark.needs("one_commit")
 def test_a_partition_has_its_moments_and_a_bulk_load_has_few(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Narrow, Wide], durability="relaxed") as store:
         store.insert_many(Narrow("bulk", number) for number in range(2_000))
