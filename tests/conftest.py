@@ -48,7 +48,6 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
     "maintained_fields": (tm.InvalidModel,),
     "named_runs": (tm.InvalidTransaction,),
-    "statistics": (tm.StoreError,),
     "free_space": (tm.InvalidTransaction,),  # (which `compact` gives back)
     "exact_sizes": (tm.InvalidEntity,),  # (the service counts bytes as they travel)
     "fresh": (tm.ScanRefused, tm.QueryStopped),  # (groups and covering indexes answer without `allow_eventual`)
@@ -59,7 +58,7 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "near_joins": (AssertionError,),  # (to read the entity of a row of an index costs no more than to read another row)
 }
 """What a test may need, and how an engine that lacks it refuses; the first of them are capabilities."""
-_OF_DICTS = frozenset(["costs", "statistics"])
+_OF_DICTS = frozenset(["costs"])
 _BARE = ("backward", "sorts", "across_partitions", "all_or_none_load")
 
 

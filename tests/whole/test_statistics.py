@@ -96,7 +96,7 @@ def _parts(found: tm.Partitions, rows: list[tuple[str, int]]) -> None:
     assert (found.smallest and found.smallest.key) == smallest
 
 
-@pytest.mark.needs("statistics", "maintained_fields")
+@pytest.mark.needs("maintained_fields")
 @pytest.mark.parametrize("part", range(4))
 def test_statistics_of_random_stores_are_those_that_python_counts(part: int, full_size: bool) -> None:
     counted = 0
@@ -136,7 +136,6 @@ class Narrow(tm.Entity, table="Wides"):
 TEXTS = ["", "a", "é", "\U0001f600", "a\U0001f600é" * 500, "x" * 30_000, "\u0001\u007f"]
 
 
-@pytest.mark.needs("statistics")
 def test_texts_of_all_planes_large_values_and_classes_of_one_table(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow]) as store:
         for number, text in enumerate(TEXTS):
@@ -149,7 +148,6 @@ def test_texts_of_all_planes_large_values_and_classes_of_one_table(tmp_path: Pat
         assert store.statistics(Narrow).largest_key is None
 
 
-@pytest.mark.needs("statistics")
 def test_an_empty_class_has_zeros(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow]) as store:
         found = store.statistics(Wide)
@@ -226,7 +224,7 @@ def test_wrong_options_are_refused(options: Any, said: str) -> None:
         store.statistics(Wide, **options)
 
 
-@pytest.mark.needs("builds", "statistics")
+@pytest.mark.file
 def test_a_class_that_was_not_opened_and_one_that_is_built_are_refused(tmp_path: Path) -> None:
     class Groups(tm.Aggregate, of=Narrow, table="Groups"):
         group: tm.Field[str] = tm.group_by(Narrow.group)
