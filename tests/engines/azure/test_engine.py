@@ -7,11 +7,11 @@ import itertools
 import random
 import re
 import runpy
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +24,7 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
+from ...threads import at_once
 from .memory import Memory, Options
 from .place import AzurePlace
 
@@ -274,11 +275,7 @@ def test_writers_of_one_group_wait_for_each_other(store: tm.Store) -> None:
         for number in range(first, first + 10):
             store.insert(Part("a", number, weight=0.1))
 
-    threads = [threading.Thread(target=insert, args=(10 * at,)) for at in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(insert, 10 * at) for at in range(3)])
     assert store[Kind.key("a")].parts == 30
     assert store.check().ok
 
@@ -627,17 +624,7 @@ def test_a_process_without_the_aggregate_maintains_it() -> None:
 
 def test_two_that_open_a_new_store_at_once_agree() -> None:
     memory = Memory()
-    found: list[str] = []
-
-    def open_it() -> None:
-        found.append(AzurePlace(memory=memory).open(compile_schema(MODELS)).store_id)
-
-    threads = [threading.Thread(target=open_it) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
+    found = at_once(*[lambda: AzurePlace(memory=memory).open(compile_schema(MODELS)).store_id] * 4)
     assert len(set(found)) == 1
 
 
