@@ -22,17 +22,27 @@ import tablemapper as tm
 pytestmark = [pytest.mark.one_python, pytest.mark.file]
 PICTURE = Path(__file__).parents[2] / "docs" / "how-to" / "inspector.png"
 """Drawn anew with ``TABLEMAPPER_PICTURES=1``."""
+LOOK = (Path(__file__).parents[1] / "site" / "look.js").read_text(encoding="utf-8")
 
 
-class Product(tm.Entity, table="Products"):
-    category: tm.Field[str]
-    id: tm.Field[str]
-    name: tm.Field[str]
-    price: tm.Field[Decimal]
-    maker: tm.Field[str]
+def product(**indexes: Any) -> Any:
+    """Declare products with some more indexes."""
 
-    key = tm.Key[str, str](partition="{category}", row="{id}")
-    by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        id: tm.Field[str]
+        name: tm.Field[str]
+        price: tm.Field[Decimal]
+        maker: tm.Field[str]
+
+        key = tm.Key[str, str](partition="{category}", row="{id}")
+        by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+        locals().update(indexes)
+
+    return Product
+
+
+Product = product()
 
 
 @pytest.fixture
@@ -146,19 +156,46 @@ def test_the_way_through(browser: Any, served: str, place: Path) -> None:
     assert digest(place) == before
 
 
+def test_the_keyboard_alone_leads_to_an_entity_and_to_an_answer(browser: Any, served: str) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    actions = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+
+    def press(*pressed: str) -> None:
+        actions(browser).send_keys(*pressed).perform()
+
+    def tab_to(chosen: str) -> None:
+        """Go on with the tabulator until something has the focus."""
+        for _ in range(60):
+            press(keys.TAB)
+            if browser.execute_script("return document.activeElement.matches(arguments[0])", chosen):
+                return
+        raise AssertionError(f"the keyboard does not come to {chosen}")
+
+    browser.get(served + "/")
+    for chosen, place in (
+        ("#classes th a", "/class/Product"),
+        ('.tabs a[href*="entities"]', "/entities/Product"),
+        ("#entities a", "/entity/Product?"),
+        ('.tabs a[href*="query"]', "/query/Product"),
+    ):
+        tab_to(chosen)
+        press(keys.ENTER)
+        wait(lambda place=place: browser.current_url.startswith(served + place))  # type: ignore[misc]
+        wait(lambda: browser.execute_script("return document.readyState === 'complete'"))
+    tab_to('[name="field"]')
+    press("maker")
+    tab_to('[name="value"]')
+    press("Ace")
+    tab_to("button.go")
+    press(keys.ENTER)
+    wait(lambda: "value=Ace" in browser.current_url)
+    wait(lambda: browser.find_elements("css selector", "#rows tbody tr"))
+    assert faults(browser, served) == []
+
+
 def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> None:
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        id: tm.Field[str]
-        name: tm.Field[str]
-        price: tm.Field[Decimal]
-        maker: tm.Field[str]
-
-        key = tm.Key[str, str](partition="{category}", row="{id}")
-        by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
-        by_name = tm.Index[str](partition="{name}")
-
-    with tm.open(place, models=[Product], build=False) as store:
+    named = product(by_name=tm.Index[str](partition="{name}"))
+    with tm.open(place, models=[named], build=False) as store:
         shown = []
         for _ in range(2):
             store.build(limit=300)
@@ -186,6 +223,10 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
         ):
             browser.get(served + page)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+            for scheme in ("dark", "light"):
+                scheme_is = [{"name": "prefers-color-scheme", "value": scheme}]
+                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme_is})
+                assert browser.execute_script(LOOK) == [], (page, scheme)
         if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
             size = {
                 "width": 800,
@@ -198,4 +239,5 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
             PICTURE.write_bytes(base64.b64decode(shot["data"]))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert PICTURE.stat().st_size < 120_000

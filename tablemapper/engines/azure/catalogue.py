@@ -30,9 +30,8 @@ from ...evolution.evolution import Evolution, evolve
 from ...evolution.history import History
 from ...evolution.versions import Version, Versions
 from ...schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
-from ...schema.model import Schema
+from ...schema.model import Schema, is_local
 from .outer.outbox import Times
-from .partitions import is_local
 from .tables.drive import ATTEMPTS, Work, delay, read
 from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 

@@ -19,13 +19,13 @@ from ...schema.maintenance import (
     aggregate_maintenance,
     maintenance,
 )
-from ...schema.model import Model, Schema, reserved_keys
+from ...schema.model import Model, Schema, is_local, reserved_keys
 from ...schema.rows import Row
 from ..check import Owed
 from .catalogue import Look, Published, open_catalogue, read_catalogue, read_head
 from .outer.marks import Mark, Marks, Part, label_of, parts_of
 from .outer.outbox import Times
-from .partitions import is_inner, is_local
+from .partitions import is_inner
 from .tables.drive import Now, Work
 from .tables.rows import Codec, codec_of
 

@@ -20,7 +20,7 @@ from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance
-from ...schema.model import Model, Schema
+from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
@@ -32,7 +32,7 @@ from .classes import Classes, Current
 from .duplicates import violations
 from .notes import noted, write_note
 from .outer.outbox import Outbox, Times
-from .partitions import check_models, is_local
+from .partitions import check_models
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of

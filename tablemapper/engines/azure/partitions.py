@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from ...entities.declaration import IndexModel
 from ...entities.fields import FieldModel
 from ...errors import InvalidModel
 from ...expressions.tree import Attr
-from ...keys.template import Slot, Template
-from ...schema.model import Model, Schema
+from ...schema.model import Model, Schema, is_local, parts_of
 
-__all__ = ["check_models", "is_inner", "is_local"]
+__all__ = ["check_models", "is_inner"]
 
 MAX_PROPERTIES = 250  # of an entity: two more are hidden
 
@@ -71,11 +68,6 @@ def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
     return "other entities"
 
 
-def is_local(model: Model, index: IndexModel) -> bool:
-    """Return whether the rows of an index lie in the partitions of the entities."""
-    return _parts(index.partition, {}) == _parts(model.declaration.templates[0], {})
-
-
 def is_inner(model: Model, source: Model) -> bool:
     """Return whether the groups of an aggregate lie in the partitions of the entities."""
     assert model.aggregate is not None
@@ -85,12 +77,4 @@ def is_inner(model: Model, source: Model) -> bool:
     for name, attr in model.aggregate.groups.items():
         whole = isinstance(attr, Attr) and attr.part is None and not attr.path
         names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
-    return _parts(model.declaration.templates[0], names) == _parts(source.declaration.templates[0], {})
-
-
-def _parts(template: Template, names: Mapping[str, str]) -> list[Any]:
-    """Return what a template is made of, its fields by other names."""
-    return [
-        [(names.get(part.field, part.field), part.spec) if isinstance(part, Slot) else part for part in component]
-        for component in template.components
-    ]
+    return parts_of(model.declaration.templates[0], names) == parts_of(source.declaration.templates[0], {})

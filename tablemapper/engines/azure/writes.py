@@ -281,6 +281,15 @@ class _Transaction:
             changes[-1] = self.intent.change("C", pending)
         return Commit(self._known.table, self._known.partition, tuple(changes))
 
+    def keeps(self, holder: Key, take: Take) -> bool:
+        """Return whether an entity that is written, too, has a value before and after, which another one is to take."""
+        index, puts = self.outer.puts[take.index]
+        value = take.partition, take.row
+        if any(row[:2] == value and row[2:4] == holder for row in puts):
+            return False
+        after = [change.new for change in self.decision.entities if change.new is not None and change.new[:2] == holder]
+        return any(row[:2] == value for row in index.rows(after))
+
     def taken_by(self, holder: Key, take: Take) -> UniqueViolation:
         """Return the error of a value that another entity has."""
         index, puts = self.outer.puts[take.index]
@@ -353,7 +362,7 @@ class _Attempt:
         if known.afresh:  # (else the error may be another one: that of the entity itself comes first)
             own = {(known.partition, one.row) for one in known.operations}
             for one, holder in zip(intent.takes, taken, strict=True):
-                if isinstance(holder, tuple) and holder not in own:
+                if isinstance(holder, tuple) and (holder not in own or self.made.keeps(holder, one)):
                     raise self.made.taken_by(holder, one)
         return False
 
