@@ -28,8 +28,8 @@ from ...schema.labels import Label
 from ...schema.model import Model
 from ...schema.rows import Row
 from ..protocol import Built, Operation
-from .catalogue import Published, changed
-from .classes import Classes, Current
+from .catalogue.classes import Classes, Current
+from .catalogue.published import Published, changed
 from .duplicates import bar, forget, violations
 from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of

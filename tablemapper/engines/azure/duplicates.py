@@ -11,7 +11,7 @@ import attrs
 
 from ...errors import UniqueViolation
 from ..protocol import Operation, Violation
-from .classes import Classes
+from .catalogue.classes import Classes
 from .outer.marks import BARRED, of_writes
 from .sweep import found
 from .tables.drive import Work, read

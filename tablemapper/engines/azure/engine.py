@@ -26,13 +26,13 @@ from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Item, Status
 from .builds import Builder, Progress, progress
-from .catalogue import as_it_is, open_catalogue
+from .catalogue.classes import Classes, Current
+from .catalogue.notes import noted, write_note
+from .catalogue.partitions import check_models
+from .catalogue.published import as_it_is, open_catalogue
 from .check import held
-from .classes import Classes, Current
 from .duplicates import violations
-from .notes import noted, write_note
 from .outer.outbox import Outbox, Times
-from .partitions import check_models
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of

@@ -16,7 +16,7 @@ from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
 from ..check import Finding, Problem
-from .classes import Classes
+from .catalogue.classes import Classes
 from .known import local_key
 from .outer.elsewhere import put_of
 from .outer.finishing import changed, values_of
