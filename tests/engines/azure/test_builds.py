@@ -438,6 +438,21 @@ def test_a_build_waits_until_every_process_knows_of_it() -> None:
     assert status.state == "ready"
 
 
+def test_a_write_that_took_too_long_before_its_transaction_is_not_sent() -> None:
+    memory, store = filled(3)
+    key = cls(OLD, "Item").key("shop0", 0)
+    plain, sent = memory.send, len(memory.sent)
+
+    def slow(request: Any) -> Any:
+        memory.now += TIMES.deadline * 2 if isinstance(request, Get) and request.table == "Items" else 0.0
+        return plain(request)
+
+    memory.send = slow  # type: ignore[method-assign]
+    with pytest.raises(tm.StoreError, match="nothing was written"):
+        store.merge(key, color="blue")
+    assert not [one for one in memory.sent[sent:] if isinstance(one, Commit) and one.table == "Items"]
+
+
 def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
     memory, _ = filled(30)
     first, second = memory.open(NEW), memory.open(NEW)
