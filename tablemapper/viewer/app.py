@@ -144,14 +144,15 @@ class _Site:
                     await self._turns.acquire()
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
-            response = None
             try:
                 response = await run_in_threadpool(answer, request)
-            finally:
-                if isinstance(response, _Streamed):
-                    response.end = self._turns.release
-                else:
-                    self._turns.release()
+            except BaseException:
+                self._turns.release()
+                raise
+            if isinstance(response, _Streamed):
+                response.end = self._turns.release
+            else:
+                self._turns.release()
             return response
 
         return page
