@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
 import apsw
+
+from tablemapper.errors import TableMapperError
 
 
 class Fault:
@@ -39,6 +42,43 @@ class Fault:
         if cls.count == cls.n or (cls.sticky and cls.count > cls.n):
             cls.fired += 1
             raise cls.error()
+
+
+class Attempt:
+    """The block of a `with` in which a call fails; an error of the library that comes of it is kept."""
+
+    def __init__(self, op: str, n: int, *, sticky: bool = False, error: Callable[[], Exception] = apsw.IOError) -> None:
+        self.op, self.n, self.sticky, self.error = op, n, sticky, error
+        self.calls = self.fired = 0
+        self.outcome: TableMapperError | None = None
+
+    def __enter__(self) -> None:
+        Fault.arm(self.op, self.n, sticky=self.sticky, error=self.error)
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        self.calls, self.fired = Fault.count, Fault.disarm()
+        self.outcome = error if isinstance(error, TableMapperError) else None
+        return self.outcome is not None
+
+
+def every(attempt: Callable[[int], Attempt]) -> Iterator[Attempt]:
+    """Yield attempts in which the first call fails, the second, and so on, to one that meets no failure."""
+    for n in range(1, 1_000):
+        yield (one := attempt(n))
+        if not one.fired:
+            assert one.outcome is None
+            return
+    raise AssertionError("it never came to its end")
+
+
+def every_call(op: str, *, sticky: bool = False, error: Callable[[], Exception] = apsw.IOError) -> Iterator[Attempt]:
+    """Yield attempts for each call of an operation of the disk."""
+    return every(lambda n: Attempt(op, n, sticky=sticky, error=error))
+
+
+def die() -> Any:
+    """End the process, as a failure of a call in it."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _Quiet:

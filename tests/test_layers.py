@@ -11,6 +11,8 @@ import pytest
 
 import tablemapper
 
+from .parsed import parsed
+
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept", "kept"]}],
@@ -34,9 +36,9 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "engines": ["context", "status", "statistics", "check", "protocol", "by_key", "counting", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
-            "engines.azure.outer": ["outbox", "reservations", "finishing", "elsewhere"],
+            "engines.azure.outer": ["marks", "outbox", "reservations", "finishing", "elsewhere"],
             "engines.azure.reading": ["filters", "orders", "reads"],
-            "engines.azure": ["catalogue", "known", "writes", "widening", "rounds", "sweep", "repair", "check", "engine"],
+            "engines.azure": ["partitions", "notes", "catalogue", "classes", "known", "writes", "widening", "rounds", "sweep", "builds", "repair", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
@@ -90,7 +92,7 @@ def _targets(module: str, path: Path) -> Iterator[str]:
     package = ["tablemapper", *module.split(".")]
     if path.name != "__init__.py":
         package.pop()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):  # (inside functions, and for type checkers, too)
+    for node in ast.walk(parsed(path)):  # (inside functions, and for type checkers, too)
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -178,7 +180,7 @@ def test_no_function_has_more_branches_than_a_reader_follows() -> None:
     counted = {
         f"{module}.{node.name}": _branches(node)
         for module, path in MODULES.items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: count for name, count in counted.items() if count > 25} == {}
@@ -202,7 +204,7 @@ def test_a_room_stands_on_one_floor(room: str) -> None:
 
 @pytest.mark.parametrize("room", sorted(FACES))
 def test_the_page_of_a_room_lists_its_modules_in_order(room: str) -> None:
-    tree = ast.parse(MODULES[room].read_text(encoding="utf-8"))
+    tree = parsed(MODULES[room])
     listed = re.findall(r"^- `(\w+)`:", ast.get_docstring(tree) or "", re.MULTILINE)
     folders = [face.rpartition(".")[2] for face in FACES if face.rpartition(".")[0] == room]
     inside = [name.rpartition(".")[2] for name in PLACE if name.rpartition(".")[0] == room]

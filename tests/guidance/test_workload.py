@@ -18,37 +18,10 @@ from tablemapper.cli import advice as commands  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
 from tablemapper.guidance.workload import Workload
 
+from ..parts import MODELS, Note, Part
 from .test_advise import GOOD, HEAD, classes, entity, pasted
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-class Part(tm.Entity, table="Parts"):
-    box: tm.Field[str]
-    number: tm.Field[int]
-    color: tm.Field[str] = tm.field(default="red")
-    weight: tm.Field[int] = tm.field(default=0)
-    tags: tm.Field[list[str]] = tm.field(factory=list)
-
-    key = tm.Key[str, int](partition="{box}", row="{number}")
-    by_color = tm.Index[str](partition="{color}")
-
-
-class Colors(tm.Aggregate, of=Part, table="Colors"):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{color}")
-
-
-class Note(tm.Entity, table="Parts"):
-    box: tm.Field[str]
-    text: tm.Field[str] = tm.field(default="")
-
-    key = tm.Key[str](partition="{box}", row="Note")
-
-
-MODELS: list[type[tm.Record]] = [Part, Colors, Note]
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ import attrs
 
 import tablemapper as tm
 
+from ..threads import at_once
 from . import building, evolving
 from .catalogues import Catalogues
 from .damage import Damage
@@ -189,9 +190,5 @@ def findings(specs: Iterable[str], processes: int = 1) -> list[Finding]:
         finally:
             worker.close()
 
-    threads = [threading.Thread(target=work) for _ in range(processes)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * processes)
     return found

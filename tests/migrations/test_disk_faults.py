@@ -18,7 +18,7 @@ from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
 from ..conftest import folder_in_memory
-from ..sqlite_vfs import Fault
+from ..sqlite_vfs import Attempt
 from .shapes import OLD, OLD_TOTALS, batches_of, cases, contents, parts, texts, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
@@ -86,8 +86,8 @@ def attempt(
     n: int,
     *,
     sticky: bool,
-) -> tuple[Path, Exception | None, int, int]:
-    """Work on a copy of a store while the n-th call of an operation fails; return it, the error, the calls, and the faults."""
+) -> tuple[Path, Attempt]:
+    """Work on a copy of a store while the n-th call of an operation fails; return it, and what came of it."""
     folder = store.parent / f"{store.stem}-x"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -98,18 +98,13 @@ def attempt(
     assert connection is not None
     connection.execute("PRAGMA cache_size = 4")
     connection.wal_autocheckpoint(6)
-    Fault.arm(operation, n, sticky=sticky)
-    outcome: Exception | None = None
-    try:
+    with (tried := Attempt(operation, n, sticky=sticky)):
         work(engine)
-    except tm.StoreError as error:
-        assert "please report" not in str(error)
-        outcome = error
-    finally:
-        count, fired = Fault.count, Fault.disarm()
+    assert tried.outcome is None or isinstance(tried.outcome, tm.StoreError)
+    assert "please report" not in str(tried.outcome)
     with suppress(tm.StoreError):
         engine.close()
-    return path, outcome, count, fired
+    return path, tried
 
 
 @pytest.mark.long
@@ -125,18 +120,19 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
 
     failing = partial(attempt, stores[moment], lambda path: begun(path, vfs="faulty"), work, operation, sticky=sticky)
     before = dump(stores[moment])
-    path, outcome, count, fired = failing(1_000_000)
-    assert (outcome, fired) == (None, 0)
+    path, tried = failing(1_000_000)
+    assert (tried.outcome, tried.fired) == (None, 0)
+    count = tried.calls
     after = dump(path)
     assert after != before
     goal = expected(stores[moment])
     calls = range(1, count + 1)
     for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
-        path, outcome, _, fired = failing(n)
-        assert fired
+        path, tried = failing(n)
+        assert tried.fired
         now = dump(path)
         assert now in (before, after), n
-        assert outcome is not None or now == after, n  # (what is read once it has switched can fail, too)
+        assert tried.outcome is not None or now == after, n  # (what is read once it has switched can fail, too)
         assert tm.migrate(path, [CASE.script], rest=0, durability="relaxed").done
         with tm.open(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
@@ -160,15 +156,16 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
         attempt, done, lambda path: SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty"),
         lambda engine: engine.contract("first", batches_of(15)), operation, sticky=sticky,
     )  # fmt: skip
-    path, outcome, count, fired = failing(1_000_000)
-    assert (outcome, fired) == (None, 0)
+    path, tried = failing(1_000_000)
+    assert (tried.outcome, tried.fired) == (None, 0)
+    count = tried.calls
     after = dump(path)
     assert len(after) < len(dump(done))
     calls = range(1, count + 1)
     for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
-        path, outcome, _, fired = failing(n)
-        assert fired
-        assert outcome is not None or dump(path) == after, n
+        path, tried = failing(n)
+        assert tried.fired
+        assert tried.outcome is not None or dump(path) == after, n
         assert tm.status(path).history[-1].state in ("switched", "contracted")
         with tm.open(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal

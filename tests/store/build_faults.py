@@ -13,7 +13,7 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 
-from ..sqlite_vfs import Fault, Power
+from ..sqlite_vfs import Power, every_call
 
 OPERATIONS = ["xWrite", "xSync", "xRead", "xTruncate", "xOpen", "xFileSize", "xLock"]
 
@@ -34,34 +34,24 @@ class Build:
 
 def fail_each_call(build: Build, registered: Path, op: str, size: int, *, sticky: bool) -> None:
     """Fail the n-th call of ``op`` while a copy of a file is built, for every n, and check what is left."""
-    for n in range(1, 200):
-        path = registered.with_name(f"{n}.db")
+    for attempt in every_call(op, sticky=sticky):
+        path = registered.with_name(f"{attempt.n}.db")
         shutil.copy(registered, path)
         engine = build.opened(path, vfs="faulty")
         assert engine.file._connection is not None
         engine.file._connection.execute("PRAGMA cache_size = 4")
         engine.file._connection.wal_autocheckpoint(6)
         done = 0
-        Fault.arm(op, n, sticky=sticky)
-        outcome: BaseException | None = None
-        try:
+        with attempt:
             for count in build.steps(engine, size):
                 done = count
-        except tm.StoreError as error:
-            outcome = error
-        finally:
-            fired = Fault.disarm()
-        if not fired:
-            assert outcome is None
-            assert done >= build.whole
-            engine.close()
-            assert n > {"xWrite": 10, "xSync": 3, "xRead": 3}.get(op, 0)
-            return
-        after = {done, done + size} if isinstance(outcome, tm.OutcomeUnknown) else {done}
+        assert attempt.outcome is None or isinstance(attempt.outcome, tm.StoreError)
+        after = {done, done + size} if isinstance(attempt.outcome, tm.OutcomeUnknown) else {done}
         with suppress(tm.StoreError):
             engine.close()
         build.check(path, {min(one, build.whole) for one in after}.__contains__)
-    raise AssertionError("it never came to its end")
+    assert done >= build.whole
+    assert attempt.n > {"xWrite": 10, "xSync": 3, "xRead": 3}.get(op, 0)
 
 
 def watched(registered: Path) -> Path:

@@ -16,32 +16,7 @@ from tablemapper.query.query import Query
 from tablemapper.store.observation import ObservedStore
 from tablemapper.store.store import Store
 
-
-class Part(tm.Entity, table="Parts"):
-    box: tm.Field[str]
-    number: tm.Field[int]
-    color: tm.Field[str] = tm.field(default="red")
-    count: tm.Field[int] = tm.field(default=0)
-
-    key = tm.Key[str, int](partition="{box}", row="{number}")
-    by_color = tm.Index[str](partition="{color}")
-
-
-class Colors(tm.Aggregate, of=Part, table="Colors"):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{color}")
-
-
-class Note(tm.Entity, table="Parts"):
-    box: tm.Field[str]
-    text: tm.Field[str] = tm.field(default="")
-
-    key = tm.Key[str](partition="{box}", row="Note")
-
-
-MODELS: list[type[tm.Record]] = [Part, Colors, Note]
+from ..parts import MODELS, Note, Part
 
 
 class Seen(list[tm.Event]):
@@ -67,16 +42,16 @@ def store(seen: Seen) -> Iterator[tm.Store]:
 def test_each_verb_is_an_event(store: tm.Store, seen: Seen) -> None:
     part = Part("a", 1)
     store.insert(part)
-    part.count = 2
+    part.weight = 2
     store.replace(part)
-    store.merge(part.key, count=3)
+    store.merge(part.key, weight=3)
     assert store.get(part.key) is not None
     assert store.get(Part.key("a", 2)) is None
-    assert store[part.key].count == 3
+    assert store[part.key].weight == 3
     assert store.exists(part.key)
     store.get_many(iter([part.key, Part.key("a", 2)]))
     store.upsert(Part("a", 3))
-    store.update(part.key, lambda p: p.replace(count=4))
+    store.update(part.key, lambda p: p.replace(weight=4))
     store.update(part.key, lambda p: None)
     store.move(store[part.key], Part.key("a", 9))
     store.delete(Part.key("a", 9))
@@ -109,7 +84,7 @@ def test_an_error_is_the_outcome_and_still_raised(store: tm.Store, seen: Seen) -
     with pytest.raises(tm.InvalidEntity):
         store.get("a")  # type: ignore[arg-type]
     with pytest.raises(tm.ScanRefused):
-        list(store.query(Part).where(Part.count == 1))
+        list(store.query(Part).where(Part.weight == 1))
     with pytest.raises(tm.EntityExists):
         store.insert_many([Part("z", 1), Part("a", 1)], atomic=True)
     assert seen.take() == [
@@ -138,7 +113,7 @@ def test_many_at_once_are_one_event(store: tm.Store, seen: Seen) -> None:
 def test_an_error_in_a_stream_says_how_many_were_written(store: tm.Store, seen: Seen) -> None:
     def parts() -> Iterator[Part]:
         yield Part("a", 1)
-        yield Part("a", 2, count="x")  # type: ignore[arg-type]
+        yield Part("a", 2, weight="x")  # type: ignore[arg-type]
 
     with pytest.raises(tm.InvalidEntity) as raised:
         store.insert_many(parts())
@@ -156,16 +131,16 @@ def test_a_query_is_an_event_with_its_path(store: tm.Store, seen: Seen) -> None:
     assert blue.exists()
     assert blue.count() == 5
     assert in_a.count() == 10
-    assert in_a.sum(Part.count) == 45
-    assert in_a.max(Part.count) == 9
+    assert in_a.sum(Part.weight) == 45
+    assert in_a.max(Part.weight) == 9
     assert in_a.group_by(Part.color).count() == {"blue": 5, "red": 5}
     assert len(blue.page(2).items) == 2
     assert [len(page.items) for page in blue.pages(3)] == [3, 2]
-    assert list(blue.select(Part.count).limit(1)) == [(1,)]
+    assert list(blue.select(Part.weight).limit(1)) == [(1,)]
     assert blue.limit(1).one().number == 1
     assert len(list(store.query(Part.by_color("red")))) == 5
     assert len(list(store.query(Part).allow_scan())) == 10
-    assert blue.update(count=0) == 5
+    assert blue.update(weight=0) == 5
     assert blue.delete() == 5
     assert seen.take() == [
         ("query", "Part", "Part.by_color", 5, 0, "ok"),
@@ -237,7 +212,7 @@ def test_a_transaction_is_one_event(store: tm.Store, seen: Seen) -> None:
     with pytest.raises(tm.EntityExists), store.transaction() as tx:
         tx.insert(Part("a", 1))
     with pytest.raises(tm.InvalidTransaction), store.transaction() as tx:
-        tx[Part.key("a", 1)].count = 9
+        tx[Part.key("a", 1)].weight = 9
     assert seen.take() == [
         ("transaction", "Part, Note", None, 1, 2, "ok"),
         ("transaction", None, None, 0, 0, "ok"),
@@ -248,9 +223,9 @@ def test_a_transaction_is_one_event(store: tm.Store, seen: Seen) -> None:
 
 
 def test_what_a_users_function_calls_is_an_event_of_its_own(store: tm.Store, seen: Seen) -> None:
-    store.insert_many([Part("a", 1), Part("a", 2, count=7)])
+    store.insert_many([Part("a", 1), Part("a", 2, weight=7)])
     seen.clear()
-    store.update(Part.key("a", 1), lambda p: p.replace(count=store[Part.key("a", 2)].count))
+    store.update(Part.key("a", 1), lambda p: p.replace(weight=store[Part.key("a", 2)].weight))
     assert [event.verb for event in seen] == ["get", "update"]
 
 

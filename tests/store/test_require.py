@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
+
+from ..threads import at_once
 
 
 class Account(tm.Entity, table="Accounts"):
@@ -60,18 +62,10 @@ def test_a_merge_that_changes_nothing_returns_the_entity_too(store: tm.Store) ->
 
 @pytest.mark.needs("one_commit")
 def test_a_counter_gives_each_number_once(store: tm.Store) -> None:
-    numbers: list[int] = []
+    def count() -> list[int]:
+        return [store.merge(ONE, Account.balance.add(1), returning=True).balance for _ in range(25)]
 
-    def count() -> None:
-        for _ in range(25):
-            numbers.append(store.merge(ONE, Account.balance.add(1), returning=True).balance)
-
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert sorted(numbers) == list(range(11, 111))
+    assert sorted(chain(*at_once(*[count] * 4))) == list(range(11, 111))
     assert store.check().ok
 
 

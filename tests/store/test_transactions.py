@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 from msgspec import Meta
 
 import tablemapper as tm
-from tablemapper.store.transaction import Transaction
+
+from ..threads import at_once
 
 
 class Order(tm.Entity, table="Orders"):
@@ -259,28 +259,15 @@ def test_a_transaction_is_used_inside_its_block(store: tm.Store) -> None:
 
 
 def test_a_transaction_belongs_to_one_thread(store: tm.Store) -> None:
-    caught: list[BaseException] = []
-
-    def use(tx: Transaction) -> None:
-        try:
-            tx.insert(Order("c", 1))
-        except tm.InvalidTransaction as error:
-            caught.append(error)
-
-    with store.transaction() as tx:
-        thread = threading.Thread(target=use, args=(tx,))
-        thread.start()
-        thread.join()
-    assert len(caught) == 1
+    with store.transaction() as tx, pytest.raises(tm.InvalidTransaction):
+        at_once(lambda: tx.insert(Order("c", 1)))
     assert store.check().entities == 0
 
 
 def test_no_lock_is_held_while_the_block_runs(store: tm.Store) -> None:
     with store.transaction() as tx:
         tx.insert(Order("c", 1))
-        thread = threading.Thread(target=store.insert, args=(Order("c", 2),))
-        thread.start()
-        thread.join()
+        at_once(lambda: store.insert(Order("c", 2)))
     assert store[Spent.key("c")].orders == 2
 
 

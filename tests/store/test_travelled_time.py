@@ -23,6 +23,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.uuid7 import Source, uuids_from
 
+from ..parsed import parsed
+
 freezegun = pytest.importorskip("freezegun")
 time_machine = pytest.importorskip("time_machine")
 
@@ -246,6 +248,7 @@ def test_asyncio_goes_on_in_frozen_time() -> None:
         asyncio.run(_insert_and_read())
 
 
+@pytest.mark.needs("own_time")
 def test_a_timestamp_is_of_the_frozen_time() -> None:
     with freezegun.freeze_time(NOON) as frozen, tm.open(":memory:", models=MODELS) as store:
         store.insert(session := Session("a"))
@@ -285,7 +288,7 @@ def test_no_module_uses_a_class_of_times_that_a_test_can_replace() -> None:
     for path in package.rglob("*.py"):
         if path.name == "builtin.py":
             continue
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
         if not {"date", "datetime"}.isdisjoint(names):
             used = [
@@ -304,6 +307,6 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.AnnAssign) and "TypeAlias" in ast.dump(node.annotation):
             of_types = True
         for part in value if isinstance(value, list) else [value]:
-            second = isinstance(node, ast.Call) and ast.dump(node.func).startswith("Name(id='isinstance'")
+            second = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
             if isinstance(part, ast.AST) and not of_types and not (second and part is node.args[1]):
                 yield from _evaluated(part)

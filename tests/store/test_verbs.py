@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import math
-import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -14,6 +13,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+
+from ..threads import at_once
 
 
 class Product(tm.Entity, table="Products"):
@@ -585,22 +586,13 @@ def test_a_closed_store_refuses_use(store: tm.Store, tmp_path: Path) -> None:
 
 def test_threads_share_a_store(store: tm.Store) -> None:
     store.insert(book())
-    failed = []
 
     def add() -> None:
-        try:
-            for _ in range(25):
-                store.merge(KEY, Product.stock.add(1))
-                store.update(KEY, lambda e: e.replace(stock=e.stock + 1))
-        except BaseException as error:
-            failed.append(error)
+        for _ in range(25):
+            store.merge(KEY, Product.stock.add(1))
+            store.update(KEY, lambda e: e.replace(stock=e.stock + 1))
 
-    threads = [threading.Thread(target=add) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    at_once(*[add] * 4)
     assert store[KEY].stock == 200
 
 

@@ -25,15 +25,24 @@ PICTURE = Path(__file__).parents[2] / "docs" / "how-to" / "inspector.png"
 LOOK = (Path(__file__).parents[1] / "site" / "look.js").read_text(encoding="utf-8")
 
 
-class Product(tm.Entity, table="Products"):
-    category: tm.Field[str]
-    id: tm.Field[str]
-    name: tm.Field[str]
-    price: tm.Field[Decimal]
-    maker: tm.Field[str]
+def product(**indexes: Any) -> Any:
+    """Declare products with some more indexes."""
 
-    key = tm.Key[str, str](partition="{category}", row="{id}")
-    by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        id: tm.Field[str]
+        name: tm.Field[str]
+        price: tm.Field[Decimal]
+        maker: tm.Field[str]
+
+        key = tm.Key[str, str](partition="{category}", row="{id}")
+        by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
+        locals().update(indexes)
+
+    return Product
+
+
+Product = product()
 
 
 @pytest.fixture
@@ -185,18 +194,8 @@ def test_the_keyboard_alone_leads_to_an_entity_and_to_an_answer(browser: Any, se
 
 
 def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> None:
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        id: tm.Field[str]
-        name: tm.Field[str]
-        price: tm.Field[Decimal]
-        maker: tm.Field[str]
-
-        key = tm.Key[str, str](partition="{category}", row="{id}")
-        by_maker = tm.Index[str, Decimal](partition="{maker}", row="{price}")
-        by_name = tm.Index[str](partition="{name}")
-
-    with tm.open(place, models=[Product], build=False) as store:
+    named = product(by_name=tm.Index[str](partition="{name}"))
+    with tm.open(place, models=[named], build=False) as store:
         shown = []
         for _ in range(2):
             store.build(limit=300)

@@ -26,17 +26,26 @@ from tests.engines.azure.place import AzurePlace
 from tests.viewer.visits import links, visit
 
 
-class Product(tm.Entity, table="Products"):
-    category: tm.Field[str]
-    number: tm.Field[int]
-    name: tm.Field[str] = tm.field(default="")
-    price: tm.Field[Decimal | None] = tm.field(default=None)
-    tags: tm.Field[list[str]] = tm.field(factory=list)
-    cover: tm.Field[bytes] = tm.field(default=b"")
-    text: tm.Field[str] = tm.field(default="")
+def product(**indexes: Any) -> Any:
+    """Declare products with some indexes."""
 
-    key = tm.Key[str, int](partition="{category}", row="{number}")
-    by_name = tm.Index[str](partition="{name}", unique=True)
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+        locals().update(indexes)
+
+    return Product
+
+
+BY_NAME = {"by_name": tm.Index[str](partition="{name}", unique=True)}
+Product = product(**BY_NAME)
 
 
 class Total(tm.Aggregate, table="Totals", of=Product):
@@ -99,23 +108,13 @@ def test_the_overview_counts_what_the_declarations_are_warned_of(app: Any, tmp_p
 
 
 def test_the_overview_says_how_large_the_file_is_and_what_nothing_declares_any_more(app: Any, place: Path) -> None:
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str] = tm.field(default="")
-        price: tm.Field[Decimal | None] = tm.field(default=None)
-        tags: tm.Field[list[str]] = tm.field(factory=list)
-        cover: tm.Field[bytes] = tm.field(default=b"")
-        text: tm.Field[str] = tm.field(default="")
-        key = tm.Key[str, int](partition="{category}", row="{number}")
-
     found = json(app, "/")
     assert (found["format"], found["bytes"] % 4096, found["undeclared"]) == (FORMAT_VERSION, 0, [])
     assert found["bytes"] > 4096
     page = visit(app, "/").text
     assert f"in format {FORMAT_VERSION}</dt><dd>" in page
     assert 'id="undeclared"' not in page
-    tm.open(place, models=[Product]).close()
+    tm.open(place, models=[product()]).close()
     assert json(app, "/")["undeclared"] == ["Product.by_name"]
     assert "Product.by_name" in visit(app, "/").text.split('id="undeclared"')[1]
     assert "Not declared any more: Product.by_name" in visit(app, "/class/Product").text
@@ -305,19 +304,8 @@ def test_a_size_above_the_most_is_clipped(place: Path, size: str) -> None:
 def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
 
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str] = tm.field(default="")
-        price: tm.Field[Decimal | None] = tm.field(default=None)
-        tags: tm.Field[list[str]] = tm.field(factory=list)
-        cover: tm.Field[bytes] = tm.field(default=b"")
-        text: tm.Field[str] = tm.field(default="")
-        key = tm.Key[str, int](partition="{category}", row="{number}")
-        by_name = tm.Index[str](partition="{name}", unique=True)
-        by_price = tm.Index[Decimal](partition="{price}")
-
-    with tm.open(place, models=[Product], build=False) as store:
+    priced = product(**BY_NAME, by_price=tm.Index[Decimal](partition="{price}"))
+    with tm.open(place, models=[priced], build=False) as store:
         app = tm.inspector(store)
         loads = [visit(app, "/status")]
         store.build(limit=2)

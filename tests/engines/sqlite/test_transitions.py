@@ -8,17 +8,18 @@ from typing import Any, TypeAlias
 
 import attrs
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 import tablemapper as tm
-from tablemapper.catalogue import dropping, migrating, opening, switching
-from tablemapper.catalogue.actions import Draft
+from tablemapper.catalogue import dropping, migrating, opening, switching, zone_rules
+from tablemapper.catalogue.actions import Draft, Drop
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
-from ...migrations.shapes import OLD, indexes, part
+from ...migrations.shapes import FIELDS, OLD, changed, indexes, part
 from .values import CASES, Values, opened, started
 
 END = 9_000_000
@@ -122,8 +123,21 @@ def _open(cls: Any) -> Callable[[], Situation]:
     return lambda: (started(), lambda draft, catalogue: opened(draft, catalogue, compile_schema([cls])))
 
 
+def _open_unfit() -> Situation:
+    schema = compile_schema([UNFIT])
+    return _after("two copies", "first"), lambda draft, catalogue: opened(draft, catalogue, schema, count=0)
+
+
+def _ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
+    """Take everything that is maintained as if it were over a zone whose rules have changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(zone_rules, "_zones_of", lambda definition: ("Europe/Oslo",))
+        return opening.ruled_anew(draft, catalogue, newer_too=newer_too)
+
+
 MORE = part(**indexes(), by_price=tm.Index[str](partition="{price}"))
 OTHER = part(by_tag=tm.Index[str](partition="{tags}", include=("price",)))
+UNFIT = part(changed(FIELDS, price=int))
 BESIDE, NEXT, TAKEN_BACK = (
     "twin by first, behind first",
     "twin by second, behind second",
@@ -131,6 +145,11 @@ BESIDE, NEXT, TAKEN_BACK = (
 )
 SITUATIONS: dict[str, tuple[Callable[[], Situation], dict[str, str]]] = {
     "a class with more is opened": (_open(MORE), {}),
+    "a class that does not fit is opened, and there are no entities": (_open_unfit, {
+        "current": "ended", "younger": "ended", "behind": "ended by zeroth", "undone": "ended",
+        "twin": "retired by first, behind zeroth",
+    }),
+    "other rules of a zone": (_of_labels(_ruled_anew), {}),
     "a switch": (lambda: _switch(links=False), {
         "current": "retired by second", "younger": "retired by second", "behind": "retired by second, behind zeroth",
         "twin": "retired by second, behind zeroth", "undone": "retired by second",
@@ -185,6 +204,41 @@ def check_version(name: str, state: str, after: str) -> None:
     assert [_told(one) for one in catalogue.versions.of("Part") if one.form == "form"] == [after]
 
 
+def test_a_class_that_does_not_fit_is_refused_where_there_are_entities() -> None:
+    with pytest.raises(tm.SchemaMismatch, match="price"):
+        _take(started(), _open(UNFIT)()[1])
+
+
+def test_a_class_that_does_not_fit_gets_tables_of_its_own_where_there_are_none() -> None:
+    values, transition = _open_unfit()
+    before, draft = values.catalogue, Draft(END, lambda: values.names, values.catalogue.past)
+    after = transition(draft, before)
+    gone = {before.table_of("Part").name, *before.index_tables.values()}
+    assert {Drop(name) for name in gone if not name.startswith("Stock")} <= set(draft.actions)
+    assert after.table_of("Part").name not in gone
+    assert set(after.states) == {"Stock.by_pieces"}
+
+
+@pytest.mark.parametrize("newer_too", [False, True])
+def test_what_is_of_the_rules_of_a_newer_release_is_built_anew_if_that_is_asked_for(newer_too: bool) -> None:
+    values = started()
+    state = replace(values.catalogue.states[BY_TAG], zones={"Europe/Oslo": "other"}, release="9999z")
+    before = attrs.evolve(values.catalogue, states=values.catalogue.states | {BY_TAG: state})
+    after = _take(values, lambda draft, catalogue: _ruled_anew(draft, catalogue, newer_too=newer_too), before)
+    assert _index_told(after, BY_TAG) == ("disabled" if newer_too else "ready") + ", of rules of here"
+    assert (after.states[BY_TAG].zones != state.zones) is newer_too
+
+
+def test_other_rules_end_what_is_in_a_twin_too_and_leave_its_tombstones_to_the_file() -> None:
+    values = _after("two copies", "first")
+    after = _take(values, _ruled_anew)
+    (before,), (twin,) = values.catalogue.twins, after.twins
+    assert {state.state for state in before.catalogue.states.values()} == {"ready"}
+    assert {state.state for state in twin.catalogue.states.values()} == {"disabled"}
+    assert twin.catalogue.tombstones == ()
+    assert [stone.label for stone in after.tombstones].count(BY_TAG) == 2
+
+
 @pytest.mark.parametrize(
     ("state", "after"),
     [
@@ -235,7 +289,8 @@ def _index_told(catalogue: Catalogue, label: str) -> str:
     if state is None:
         return "dropped" if any(stone.label == label for stone in catalogue.tombstones) else "absent"
     job = " by a job" if any(label in job.targets for job in catalogue.jobs) else ""
-    return f"{state.state}{job}{'' if state.declared else ', undeclared'}"
+    ruled = "" if state.zones is UNSET else ", of rules of here"
+    return f"{state.state}{job}{ruled}{'' if state.declared else ', undeclared'}"
 
 
 def _linked_switch(values: Values) -> Catalogue:
@@ -268,6 +323,7 @@ LABELS: dict[str, tuple[Callable[[Values], Catalogue], list[str]]] = {
         _taken(dropping.finished, [BY_TAG], is_violated=lambda label: True), [GONE, "violated", GONE, "violated", GONE]),
     "it is disabled": (_taken(dropping.disable, BY_TAG), ["InvalidQuery", *["disabled"] * 4]),
     "what is disabled is built": (_taken(opening.rebuilt, None), ["dropped", "building by a job", "ready", "violated", "building by a job"]),
+    "a zone of it has other rules": (_taken(_ruled_anew), ["dropped", *["disabled, of rules of here"] * 3, "disabled"]),
     "it is dropped": (_taken(dropping.drop, BY_TAG), ["InvalidQuery", *["dropped"] * 4]),
     "its class becomes a twin": (_linked_switch, [GONE, "ready", "ready", "disabled", "disabled"]),
     "its class and the twin change places": (_swapped, [GONE, "ready", "ready", "disabled", "disabled"]),

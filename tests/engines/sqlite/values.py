@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import attrs
@@ -63,18 +64,21 @@ def _three_scripts() -> Case:
 CASES["three scripts"] = _three_scripts()
 
 
-def _read(sql: str, args: Any = ()) -> list[tuple[Any, ...]]:
+def _read(sql: str, args: Any = (), *, count: int = COUNT) -> list[tuple[Any, ...]]:
     """Answer what a comparison of classes asks of rows."""
+    if not count:
+        return [(0,)] if sql.startswith("SELECT count(*)") else [(0, None)] if sql.startswith("SELECT sum") else []
     return [(COUNT,)] if sql.startswith("SELECT count(*)") else [(0, 0)] if sql.startswith("SELECT sum") else []
 
 
-def opened(draft: Draft, catalogue: Catalogue, schema: Schema) -> Catalogue:
-    """Return a catalogue that takes over some classes, as `take_over` changes that of a file."""
-    evolution = takeover.evolution_of(catalogue, schema, _read, draft.now)
+def opened(draft: Draft, catalogue: Catalogue, schema: Schema, *, count: int = COUNT) -> Catalogue:
+    """Return a catalogue that takes over some classes, as `take_over` changes that of a file with so many entities of each."""
+    read = partial(_read, count=count)
+    evolution = takeover.evolution_of(catalogue, schema, read, draft.now)
     classes = takeover._without_twins(catalogue, schema)
     for twin in opening.unmatched_twins(catalogue, evolution) if evolution.changed else ():
         catalogue = switching.ended(draft, catalogue, twin, twin.migration)
-        evolution = takeover.evolution_of(catalogue, schema, _read, draft.now)
+        evolution = takeover.evolution_of(catalogue, schema, read, draft.now)
     return opening.opened(draft, catalogue, classes, evolution) if evolution.changed else catalogue
 
 

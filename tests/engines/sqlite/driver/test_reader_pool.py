@@ -18,6 +18,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from ....threads import at_once
 from ..table import create_table, eventually, insert
 
 
@@ -145,7 +146,5 @@ def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: P
 
 def test_readers_of_threads_that_ended_are_used_again(file: File) -> None:
     for _ in range(20):
-        thread = threading.Thread(target=lambda: file.read("SELECT 1"))
-        thread.start()
-        thread.join()
+        at_once(lambda: file.read("SELECT 1"))
     assert len(file._known) <= 2

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import threading
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +13,9 @@ from tablemapper.engines.sqlite.driver import connections
 from tablemapper.engines.sqlite.file import file as file_module
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import StoreError, StoreLocked, TableMapperError
+from tablemapper.errors import StoreError, StoreLocked
 
-from ....sqlite_vfs import Fault
+from ....sqlite_vfs import Attempt, die, every_call
 from ..table import beside, create_table, in_child, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
@@ -157,47 +153,30 @@ def test_a_file_that_is_closed_is_not_compacted(file: File) -> None:
         file.compact()
 
 
-def each_call(path: Path, attempt: Callable[[Path, int], bool]) -> int:
-    for n in range(1, 1000):
-        place = path.with_name(f"{n}.db")
-        fill(place)
-        ended = attempt(place, n)
-        assert rows(place) == ROWS
-        if ended:
-            return n
-    raise AssertionError("it does not end")
-
-
 @pytest.mark.parametrize("sticky", [False, True])
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_disk_that_fails_at_any_call_leaves_all_rows(path: Path, op: str, sticky: bool) -> None:
-    def attempt(place: Path, n: int) -> bool:
+    for attempt in every_call(op, sticky=sticky):
+        fill(place := path.with_name(f"{attempt.n}.db"))
         file = open_file(place, vfs="faulty")
-        Fault.arm(op, n, sticky=sticky)
-        try:
-            with suppress(TableMapperError):
-                file.compact()
-        finally:
-            fired = Fault.disarm()
+        with attempt:
+            file.compact()
         assert file.read("SELECT k, v FROM t") == ROWS
         file.close()
-        return not fired
-
-    each_call(path, attempt)
+        assert rows(place) == ROWS
 
 
 @pytest.mark.parametrize("op", ["xWrite", "xSync", "xTruncate", "xDelete"])
 def test_a_process_that_is_killed_at_any_call_leaves_all_rows(path: Path, op: str) -> None:
-    def die() -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
+    for attempt in every_call(op, error=die):
+        fill(place := path.with_name(f"{attempt.n}.db"))
 
-    def attempt(place: Path, n: int) -> bool:
-        def work() -> str:
+        def work(attempt: Attempt = attempt, place: Path = place) -> str:
             file = open_file(place, vfs="faulty")
-            Fault.arm(op, n, sticky=False, error=die)
-            file.compact()
+            with attempt:
+                file.compact()
             return "lived"
 
-        return in_child(work) == "lived"
-
-    assert each_call(path, attempt) > (1 if op in ("xWrite", "xSync") else 0)
+        attempt.fired = in_child(work) != "lived"
+        assert rows(place) == ROWS
+    assert attempt.n > (1 if op in ("xWrite", "xSync") else 0)

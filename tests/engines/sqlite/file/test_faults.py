@@ -23,7 +23,7 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError
 
-from ....sqlite_vfs import Fault
+from ....sqlite_vfs import Fault, every_call
 from ..table import checkpoint
 
 EXPECTED = {"xWrite": 5, "xSync": 2}  # at the least so many points at which a write can fail
@@ -98,11 +98,8 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
     """Fail the n-th call of ``op`` in a write, for every n; return how often each outcome was seen."""
     seen: Counter[str] = Counter()
     folder = Path(tempfile.mkdtemp(dir=folder))
-    n = 0
-    while True:
-        n += 1
-        assert n < 200
-        path = folder / f"{n}.db"
+    for attempt in every_call(op, sticky=sticky, error=error):
+        path = folder / f"{attempt.n}.db"
         file = open_file(path, vfs="faulty", readers=2 if readers else 0)
         file.write(create_tables)
         small(file)
@@ -110,21 +107,10 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
             file.write(put(k))
         if readers:
             assert keys_in(file) == OLD
-        Fault.arm(op, n, sticky=sticky, error=error)
-        outcome: BaseException | None = None
-        try:
+        with attempt:
             file.write(put(*range(10, 18)))
-        except TableMapperError as raised:
-            outcome = raised
-            assert "report it" not in str(raised) or error not in (apsw.IOError, apsw.FullError), (
-                "the true error was hidden"
-            )
-        finally:
-            fired = Fault.disarm()
-        if not fired:
-            assert outcome is None
-            file.close()
-            return seen
+        outcome, said = attempt.outcome, f"{op} {attempt.n}: said {attempt.outcome!r}"
+        assert "report it" not in said or error not in (apsw.IOError, apsw.FullError), "the true error was hidden"
         assert file._connection is None or not file._connection.in_transaction
         killed = after_kill(path)
         now = keys_in(file)
@@ -135,15 +121,17 @@ def fail_every_call(folder: Path, op: str, *, sticky: bool, readers: bool, error
         else:
             assert isinstance(outcome, StoreError)
             allowed = [OLD]
-        assert killed in allowed, f"{op} {n}: said {outcome!r}, but a kill leaves {killed}"
-        assert now in allowed, f"{op} {n}: said {outcome!r}, but reads {now}"
-        seen[type(outcome).__name__] += 1
+        assert killed in allowed, f"{said}, but a kill leaves {killed}"
+        assert now in allowed, f"{said}, but reads {now}"
+        if attempt.fired:
+            seen[type(outcome).__name__] += 1
         file.write(put(99))
         assert keys_in(file) == now | {99}
         file.close()
         with open_file(path) as again:
             assert keys_in(again) == now | {99}
             assert again.integrity() == []
+    return seen
 
 
 @pytest.mark.parametrize("readers", [False, True], ids=["alone", "with readers"])
@@ -226,28 +214,19 @@ def test_without_the_fencing_write_a_failed_sync_would_break_the_promise(
 @pytest.mark.parametrize("op", OPERATIONS)
 def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(tmp_path: Path, op: str) -> None:
     for fresh in (True, False):
-        n = 0
-        while True:
-            n += 1
-            path = tmp_path / f"{op}{n}{fresh}.db"
+        for attempt in every_call(op, sticky=True):
+            path = tmp_path / f"{op}{attempt.n}{fresh}.db"
             if not fresh:
                 with open_file(path) as file:
                     file.write(create_tables)
                     file.write(put(1))
-            Fault.arm(op, n, sticky=True)
-            try:
+            with attempt:
                 open_file(path, vfs="faulty", timeout=0.01).close()
-            except TableMapperError:
-                pass
-            finally:
-                fired = Fault.disarm()
             with open_file(path, vfs="faulty") as file:
                 if fresh:
                     file.write(create_tables)
                     file.write(put(1))
                 assert keys_in(file) == {1}
-            if not fired:
-                break
 
 
 def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(tmp_path: Path) -> None:
@@ -256,10 +235,9 @@ def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(tmp_path: 
         file.write(create_tables)
         file.write(put(*range(200)))
     failed = 0
-    for n in range(1, 100):
+    for attempt in every_call("xRead", sticky=True):
         file = open_file(path, vfs="faulty")
-        Fault.arm("xRead", n, sticky=True)
-        try:
+        with attempt:
             for way in ("read", "stream", "snapshot"):
                 try:
                     if way == "read":
@@ -272,13 +250,9 @@ def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(tmp_path: 
                             snapshot.read("SELECT * FROM thing")
                 except StoreError:
                     failed += 1
-        finally:
-            fired = Fault.disarm()
         assert keys_in(file) == set(range(200))
         assert sum(map(len, file.stream("SELECT * FROM thing"))) == 200
         file.close()
-        if not fired:
-            break
     assert failed > 50
 
 

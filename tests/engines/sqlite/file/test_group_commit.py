@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tablemapper.schema.model import compile_schema
 
 from ....interrupts import places, strike
 from ....sqlite_vfs import Fault, Slow
+from ....threads import at_once
 from ..table import eventually
 
 
@@ -361,11 +363,7 @@ def test_many_threads_share_commits_and_are_served_alike(tmp_path: Path) -> None
                 served[which] += 1
             when_the_first_is_done.append(list(served))
 
-        threads = [threading.Thread(target=client, args=(which,)) for which in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[partial(client, which) for which in range(16)])
         assert len(keys(file)) == 16 * 40
         assert 3 * (Slow.syncs - before) < 16 * 40
         assert min(when_the_first_is_done[0]) > 10, when_the_first_is_done[0]
@@ -406,11 +404,7 @@ def test_additions_of_many_threads_add_up_in_entities_indexes_and_aggregates(sto
             except EntityExists:
                 refused.append(which)
 
-    threads = [threading.Thread(target=client, args=(which,)) for which in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[partial(client, which) for which in range(8)])
     assert len(refused) == 160
     assert sum(counter.value for counter in store.query(Counter).allow_scan()) == 160
     assert store[Total.key("")].sum == 160

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from tablemapper.errors import (
 )
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
+from ....threads import at_once
 from ..table import create_table, insert
 
 
@@ -57,9 +57,5 @@ def test_threads_share_a_store_in_memory() -> None:
                 with file.snapshot() as snapshot:
                     assert snapshot.get("SELECT count(*) FROM t") == snapshot.get("SELECT count(*) FROM t")
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(*[work] * 4)
         assert file.get("SELECT count(*) FROM t") == (400,)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import signal
 import stat
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,9 @@ import pytest
 
 from tablemapper.engines.sqlite.file import backup, restore
 from tablemapper.engines.sqlite.file.opening import open_file, restore_file
-from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked, TableMapperError
+from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked
 
-from ....sqlite_vfs import Fault
+from ....sqlite_vfs import Attempt, die, every, every_call
 from ..table import beside, checkpoint, create_table, in_child, insert
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
@@ -275,26 +273,33 @@ def left(tmp_path: Path) -> Path:
     return tmp_path / "left"
 
 
-def fail_system(patch: pytest.MonkeyPatch, n: int, fail: Callable[[], object]) -> list[str]:
-    """Make the n-th call of the operating system by a restore fail; return the list of the calls."""
-    calls: list[str] = []
+class SystemAttempt(Attempt):
+    """The block of a `with` in which a call of the operating system by a restore fails."""
 
-    def wrap(name: str) -> None:
-        real = getattr(os, name)
+    def __init__(self, n: int, error: Callable[[], Any]) -> None:
+        super().__init__("system", n, error=error)
+        self._patch = pytest.MonkeyPatch()
 
+    def __enter__(self) -> None:
+        for name in SYSTEM:
+            self._patch.setattr(os, name, self._call(name, getattr(os, name)))
+
+    def _call(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            calls.append(name)
-            if len(calls) == n:
+            self.calls += 1
+            if self.calls == self.n:
                 if name == "close":
                     real(*args)
-                fail()
+                self.error()
             return real(*args, **options)
 
-        patch.setattr(os, name, call)
+        return call
 
-    for name in SYSTEM:
-        wrap(name)
-    return calls
+    def __exit__(self, *what: Any) -> bool:
+        self._patch.undo()
+        calls, kept = self.calls, super().__exit__(*what)
+        self.calls, self.fired = calls, calls >= self.n
+        return kept
 
 
 def eio() -> None:
@@ -311,28 +316,23 @@ def check_either(place: Path, outcome: BaseException | None) -> None:
         assert [name for name in beside(place) if not name.endswith(backup.PART)] == []
 
 
-def each_fault(copy: Path, left: Path, arm: Callable[[pytest.MonkeyPatch, int], Callable[[], bool]]) -> list[str]:
+def lives(left: Path, attempts: Iterable[Attempt]) -> Iterator[tuple[Attempt, Path]]:
+    """Yield attempts, each with a place that holds a copy of what was left; check it afterwards."""
+    for attempt in attempts:
+        live = shutil.copytree(left, left.with_name(f"live{attempt.n}"))
+        yield attempt, live / "store.db"
+        shutil.rmtree(live)
+
+
+def each_fault(copy: Path, left: Path, attempts: Iterable[Attempt]) -> list[str]:
     """Restore with the n-th call failing, for every n; return the outcomes."""
     outcomes = []
-    for n in range(1, 400):
-        live = shutil.copytree(left, left.with_name(f"live{n}"))
-        place = live / "store.db"
-        outcome: BaseException | None = None
-        with pytest.MonkeyPatch.context() as patch:
-            fired = arm(patch, n)
-            try:
-                restore_file(copy, place, overwrite=True, vfs="faulty")
-            except TableMapperError as error:
-                outcome = error
-            finally:
-                hit = fired()
-        check_either(place, outcome)
-        shutil.rmtree(live)
-        outcomes.append(type(outcome).__name__)
-        if not hit:
-            assert outcome is None
-            return outcomes
-    raise AssertionError("it does not end")
+    for attempt, place in lives(left, attempts):
+        with attempt:
+            restore_file(copy, place, overwrite=True, vfs="faulty")
+        check_either(place, attempt.outcome)
+        outcomes.append(type(attempt.outcome).__name__)
+    return outcomes
 
 
 @pytest.mark.parametrize("sticky", [False, True])
@@ -340,20 +340,12 @@ def each_fault(copy: Path, left: Path, arm: Callable[[pytest.MonkeyPatch, int], 
 def test_a_disk_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(
     copy: Path, left: Path, op: str, sticky: bool
 ) -> None:
-    def arm(_: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
-        Fault.arm(op, n, sticky=sticky)
-        return lambda: bool(Fault.disarm())
-
-    outcomes = each_fault(copy, left, arm)
+    outcomes = each_fault(copy, left, every_call(op, sticky=sticky))
     assert len(outcomes) > 2 or op in ("xDelete", "xTruncate")
 
 
 def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(copy: Path, left: Path) -> None:
-    def arm(patch: pytest.MonkeyPatch, n: int) -> Callable[[], bool]:
-        calls = fail_system(patch, n, eio)
-        return lambda: len(calls) >= n
-
-    outcomes = each_fault(copy, left, arm)
+    outcomes = each_fault(copy, left, every(lambda n: SystemAttempt(n, eio)))
     assert {"StoreError", "OutcomeUnknown", "NoneType"} <= set(outcomes)
     assert len(outcomes) > 20
 
@@ -362,29 +354,16 @@ def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(cop
 def test_a_process_that_is_killed_at_any_call_leaves_the_old_store_or_the_new_one(
     copy: Path, left: Path, op: str
 ) -> None:
-    def die() -> Any:
-        os.kill(os.getpid(), signal.SIGKILL)
+    attempts = every(lambda n: SystemAttempt(n, die)) if op == "system" else every_call(op, error=die)
+    for attempt, place in lives(left, attempts):
 
-    seen = set()
-    for n in range(1, 400):
-        live = shutil.copytree(left, left.with_name(f"live{n}"))
-        place = live / "store.db"
-
-        def killed(n: int = n, place: Path = place) -> str:
-            if op == "system":
-                fail_system(pytest.MonkeyPatch(), n, die)
-            else:
-                Fault.arm(op, n, sticky=False, error=die)
-            with suppress(TableMapperError):
+        def killed(attempt: Attempt = attempt, place: Path = place) -> str:
+            with attempt:
                 restore_file(copy, place, overwrite=True, vfs="faulty")
             return "lived"
 
         lived = in_child(killed)
+        attempt.fired = not lived
         check_either(place, None if lived else StoreError("killed"))
-        seen.add(str(rows(place)))
         restore_file(copy, place, overwrite=True)
         assert beside(place) == [], "the next restore removes what a killed one left"
-        shutil.rmtree(live)
-        if lived:
-            return
-    raise AssertionError("it does not end")

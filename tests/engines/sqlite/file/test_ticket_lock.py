@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tablemapper.engines.sqlite.file import ticket_lock
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.ticket_lock import TicketLock
 
+from ....threads import at_once
 from ..table import create_table, drawn, eventually, insert
 
 
@@ -128,11 +130,7 @@ def test_where_there_are_no_locks_of_parts_of_a_file_all_get_the_turn(
             assert inside.pop() == which
             turns.give()
 
-    threads = [threading.Thread(target=client, args=(which,)) for which in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(*[partial(client, which) for which in range(3)])
     assert not inside
 
 
