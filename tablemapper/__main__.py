@@ -15,7 +15,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):
             raise
-        sys.stderr.write(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[cli]'\n")
+        extra = "inspect" if sys.argv[1:2] == ["inspect"] else "cli"  # (which has the other one in it)
+        sys.stderr.write(f"tablemapper: the command line needs {error.name}: pip install 'tablemapper[{extra}]'\n")
         sys.exit(2)  # `Exit.USAGE`, which cannot be imported either
     except KeyboardInterrupt:
         sys.stderr.write("tablemapper: interrupted; nothing was done\n")

@@ -36,9 +36,9 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "engines": ["context", "status", "statistics", "check", "protocol", "by_key", "counting", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
-            "engines.azure.outer": ["outbox", "reservations", "finishing", "elsewhere"],
+            "engines.azure.outer": ["marks", "outbox", "reservations", "finishing", "elsewhere"],
             "engines.azure.reading": ["filters", "orders", "reads"],
-            "engines.azure": ["catalogue", "known", "writes", "widening", "rounds", "sweep", "repair", "check", "engine"],
+            "engines.azure": ["partitions", "notes", "catalogue", "classes", "known", "writes", "widening", "rounds", "sweep", "builds", "repair", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

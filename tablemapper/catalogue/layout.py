@@ -31,7 +31,7 @@ from .dropping import without_jobs
 from .tables import Column, Table, has_values, index_column_names
 from .zone_rules import ruled_here
 
-__all__ = ["Layout"]
+__all__ = ["Layout", "with_new"]
 
 
 class Layout:
@@ -165,24 +165,29 @@ class Layout:
         history = History(
             tuple([replace(each, drops=[renamed.get(one, one) for one in each.drops]) for each in self._before.history])
         )
-        new = {model.name for model in evolution.models}
-        for name, form in evolution.models_after.items():
-            for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
-                if label not in states or name in new:
-                    state = states.get(label, StateForm("ready", now))
-                    states[label] = ruled_here(evolution.models_after, label, state)
-                if (declared := evolution.declared.get(label, states[label].declared)) != states[label].declared:
-                    states[label] = replace(states[label], declared=declared, since=now)
         return attrs.evolve(
             self._before,
             models=evolution.models_after,
             versions=evolution.versions_after,
-            states=states,
+            states=with_new(states, evolution, now),
             tables=self.tables,
             index_tables=self._index_tables,
             jobs=tuple(jobs),
             history=history,
         )
+
+
+def with_new(states: Mapping[str, StateForm], evolution: Evolution, now: int) -> dict[str, StateForm]:
+    """Return states with those of what an evolution adds, which is ready, and with what is declared from now on."""
+    after, new = dict(states), {model.name for model in evolution.models}
+    for name, form in evolution.models_after.items():
+        for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
+            if label not in after or name in new:
+                state = after.get(label, StateForm("ready", now))
+                after[label] = ruled_here(evolution.models_after, label, state)
+            if (declared := evolution.declared.get(label, after[label].declared)) != after[label].declared:
+                after[label] = replace(after[label], declared=declared, since=now)
+    return after
 
 
 def _extend(draft: Draft, old: Table | None, table: Table) -> None:

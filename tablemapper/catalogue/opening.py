@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 
 import attrs
 from msgspec.structs import replace
 
+from ..entities.aggregates import kept_field
+from ..errors import SchemaMismatch
 from ..evolution.changes import Anything
+from ..evolution.compilation import stored_schema
 from ..evolution.definitions import aggregate_in
 from ..evolution.evolution import Evolution, evolve
 from ..evolution.versions import Versions
+from ..schema.forms import StateForm
 from ..schema.labels import Label
 from ..schema.model import Model, Schema
 from .actions import Draft, SetColumn, StartJob
@@ -20,7 +24,7 @@ from .layout import Layout
 from .tables import Table
 from .zone_rules import outdated, ruled_here
 
-__all__ = ["opened", "rebuilt", "ruled_anew", "staged", "unmatched_twins"]
+__all__ = ["as_it_is", "opened", "rebuilt", "registered", "ruled_anew", "staged", "targets", "unmatched_twins"]
 
 
 def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolution) -> Catalogue:
@@ -44,7 +48,37 @@ def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolut
     for model in evolution.typed:
         table = after.table_of(aggregate_in(after.models, model.name, model.form) or model.name)
         draft.do(SetColumn(table, model.name, "EntityType", model.declaration.type_name))
-    return _registered(draft, after, _targets(evolution, catalogue.models.keys() - evolution.dropped))
+    return _registered(draft, after, targets(evolution, catalogue.models.keys() - evolution.dropped))
+
+
+def as_it_is(
+    what: str,
+    schema: Schema | None,
+    catalogue: Catalogue,
+    compare: Callable[[Schema], Evolution],
+    known: Schema | None = None,
+) -> Schema:
+    """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
+
+    Args:
+        what: the store, as messages call it.
+        schema: what is opened, or None.
+        catalogue: of the store.
+        compare: compares it with a schema.
+        known: what was compiled of it before: classes that are as they were stay the same ones.
+
+    Raises:
+        SchemaMismatch: the store would have to be changed for the classes.
+    """
+    if schema is None:
+        undeclared = {label for label, state in catalogue.states.items() if not state.declared}
+        return stored_schema(catalogue.models, undeclared, known)
+    evolution = compare(schema)
+    if evolution.changed:
+        new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]
+        faults = [*new, *map(str, evolution.changes)] or [f"{what} has not seen this version of the classes"]
+        raise SchemaMismatch(f"{what} would have to be changed, and it is opened with read_only=True", faults)
+    return schema
 
 
 def staged(draft: Draft, schema: Schema) -> Catalogue:
@@ -80,42 +114,56 @@ def _fill(draft: Draft, old: Table, table: Table, model: Model, property: str) -
     draft.do(SetColumn(table, model.name, column, default))
 
 
-def _targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
+def targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
     """Return the labels of the new indexes and aggregates over known classes, which may have rows, by class."""
-    targets: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for model, name in evolution.indexes:
-        targets.setdefault(model.name, set()).add(f"{model.name}.{name}")
+        found.setdefault(model.name, set()).add(f"{model.name}.{name}")
     for model in evolution.models:
         source = model.name if model.aggregate is None else model.aggregate.source.__name__
         if model.aggregate is not None and source in known:
-            targets.setdefault(source, set()).update(
+            found.setdefault(source, set()).update(
                 {model.name, *(f"{model.name}.{index.name}" for index in model.indexes)}
             )
-    return {owner: labels for owner, labels in targets.items() if owner in known}
+    return {owner: labels for owner, labels in found.items() if owner in known}
 
 
 def rebuilt(draft: Draft, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue:
     """Return a catalogue with jobs for what is disabled, all of it or some labels; the same if nothing is."""
     disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
-    targets: dict[str, set[str]] = {}
+    wanted: dict[str, set[str]] = {}
     for label in disabled:
         name = Label.of(label).owner
         if labels is None or {label, name} & set(labels):
             source = catalogue.models[name].source if name in disabled else None
-            targets.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
-    return _registered(draft, catalogue, targets) if targets else catalogue
+            wanted.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
+    return _registered(draft, catalogue, wanted) if wanted else catalogue
 
 
-def _registered(draft: Draft, catalogue: Catalogue, targets: Mapping[str, Collection[str]]) -> Catalogue:
-    """Return a catalogue with a job for each class that something is to be built over."""
-    jobs = [JobForm(f"{owner} {draft.generation + 1}", owner, frozenset(labels)) for owner, labels in targets.items()]
-    draft.do(*(StartJob(job, catalogue.table_of(job.owner)) for job in jobs))
-    building = {
-        label: replace(catalogue.states[label], state="building", since=draft.now)
+def _registered(draft: Draft, catalogue: Catalogue, wanted: Mapping[str, Collection[str]]) -> Catalogue:
+    after = registered(catalogue, wanted, StateForm("building", draft.now), draft.generation + 1)
+    draft.do(*(StartJob(job, catalogue.table_of(job.owner)) for job in after.jobs[len(catalogue.jobs) :]))
+    return after
+
+
+def registered(
+    catalogue: Catalogue, wanted: Mapping[str, Collection[str]], state: StateForm, generation: int
+) -> Catalogue:
+    """Return a catalogue with a job for each class that something is to be built over.
+
+    Args:
+        catalogue: before that.
+        wanted: the labels, by class.
+        state: what these come to, its number and time.
+        generation: of the catalogue that is returned.
+    """
+    jobs = [JobForm(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in wanted.items()]
+    states = {
+        label: replace(catalogue.states[label], state=state.state, since=state.since, number=state.number)
         for job in jobs
         for label in job.targets
     }
-    return attrs.evolve(catalogue, states=catalogue.states | building, jobs=(*catalogue.jobs, *jobs))
+    return attrs.evolve(catalogue, states=catalogue.states | states, jobs=(*catalogue.jobs, *jobs))
 
 
 def ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:

@@ -81,7 +81,7 @@ def _of_states(catalogue: Catalogue) -> Iterator[str]:
     if others := catalogue.states.keys() ^ labels:
         yield f"the states of {', '.join(sorted(others))} are missing, or of nothing"
     built = [label for job in catalogue.jobs for label in job.targets]
-    building = [label for label, state in catalogue.states.items() if state.state == "building"]
+    building = [label for label, state in catalogue.states.items() if state.state in ("announced", "building")]
     if sorted(built) != sorted(building):
         yield f"{', '.join(sorted({*built} ^ {*building})) or 'something'} is not built by one job"
     for twin in catalogue.twins:

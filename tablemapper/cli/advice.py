@@ -58,7 +58,7 @@ def stats(place: Place, /, *classes: Classes, models: Models | None = None, json
         told = [{"model": name, "state": one} if isinstance(one, str) else one.to_dict() for name, one in found]
         return show({"ok": True, "statistics": told}, json=True)
     if classes:
-        return show(None, *(f"{name}  {one}" if isinstance(one, str) else str(one) for name, one in found), json=False)
+        return show(None, *(str(one) for _, one in found), json=False)
     columns = ("class", "entities", "partitions", "bytes", "with indexes", "largest partition")
     return show(None, table("", columns, [_line(name, one) for name, one in found]), json=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -83,6 +84,7 @@ app = App(
 
 app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
 
+_CONDITION = re.compile(r"\.where\(\w+\.([\w.]+) == …\)")
 _GAP = 3  # spaces between columns
 
 Place = Annotated[
@@ -137,7 +139,7 @@ def _as_typed(text: str) -> str:
     typed = {"overwrite=True": "--overwrite", "as in to=": "as in --to ", "with .allow_scan()": "with --scan"}
     for said, option in typed.items():
         text = text.replace(said, option)
-    return text
+    return _CONDITION.sub(r"--where '\1==…'", text)
 
 
 def located(place: str) -> dict[str, Any]:

@@ -61,12 +61,12 @@ def inspect(
                 notes=lambda: followed.notes,
             )
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
-            sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
-            sys.stdout.flush()
-            if open:
-                webbrowser.open(url)
             config = uvicorn.Config(pages, log_level="warning", access_log=False, lifespan="off", server_header=False)
             with suppress(KeyboardInterrupt):
+                sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
+                sys.stdout.flush()
+                if open:
+                    webbrowser.open(url)
                 uvicorn.Server(config).run([listener])
     return Exit.OK
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -30,25 +31,27 @@ def opened_with_notes(place: Place, models: str | None, *, timeout: float = 5) -
     try:
         return read(models=classes), {}
     except SchemaMismatch as error:
-        store, notes = _class_by_class(read, classes or [])
-        only = dict.fromkeys([*notes.values()] or error.faults)
-        note(
-            f"{title_of(place)}: where the models differ, shown as the store knows it; only in the code: {'; '.join(only)}"
-        )
-        return store, notes
+        store, faults = _class_by_class(read, classes or [])
+        every = dict.fromkeys(one for several in faults.values() for one in several) or error.faults
+        note(f"{title_of(place)}: where the models differ, shown as the store knows it; {_told(every)}")
+        return store, {name: _told(several) for name, several in faults.items()}
 
 
-def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, str]]:
-    """Open a store with those models that it has as they are, and for the rest with its own classes."""
+def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, Sequence[str]]]:
+    """Open a store with those models that it has as they are, and for the rest with its own classes.
+
+    Returns:
+        The store; and by class how the models differ.
+    """
     fit: list[type[Record]] = []
-    notes: dict[str, str] = {}
+    notes: dict[str, Sequence[str]] = {}
     for family in _families(classes):
         try:
             read(models=family).close()
         except SchemaMismatch as error:
             for cls in family:
-                own = [fault for fault in error.faults if fault.startswith(cls.__name__)]
-                notes[cls.__name__] = ", ".join(own or error.faults)
+                own = [one for one in error.faults if re.match(rf"{re.escape(cls.__name__)}\b", one)]
+                notes[cls.__name__] = own or error.faults
         else:
             fit += family
     store: Store = read(models=None)
@@ -62,6 +65,14 @@ def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, st
         return store, notes
     store.close()
     return together, notes
+
+
+def _told(faults: Iterable[str]) -> str:
+    """Return what the code has and the store lacks, and what the store has otherwise."""
+    new = [fault for fault in faults if fault.endswith("is new")]
+    old = [fault for fault in faults if not fault.endswith("is new")]
+    parts = ("only in the code", new), ("otherwise in the store", old)
+    return "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
 
 
 def _source(cls: type[Any]) -> type[Any]:

@@ -77,6 +77,10 @@ class Duties(Protocol):
         """Return the maintenance of a class: for each part, which entities it concerns; None: all."""
         ...
 
+    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        """Return an entity before and after a write as a part of its maintenance is to see both: all of it, or nothing."""
+        ...
+
     def owner(self, aggregate: Model) -> Model | None:
         """Return the class with an index over the maintained field that an aggregate keeps, if it keeps one."""
         ...
@@ -156,7 +160,8 @@ def decide(
     for change in written:
         for maintenance, passed in duties.owed(change.operation.model):
             if passed is None or passed(change.operation.key):
-                _add(decision.changes, Maintenance(maintenance.indexes, ()), change.old, change.new)
+                rows = duties.concerned(maintenance, change.old, change.new)
+                _add(decision.changes, Maintenance(maintenance.indexes, ()), *rows)
     _check_unique(decision.changes, stored)
     if maintained_limit is not None:
         check_limit(len(operations), decision.changes, maintained_limit)
@@ -215,7 +220,8 @@ def _decide_groups(
     for change in written:
         for maintenance, passed in duties.owed(change.operation.model):
             if passed is None or passed(change.operation.key):
-                _add(changes, Maintenance((), maintenance.aggregates), change.old, change.new)
+                rows = duties.concerned(maintenance, change.old, change.new)
+                _add(changes, Maintenance((), maintenance.aggregates), *rows)
     own = {(change.operation.model, change.operation.key) for change in written}
     dependents: dict[tuple[Model, Key], Row] = {}
     for aggregate, deltas in changes.groups.items():

@@ -87,11 +87,18 @@ class _Account:
         except ModuleNotFoundError as error:
             raise StoreError(f"Azure Tables needs urllib3: pip install 'tablemapper[azure]' ({error})") from None
         from .azure.engine import AzureEngine
+        from .azure.outer.outbox import LOCAL
         from .azure.tables.names import CATALOGUE
 
         seconds = 30.0 if timeout is None else timeout
         return AzureEngine.open(
-            Wire(account), str(account), schema, read_only=read_only, catalogue=catalogue or CATALOGUE, timeout=seconds
+            Wire(account),
+            str(account),
+            schema,
+            read_only=read_only,
+            catalogue=catalogue or CATALOGUE,
+            timeout=seconds,
+            times=LOCAL if account.is_local else None,
         )
 
 

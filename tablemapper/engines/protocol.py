@@ -47,7 +47,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete", "require"]
+Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete", "require", "build"]
+"""*build* changes nothing but what is maintained from the entity and lacks it still; no caller of a store does it."""
 
 
 @attrs.define(eq=False)
@@ -135,10 +136,14 @@ class Unready:
     done: int
     """Entities that are in it, of ``total``."""
     total: int
+    """0 where nobody counts them."""
 
     def __str__(self) -> str:
         if self.state == "building":
-            return f"it is being built ({100 * self.done // max(self.total, self.done, 1)} %)"
+            done = (
+                f"{100 * self.done // max(self.total, self.done)} %" if self.total else f"{self.done:,} entities so far"
+            )
+            return f"it is being built ({done})"
         return _STATES.get(self.state, "it must be built again")
 
     def error(self) -> NotReady:

@@ -73,7 +73,8 @@ class Status:
 
 def _details(item: Item) -> Iterator[str]:
     if item.state in ("building", "copying"):
-        yield f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
+        counted = f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
+        yield counted if item.total else f"{item.done:,} entities so far"
     if item.violations:
         yield f"{item.violations:,} values are held twice"
     if not item.declared:

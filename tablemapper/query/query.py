@@ -28,6 +28,7 @@ from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
+from ..schema.model import is_local
 from ..schema.slots import Slot
 from .division import Divisible, in_partition
 from .pages import counted, query_identity
@@ -199,7 +200,10 @@ class ClassResults(Divisible[T_co]):
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint = None
+        footprint, plan = None, bound.plan
+        if plan.covering and not self._spec.eventual and not (plan.index is None or is_local(plan.model, plan.index)):
+            # In other partitions the index may be older than its entities, which are read, too.
+            bound = attrs.evolve(bound, plan=attrs.evolve(plan, covering=False, lowered={}))
         with suppress(StoreClosed):
             footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)
@@ -210,7 +214,9 @@ class ClassResults(Divisible[T_co]):
         parts = [name if spec.range is None else f"{name}.{spec.range.name}{spec.range.values}"]
         parts += [predicate_text(predicate, ()) for predicate in conjuncts(spec.where)]
         parts += [] if spec.part is None else [str(spec.part)]
-        return f"<{type(self).__name__} {', '.join(parts)}>"
+        return (
+            f"<{type(self).__name__.lstrip('_').removeprefix('Observed').removeprefix('Tolerant')} {', '.join(parts)}>"
+        )
 
     # ------------------------------------------------------------------------------------------ how
 

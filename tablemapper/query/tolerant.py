@@ -24,7 +24,7 @@ class Unreadable:
     fault: str
 
 
-class _Tolerant(Query[Any]):
+class _TolerantQuery(Query[Any]):
     __slots__ = ()
 
     def _taken(self, limit: int | None) -> Iterator[Any]:
@@ -50,4 +50,4 @@ class _Tolerant(Query[Any]):
 
 def tolerant(query: Query[Any]) -> Query[Any]:
     """Return a query that gives an `Unreadable` in the place of each entity that cannot be read."""
-    return _Tolerant.of(query)
+    return _TolerantQuery.of(query)

@@ -188,7 +188,8 @@ class LinkForm(_Form):
 class StateForm(_Form):
     """Whether an index or an aggregate is maintained, and read."""
 
-    state: Literal["building", "violated", "ready", "disabled"]
+    state: Literal["announced", "building", "violated", "ready", "disabled"]
+    """*announced*: it is to be built once every process knows of it, where processes do not learn that with each write."""
     since: int
     """When it came to that, or was declared by the newest form for the first or the last time; in µs since 1970."""
     by: str | None = None
@@ -199,6 +200,8 @@ class StateForm(_Form):
     """The time zones of its definition, each with the fingerprint of the rules that it is maintained by."""
     release: str | UnsetType = UNSET
     """The release of the IANA database that these are of, as far as it is known."""
+    number: int | UnsetType = UNSET
+    """Of its build, where a mark in each entity says whether that is in it."""
 
 
 class TombstoneForm(_Form):

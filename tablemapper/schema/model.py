@@ -20,13 +20,13 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..kept import kept
 from ..keys.overlap import disjoint
-from ..keys.template import Template
+from ..keys.template import Slot, Template
 from ..limits import entity_size
 from .forms import ModelForm, form_hash
 from .groups import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
 
-__all__ = ["Model", "Schema", "compile_schema", "model_of", "reserved_keys", "size", "writable"]
+__all__ = ["Model", "Schema", "compile_schema", "is_local", "model_of", "parts_of", "reserved_keys", "size", "writable"]
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -233,6 +233,19 @@ class Schema:
         """32 hex digits that differ if anything that is stored or maintained differs."""
         text = msgspec.json.encode(self.to_json(), order="deterministic")
         return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def is_local(model: Model, index: IndexModel) -> bool:
+    """Return whether the rows of an index lie in the partitions of the entities, where an engine keeps them together."""
+    return parts_of(index.partition, {}) == parts_of(model.declaration.templates[0], {})
+
+
+def parts_of(template: Template, names: Mapping[str, str]) -> list[Any]:
+    """Return what a template is made of, its fields by other names."""
+    return [
+        [(names.get(part.field, part.field), part.spec) if isinstance(part, Slot) else part for part in component]
+        for component in template.components
+    ]
 
 
 def compile_schema(classes: Sequence[type[Any]]) -> Schema:

@@ -21,7 +21,17 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..errors import InvalidQuery, InvalidToken, NotReady, QueryStopped, StoreError, StoreLocked, TableMapperError
+from ..errors import (
+    InvalidEntity,
+    InvalidQuery,
+    InvalidToken,
+    NotReady,
+    QueryStopped,
+    SchemaMismatch,
+    StoreError,
+    StoreLocked,
+    TableMapperError,
+)
 from ..guidance.workload import Workload
 from ..store.store import Store
 from .numbers import Kept, advice, model, partitions, picture, statistics
@@ -175,7 +185,11 @@ class _Site:
         shrink = 1
         while True:  # a page that is too large is made again with less on it
             ask = self._ask(request, shrink)
-            answer = make(ask)
+            try:
+                answer = make(ask)
+            except (InvalidEntity, SchemaMismatch):  # another page took over new classes meanwhile
+                ask = self._ask(request, shrink)
+                answer = make(ask)
             if request.query_params.get("format") == "json":
                 body, kind = _encoder.encode(self._common(ask) | dict(answer.json)), "application/json"
             else:
@@ -189,7 +203,7 @@ class _Site:
         """Return what every page shows; of its class, or of all, what only the models have."""
         notes = self._notes()
         told = {name: text for name, text in notes.items() if ask.name in ("", name)}
-        return {"title": self._title} | ({"only_in_code": told} if told else {})
+        return {"title": self._title} | ({"differs": told} if told else {})
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
         if request.query_params.get("format") == "json":

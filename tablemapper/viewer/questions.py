@@ -101,7 +101,7 @@ def question(ask: Ask) -> Answer:
     shows |= {
         "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
         "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes)},
-        "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation),
+        "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation, limit),
     }  # fmt: skip
     rows = [plain_row(one) for one in found[:limit]]
     json = {"explain": explanation.to_dict(), "rows": rows, "more": len(found) > limit, "stopped": stopped or None}
@@ -114,14 +114,16 @@ def _plan(explanation: Any) -> str:
     return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
 
 
-def _range(ask: Ask, asked: _Question, explanation: Any) -> tuple[int, int, float] | None:
+def _range(ask: Ask, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float] | None:
     """Return how many rows are read of how many, and the part in percent; None if that is not known."""
     if explanation.rows is None:
         return None
     every: Any = ask.store.query(asked.cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
     with suppress(QueryStopped):
         total = max(every.count(), explanation.rows)
-        return explanation.rows, total, 100.0 * explanation.rows / max(total, 1)
+        stops = not (explanation.filter or explanation.sort)  # (at the limit)
+        rows = min(explanation.rows, limit) if stops else explanation.rows
+        return rows, total, 100.0 * rows / max(total, 1)
     return None
 
 

@@ -96,6 +96,9 @@ class Attentive:
     app: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
         messages = asyncio.Queue[Message]()
         has_left = threading.Event()
 

@@ -82,6 +82,8 @@ def test_for_programs_the_line_is_json_and_each_start_has_its_token(place: Path)
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.com", "", "127.0.0.2"])
 def test_another_host_is_refused(place: Path, host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(tm.InvalidQuery, match="listens at"):
+        inspect._listening(host, 0).close()  # (by itself first: a server would not end)
     assert run(["inspect", str(place), "--host", host]) == Exit.USAGE
     assert "mount tm.inspector(…) in an application of yours, behind its login" in capsys.readouterr().err
 
@@ -188,10 +190,33 @@ def test_only_a_class_that_differs_is_shown_as_the_file_has_it_and_its_page_says
         assert set(followed.notes) == {"Part", "Lid"}
         app = make_app(followed.store, notes=lambda: followed.notes)
         assert "by_number" in visit(app, "/entities/Part").text
-        assert "by_number" in visit(app, "/entities/Part?format=json").json()["only_in_code"]["Part"]
+        assert "by_number" in visit(app, "/entities/Part?format=json").json()["differs"]["Part"]
         assert "only in the code" not in visit(app, "/entities/Bin").text
         overview = visit(app, "/").text
         assert "by_number" in overview
         assert "Lid is new" in overview
         assert visit(app, "/entities/Sizes").status_code == 200
-    assert "by_number" in capsys.readouterr().err
+    assert "only in the code: Part: the index by_number is new, Lid is new" in capsys.readouterr().err
+
+
+def test_models_that_are_older_are_said_to_lack_what_the_file_has(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place.parent)
+    (place.parent / "less.py").write_text(
+        "import tablemapper as tm\n\nclass Part(tm.Entity, table='Parts'):\n    bin: tm.Field[str]\n"
+        "    number: tm.Field[int]\n    key = tm.Key[str, int](partition='{bin}', row='{number}')\n"
+    )
+
+    class Part(tm.Entity, table="Parts"):
+        bin: tm.Field[str]
+        number: tm.Field[int]
+        size: tm.Field[int] = tm.field(default=0)
+        key = tm.Key[str, int](partition="{bin}", row="{number}")
+
+    with tm.open("other.db", models=[Part]) as store:
+        store.insert(Part("a", 1))
+    assert run(["get", "other.db", "Part", "a", "1", "--models", "less"]) == Exit.OK
+    out, err = capsys.readouterr()
+    assert "size" in out
+    assert 'otherwise in the store: Part: the property "size"' in err

@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import look  # noqa: F401  its commands
+from tablemapper.cli import advice, look  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, run
 
 
@@ -125,6 +127,8 @@ def test_a_question_that_would_scan_is_refused_with_the_index_for_it(
     refusal = printed(capsys, *question, code=Exit.USAGE)
     assert "by_p" in refusal
     assert "or read it all with --scan" in refusal
+    row_alone = printed(capsys, "show", place, "Part", "--where", "number>3", code=Exit.USAGE)
+    assert "name bin, too: --where 'bin==…'" in row_alone
     assert len(rows(capsys, *question, "--scan")) == 50
     assert "Part.by_color" in printed(capsys, "show", place, "Part", "--where", "color==red", "--explain")
     assert json.loads(printed(capsys, "show", place, "Part", "--where", "color==red", "--explain", "--json"))["explain"]
@@ -145,6 +149,56 @@ def test_what_is_typed_wrongly_ends_with_2_and_says_what_was_expected(
     place: str, arguments: list[str], fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert fault in printed(capsys, *arguments, code=Exit.USAGE)
+
+
+def _other(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("create table other (a)").connection.commit()
+
+
+def _newer(path: Path) -> None:
+    tm.open(path, models=[Part, Colors]).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("pragma user_version = 99").connection.commit()
+
+
+def _damaged(path: Path) -> None:
+    with tm.open(path, models=[Part, Colors]) as store:
+        store.insert_many(Part("a", number, "x" * 50) for number in range(500))
+    content = bytearray(path.read_bytes())
+    content[3 * 4096 : -4096] = b"\xff" * len(content[3 * 4096 : -4096])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: None, "there is no store; name the file of a store"),
+        (lambda path: path.write_text("x" * 5_000), "nor any SQLite database"),
+        (_other, "not a tablemapper store"),
+        (_newer, "has format 99, this tablemapper reads format 1"),
+        (_damaged, "is damaged"),
+    ],
+    ids=["nothing", "text", "another database", "newer", "damaged"],
+)
+@pytest.mark.parametrize("command", [("show", "Part"), ("get", "Part", "a", "1"), ("stats", "Part"), ("advise",)])
+def test_a_place_that_cannot_be_read_is_said_and_left_as_it_is(
+    make: Callable[[Path], object],
+    said: str,
+    command: tuple[str, ...],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make(tmp_path / "odd.db")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
+    name, *values = command
+    text = printed(capsys, name, str(tmp_path / "odd.db"), *values, code=Exit.STORE)
+    assert said in text
+    assert text.count("\n") == 1
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if not path.name.endswith("-shm")}
+    assert {key: value for key, value in after.items() if value} == {
+        key: value for key, value in before.items() if value
+    }
 
 
 def test_the_file_stays_as_it_is(place: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -214,16 +214,18 @@ def test_an_error_of_the_models_module_itself_comes_out_whole(place: Path, capsy
         run(["check", "parts.db", "--models", "broken"])
 
 
+@pytest.mark.parametrize(("command", "extra"), [("status", "cli"), ("inspect", "inspect")])
 def test_without_its_packages_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(sys, "argv", ["tablemapper", command, "parts.db"])
     for name in [name for name in sys.modules if name.startswith("tablemapper.cli")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "cyclopts", None)
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == Exit.USAGE
-    assert "pip install 'tablemapper[cli]'" in capsys.readouterr().err
+    assert f"pip install 'tablemapper[{extra}]'" in capsys.readouterr().err
 
 
 def _interruptible() -> None:

@@ -132,6 +132,9 @@ class State:
         indexes = maintenance(schema, known).indexes
         return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources])), None)]
 
+    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        return old, new
+
     def owner(self, aggregate: Model) -> Model | None:
         if (kept := kept_field(aggregate.name)) is None:
             return None

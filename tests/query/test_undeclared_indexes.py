@@ -106,7 +106,6 @@ def test_the_index_follows_each_change_of_the_property(store: tm.Store) -> None:
     assert ids(store.query(Device.by_color("green"))) == ["h"]
 
 
-@pytest.mark.needs("builds")
 def test_an_index_of_undeclared_properties_is_built_over_what_is_there_and_opened_again(tmp_path: Path) -> None:
     def declared(**body: Any) -> Any:
         class Thing(tm.Entity, table="Things"):

@@ -263,7 +263,6 @@ def test_calculations_are_maintained_by_a_program_that_does_not_declare_them(tmp
         assert store.check().ok
 
 
-@pytest.mark.needs("builds")
 def test_an_aggregate_of_a_calculation_is_built_over_what_is_there(tmp_path: Path) -> None:
     lines = [random_line(random.Random(n), "o", n) for n in range(30)]
     with tm.open(tmp_path / "s.db", models=[Line]) as store:
@@ -325,7 +324,6 @@ def test_what_cannot_be_calculated_is_not_written(
         assert store.check().ok
 
 
-@pytest.mark.needs("builds")
 def test_what_cannot_be_calculated_of_what_is_there_stops_the_build_with_its_reason(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Rate]) as store:
         store.insert(Rate("a", 1.0, 0.0))

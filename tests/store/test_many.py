@@ -126,7 +126,6 @@ def test_clear_reads_no_row(tmp_path: Path) -> None:
         assert not store.query(Log).allow_scan().exists()
 
 
-@pytest.mark.needs("builds")
 def test_clear_while_something_is_built_leaves_it_right(tmp_path: Path) -> None:
     with tm.open(tmp_path / "a.db", models=[Log]) as store:
         store.insert_many(logs())

@@ -248,6 +248,7 @@ def test_asyncio_goes_on_in_frozen_time() -> None:
         asyncio.run(_insert_and_read())
 
 
+@pytest.mark.needs("own_time")
 def test_a_timestamp_is_of_the_frozen_time() -> None:
     with freezegun.freeze_time(NOON) as frozen, tm.open(":memory:", models=MODELS) as store:
         store.insert(session := Session("a"))

@@ -22,6 +22,7 @@ import tablemapper as tm
 pytestmark = [pytest.mark.one_python, pytest.mark.file]
 PICTURE = Path(__file__).parents[2] / "docs" / "how-to" / "inspector.png"
 """Drawn anew with ``TABLEMAPPER_PICTURES=1``."""
+LOOK = (Path(__file__).parents[1] / "site" / "look.js").read_text(encoding="utf-8")
 
 
 def product(**indexes: Any) -> Any:
@@ -155,6 +156,43 @@ def test_the_way_through(browser: Any, served: str, place: Path) -> None:
     assert digest(place) == before
 
 
+def test_the_keyboard_alone_leads_to_an_entity_and_to_an_answer(browser: Any, served: str) -> None:
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    actions = pytest.importorskip("selenium.webdriver.common.action_chains").ActionChains
+
+    def press(*pressed: str) -> None:
+        actions(browser).send_keys(*pressed).perform()
+
+    def tab_to(chosen: str) -> None:
+        """Go on with the tabulator until something has the focus."""
+        for _ in range(60):
+            press(keys.TAB)
+            if browser.execute_script("return document.activeElement.matches(arguments[0])", chosen):
+                return
+        raise AssertionError(f"the keyboard does not come to {chosen}")
+
+    browser.get(served + "/")
+    for chosen, place in (
+        ("#classes th a", "/class/Product"),
+        ('.tabs a[href*="entities"]', "/entities/Product"),
+        ("#entities a", "/entity/Product?"),
+        ('.tabs a[href*="query"]', "/query/Product"),
+    ):
+        tab_to(chosen)
+        press(keys.ENTER)
+        wait(lambda place=place: browser.current_url.startswith(served + place))  # type: ignore[misc]
+        wait(lambda: browser.execute_script("return document.readyState === 'complete'"))
+    tab_to('[name="field"]')
+    press("maker")
+    tab_to('[name="value"]')
+    press("Ace")
+    tab_to("button.go")
+    press(keys.ENTER)
+    wait(lambda: "value=Ace" in browser.current_url)
+    wait(lambda: browser.find_elements("css selector", "#rows tbody tr"))
+    assert faults(browser, served) == []
+
+
 def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> None:
     named = product(by_name=tm.Index[str](partition="{name}"))
     with tm.open(place, models=[named], build=False) as store:
@@ -185,6 +223,10 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
         ):
             browser.get(served + page)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width, page
+            for scheme in ("dark", "light"):
+                scheme_is = [{"name": "prefers-color-scheme", "value": scheme}]
+                browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme_is})
+                assert browser.execute_script(LOOK) == [], (page, scheme)
         if width > 1000 and os.environ.get("TABLEMAPPER_PICTURES"):
             size = {
                 "width": 800,
@@ -197,4 +239,5 @@ def test_no_page_scrolls_sideways_and_the_picture_of_the_docs_is_there(browser: 
             PICTURE.write_bytes(base64.b64decode(shot["data"]))
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     assert PICTURE.stat().st_size < 120_000

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
+from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +284,7 @@ def test_a_page_has_at_most_two_megabytes(place: Path) -> None:
         ("/entities/Product?size=", 400, "expected a number"),
         ("/entities/Product?size=²", 400, "expected a number"),
         ("/entities/Product?after=forged", 400, "First page"),
+        ("/entities/Product?after=forged", 400, "InvalidToken: &lt;Query Product&gt;"),
     ],
 )
 def test_what_is_wrong_is_said(app: Any, url: str, code: int, text: str) -> None:
@@ -314,6 +317,82 @@ def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, mo
         done = visit(app, "/status")
         assert "refresh" not in done.headers
         assert "building" not in done.text
+
+
+class Outline(HTMLParser):
+    """What a reader of the screen gets to know of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.within: list[str] = []
+        self.labelled = set[str]()
+        self.wrapped = set[int]()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if "label" in self.within:
+            self.wrapped.add(len(self.tags))
+        self.tags.append((tag, dict(attributes)))
+        if tag == "label":
+            self.within.append(tag)
+            self.labelled.add(dict(attributes).get("for") or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.within:
+            self.within.remove(tag)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["/", "/model", "/status", "/advice", "/class/Product", "/entities/Product", "/entity/Product?p=books&r=a3",
+     "/query/Product?where=category==books", "/query/Product?where=x", "/partitions/Product", "/statistics/Product", "/no"],
+)  # fmt: skip
+def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
+    page = Outline(visit(app, url).text)
+    (html,) = [attributes for tag, attributes in page.tags if tag == "html"]
+    assert html["lang"] == "en"
+    assert "title" in [tag for tag, _ in page.tags]
+    levels = [int(tag[1]) for tag, _ in page.tags if tag in ("h1", "h2", "h3")]
+    assert levels[0] == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(levels))
+    assert levels.count(1) == 1
+    assert all("scope" in attributes for tag, attributes in page.tags if tag == "th")
+    for at, (tag, attributes) in enumerate(page.tags):
+        if tag in ("input", "select") and attributes.get("type") != "hidden":
+            named = "aria-label" in attributes or attributes.get("id") in page.labelled or at in page.wrapped
+            assert named, attributes
+        if tag == "svg":
+            assert "aria-hidden" in attributes or "aria-label" in attributes
+
+
+def test_a_page_between_two_states_of_the_catalogue_is_made_again(place: Path) -> None:
+    class Product(tm.Entity, table="Products"):
+        category: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str] = tm.field(default="")
+        price: tm.Field[Decimal | None] = tm.field(default=None)
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+        cover: tm.Field[bytes] = tm.field(default=b"")
+        text: tm.Field[str] = tm.field(default="")
+        more: tm.Field[str] = tm.field(default="")
+        key = tm.Key[str, int](partition="{category}", row="{number}")
+        by_name = tm.Index[str](partition="{name}", unique=True)
+
+    with tm.open(place, read_only=True) as store:
+        app, query, asked = tm.inspector(store), store.query, list[str]()
+
+        def slowly(cls: Any, /) -> Any:
+            if not asked:  # another page looks at the new classes before this one asks for its own
+                tm.open(place, models=[Product]).close()
+                assert hasattr(store.classes["Product"], "more")
+            asked.append(cls.__name__)
+            return query(cls)
+
+        store.query = slowly  # type: ignore[method-assign, assignment]
+        page = visit(app, "/entities/Product")
+        assert (page.status_code, asked) == (200, ["Product", "Product"])
+        assert "more<br>" in page.text
 
 
 def test_links_are_relative_to_where_it_is_mounted(place: Path) -> None:

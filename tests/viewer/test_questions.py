@@ -7,7 +7,9 @@ import html
 import io
 import json
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -74,7 +76,8 @@ def test_a_question_has_its_plan_its_cost_its_python_and_its_rows(app: Any) -> N
     assert found["explain"]["path"] == "Product.by_price"
     page = visit(app, f"/query/Product?{query}").text
     assert "reads Product.by_price, backwards" in page
-    assert "4 of 60 rows are read" in page
+    assert "3 of 60 rows are read" in page
+    assert "60 of 60 rows are read" in visit(app, "/query/Product?where=category==books&where=name!==x&limit=3").text
     assert "3 shown, there are more" in page
     assert (
         "store.query(Product).where(\n    Product.category == &#39;books&#39;,\n    Product.price &lt; Decimal(&#39;2&#39;),\n"
@@ -209,6 +212,28 @@ def test_an_empty_class_has_all_pages(tmp_path: Path) -> None:
                 assert visit(app, f"/{page}/{name}").status_code == 200
 
 
+def test_no_page_of_a_question_has_more_than_200_rows(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_MOST_ROWS", 20)
+    assert len(numbers(asked(app, "limit=1000000"))) == 20
+    monkeypatch.undo()
+    assert questions._MOST_ROWS == 200
+
+
+def test_what_reads_much_is_made_by_one_request_at_a_time() -> None:
+    kept, going, free = Kept(), [0, 0], threading.Event()
+
+    def make() -> str:
+        going[0] += 1
+        going[1] = max(going)
+        free.wait(0.1)
+        going[0] -= 1
+        return "made"
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda name: kept.get(name, make), "abcd")) == ["made"] * 4
+    assert going == [0, 1]
+
+
 def test_what_reads_much_is_made_once_a_minute() -> None:
     now, made = [0.0], list[int]()
 
@@ -227,4 +252,9 @@ def test_what_reads_much_is_made_once_a_minute() -> None:
 def test_statistics_are_kept_for_a_minute(app: Any, store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     first = visit(app, "/statistics/Product?format=json").json()["at"]
     assert visit(app, "/partitions/Product?format=json").json()["at"] == first
+    first = visit(app, "/advice?format=json").json()
+    monkeypatch.setattr(tm.Store, "advise", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(tm.Store, "statistics", lambda *_, **__: 1 / 0)
+    assert visit(app, "/advice?format=json").json() == first
+    assert visit(app, "/statistics/Product").status_code == 200
     assert pages.SECONDS == 2.0

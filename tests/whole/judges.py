@@ -131,7 +131,7 @@ def _explained(trial: Trial, question: Question, ask: Ask, matches: list[Named],
     text = str(answer)
     if len(question.of) > 1 or isinstance(listed := trial.run("list(q)", q=query), Exception):
         return
-    if answer.rows < len(listed):
+    if answer.rows is not None and answer.rows < len(listed):
         raise Differs(f"at least {len(listed)} rows", text)
     keys = [place(one) for one in listed]
     if answer.path.endswith(".key") and not question.order and keys != sorted(keys):

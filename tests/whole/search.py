@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Trial, random_rows
-from .deeds import random_deeds
+from .deeds import Deed, random_deeds
 from .judges import Differs, Named
 from .models import Model, Record
 from .oracle import State
@@ -46,7 +46,19 @@ RULES = 40_000_000
 TURNED = 60_000_000
 """The first seed of partitions of a cut time, and of texts that others begin with, with rows the other way."""
 
-__all__ = ["DEEDS", "LOCAL", "MAINTAINED", "RULES", "TURNED", "UNDECLARED", "Failure", "Tally", "search", "shrunk"]
+__all__ = [
+    "DEEDS",
+    "LOCAL",
+    "MAINTAINED",
+    "RULES",
+    "TURNED",
+    "UNDECLARED",
+    "Failure",
+    "Kept",
+    "Tally",
+    "search",
+    "shrunk",
+]
 
 
 @attrs.frozen
@@ -70,6 +82,7 @@ class Tally:
 
     models: int = 0
     questions: int = 0
+    refused: int = 0
     asks: Counter[str] = attrs.field(factory=Counter)
     seconds: float = 0.0
 
@@ -83,26 +96,40 @@ class Tally:
         return f"{self.models} models, {self.questions} questions, {asked} answers in {self.seconds:.1f} s ({rate} a second)"
 
 
-def search(seeds: Iterable[int], *, seconds: float | None = None, tally: Tally | None = None) -> Iterator[Failure]:
+@attrs.frozen
+class Kept:
+    """What can be asked of the engine that keeps the stores; by default everything."""
+
+    model: Callable[[Model], Model] = lambda model: model
+    """Returns a model without what the engine tells otherwise."""
+    deeds: Callable[[Deed], bool] = lambda deed: True
+    refused: tuple[type[Exception], ...] = ()
+    """How it refuses a model that it cannot keep."""
+
+
+def search(
+    seeds: Iterable[int], *, seconds: float | None = None, tally: Tally | None = None, kept: Kept = Kept()
+) -> Iterator[Failure]:
     """Yield what is found, at most one failure of a seed; every other million of seeds is of times in zones.
 
     Args:
         seeds: each gives one model, its rows, and what is asked of them.
         seconds: of CPU time, after which no other seed is begun.
         tally: counts what is tried.
+        kept: what the engine can be asked.
     """
     tally = Tally() if tally is None else tally
     began = time.process_time()
     for seed in seeds:
         tally.models += 1
-        if (failure := _tried(seed, tally)) is not None:
+        if (failure := _tried(seed, tally, kept)) is not None:
             yield failure
         tally.seconds = time.process_time() - began
         if seconds is not None and tally.seconds >= seconds:
             return
 
 
-def _tried(seed: int, tally: Tally) -> Failure | None:
+def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
     rng = random.Random(seed)
     model = random_model(rng, local=seed // LOCAL % 2 == 1)
     more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
@@ -120,6 +147,7 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
     if RULES <= seed < TURNED and more.random() < 0.8:
         model = with_rules(more, model)
+    model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
     late = rng.random() < 0.1
     case = Case(model, rows, Question((model.records[0].name,)), Ask("content"), late)
@@ -137,12 +165,14 @@ def _tried(seed: int, tally: Tally) -> Failure | None:
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
-                for deed in random_deeds(more, trial.state) if seed >= DEEDS else []:
+                for deed in filter(kept.deeds, random_deeds(more, trial.state)) if seed >= DEEDS else ():
                     tally.asks[deed.verb] += 1
                     case = Case(model, _rows(trial.state), question, deed, late)
                     deed.do(trial)
     except Differs as differs:
         return _failure(seed, case, str(differs))
+    except kept.refused:
+        tally.refused += 1
     return None
 
 

@@ -1,7 +1,8 @@
-"""The catalogue of an account, in a table of its own: the forms of all classes, and what opening makes of them.
+"""The catalogue of an account, in a table of its own: what the store holds and maintains, and what changes of that.
 
 It is two rows: the head, which says of which generation it is, and the body. Both change in one transaction, under the
-ETag of the head that was read.
+ETag of the head that was read. A process believes the head for some seconds; then it looks again. So a change is first
+*announced*, and comes into force when every process knows of it.
 """
 
 from __future__ import annotations
@@ -9,50 +10,44 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
 import attrs
 import msgspec
+from msgspec.structs import replace
 
-from ...entities.declaration import IndexModel
-from ...entities.fields import FieldModel
-from ...errors import CorruptStore, InvalidModel, NotAStore, SchemaMismatch
+from ...catalogue import opening
+from ...catalogue.catalogue import Catalogue, JobForm
+from ...catalogue.layout import with_new
+from ...catalogue.opening import registered, targets
+from ...entities.etag import Stamp
+from ...errors import CorruptStore, NotAStore, SchemaMismatch
 from ...evolution.changes import Anything
-from ...evolution.compilation import stored_schema
+from ...evolution.definitions import indexes_in
 from ...evolution.evolution import Evolution, evolve
-from ...evolution.following import Followed, follow
 from ...evolution.history import History
-from ...evolution.versions import Version, Versions, retirement
-from ...expressions.tree import Attr
-from ...keys.forms import NotAKey
-from ...keys.template import Slot, Template
-from ...schema.forms import ModelForm
-from ...schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, maintenance
-from ...schema.model import Model, Schema, reserved_keys
-from ..check import Owed
+from ...evolution.versions import Version, Versions
+from ...schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
+from ...schema.model import Schema, is_local
+from .outer.outbox import Times
 from .tables.drive import ATTEMPTS, Work, delay, read
-from .tables.rows import Codec, codec_of
 from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = [
-    "Catalogue",
-    "Classes",
-    "Look",
-    "as_it_is",
-    "check_models",
-    "is_local",
-    "open_catalogue",
-    "read_catalogue",
-    "read_head",
-]
+__all__ = ["Look", "Published", "as_it_is", "changed", "open_catalogue", "read_catalogue", "read_head"]
 
 FORMAT = 1
-MAX_PROPERTIES = 250  # of an entity: two more are hidden
 _PIECE = 40_000  # bytes of the body in one property
 _STORE = "store"
+_Body = tuple[
+    dict[str, ModelForm],
+    dict[str, list[Version]],
+    dict[str, StateForm],
+    list[JobForm],
+    list[TombstoneForm],
+    list[AppliedForm],
+]
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -63,15 +58,23 @@ class Look:
     generation: int
     id: str
     etag: str
+    look: float
+    """Seconds for which every process believes the head; see `Times`."""
+    deadline: float
+    """Seconds after which every write of the store ends."""
+
+    def times(self, own: Times) -> Times:
+        """Return how long things last in this store."""
+        return attrs.evolve(own, look=self.look, deadline=self.deadline)
 
 
 @attrs.frozen
-class Catalogue:
-    """What a store holds and maintains."""
+class Published:
+    """What a store holds and maintains, as it was read."""
 
     head: Look
-    forms: dict[str, ModelForm]
-    versions: Versions
+    value: Catalogue
+    """Without tables and physical names, which mean nothing here."""
 
 
 # ---------------------------------------------------------------------------------------------- read and published
@@ -94,12 +97,13 @@ def _look(found: Entity, table: str) -> Look:
             f"{table}: its format is {found.get('format')!r}, which this version does not read; use a newer one"
         )
     try:
-        return Look(int(found["generation"]), str(found["id"]), found[ETAG])
-    except (KeyError, ValueError):
+        times = found["look"] / 1000, found["deadline"] / 1000
+        return Look(int(found["generation"]), str(found["id"]), found[ETAG], *times)
+    except (KeyError, TypeError, ValueError):
         raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
 
 
-def read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
+def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
     where = Comparison("PartitionKey", "eq", "String", _STORE)
     try:
         page: Page = yield from read(Find(table, where), timeout)
@@ -116,12 +120,20 @@ def read_catalogue(table: str, timeout: float) -> Work[Catalogue | None]:
     head = _look(rows["head"], table)
     try:
         packed = b"".join([msgspec.convert(piece, bytes) for piece in _pieces(rows["body"])])
-        forms, versions = msgspec.json.decode(
-            zlib.decompress(packed), type=tuple[dict[str, ModelForm], dict[str, list[Version]]]
-        )
+        models, versions, states, jobs, tombstones, history = msgspec.json.decode(zlib.decompress(packed), type=_Body)
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
-    return Catalogue(head, forms, Versions(versions))
+    now = int(Stamp(head.etag))
+    states = {label: state if state.since else replace(state, since=now) for label, state in states.items()}
+    value = Catalogue(
+        models=models,
+        versions=Versions(versions),
+        states=states,
+        jobs=tuple(jobs),
+        tombstones=tuple(tombstones),
+        history=History(tuple(history)),
+    )
+    return Published(head, value)
 
 
 def _pieces(body: Entity) -> Iterator[str]:
@@ -131,24 +143,81 @@ def _pieces(body: Entity) -> Iterator[str]:
         number += 1
 
 
-def _publication(table: str, old: Catalogue | None, evolution: Evolution, id: str) -> Commit:
-    packed = zlib.compress(msgspec.json.encode([evolution.models_after, evolution.versions_after.by_class]))
+def _publication(table: str, old: Look | None, value: Catalogue, times: Times = Times()) -> Commit:  # noqa: B008
+    """Return the request that publishes a catalogue: states that came to what they are just now have no time yet."""
+    parts = (
+        value.models,
+        value.versions.by_class,
+        value.states,
+        value.jobs,
+        value.tombstones,
+        value.history.entries,
+    )
+    packed = zlib.compress(msgspec.json.encode(parts))
     body: dict[str, Any] = {}
     for number, at in enumerate(range(0, len(packed), _PIECE)):
         body |= {
             f"c{number}": msgspec.to_builtins(packed[at : at + _PIECE]),
             f"c{number}@odata.type": "Edm.Binary",
         }
-    head = {"generation": 1 if old is None else old.head.generation + 1, "id": id, "format": FORMAT}
-    if old is None:
-        changes = Change("insert", "head", head), Change("upsert", "body", body)
+    head = {
+        "generation": 1 if old is None else old.generation + 1,
+        "id": uuid4().hex if old is None else old.id,
+        "format": FORMAT,
+        "look": round(1000 * (times.look if old is None else old.look)),
+        "deadline": round(1000 * (times.deadline if old is None else old.deadline)),
+    }
+    first = Change("insert", "head", head) if old is None else Change("replace", "head", head, old.etag)
+    return Commit(table, _STORE, (first, Change("upsert", "body", body)))
+
+
+def _published(commit: Commit, attempt: int) -> Work[bool]:
+    """Publish a catalogue; return whether it was certainly done, else it is to be read again."""
+    try:
+        yield commit
+    except Lost as lost:
+        yield delay(attempt, lost)
+    except Refused as refused:
+        if refused.status not in (404, 409, 412):
+            raise
+        yield delay(0)
     else:
-        changes = Change("replace", "head", head, old.head.etag), Change("upsert", "body", body)
-    return Commit(table, _STORE, changes)
+        return True
+    return False
 
 
-def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
-    """Return the classes of a store, to whose catalogue a schema was added.
+def changed(table: str, timeout: float, change: Callable[[Published], Catalogue | None]) -> Work[Published]:
+    """Publish what a function makes of the catalogue, until it has nothing to change.
+
+    Raises:
+        SchemaMismatch: others change it all the time.
+    """
+    for attempt in range(ATTEMPTS):
+        old = yield from read_catalogue(table, timeout)
+        if old is None:
+            raise NotAStore(f"there is no catalogue {table} any more")
+        value = change(old)
+        if value is None:
+            return old
+        yield from _published(_publication(table, old.head, value), attempt)
+    raise _busy()
+
+
+def _busy() -> SchemaMismatch:
+    return SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
+
+
+# ---------------------------------------------------------------------------------------------- opened
+
+
+def open_catalogue(table: str, schema: Schema, timeout: float, times: Times) -> Work[Published]:
+    """Return the catalogue of a store, to which a schema was added.
+
+    Args:
+        table: of the catalogue.
+        schema: the opened classes.
+        timeout: seconds after which to give up, if no answer comes.
+        times: how long things last in a store that is created.
 
     Raises:
         SchemaMismatch: it differs in a way that opening cannot take over.
@@ -156,18 +225,17 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
     """
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
-        forms = {} if old is None else old.forms
-        evolution = evolve(
-            forms, Versions({}) if old is None else old.versions, schema, Anything(), now=time.time_ns() // 1000
-        )
-        if faults := [*evolution.faults, *_not_yet(evolution, forms)]:
+        value = Catalogue() if old is None else old.value
+        now = time.time_ns() // 1000
+        evolution = evolve(value.models, value.versions, schema, Anything(), value.history, now=now)
+        if faults := [*evolution.faults, *_not_yet(evolution, value, schema)]:
             raise SchemaMismatch("the models are not those that the store was written with", faults)
         if old is not None and not evolution.changed and not evolution.extends:
-            return Classes(schema, old)
+            return old
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
             raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
-        named = _tables(forms)
+        named = _tables(value.models)
         outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
         for name in dict.fromkeys([*[form.table for form in evolution.models_after.values()], *outer]):
             if name in named:
@@ -175,25 +243,38 @@ def open_catalogue(table: str, schema: Schema, timeout: float) -> Work[Classes]:
             created = yield from read(CreateTable(name), timeout)
             if not created and (yield from _is_foreign(name, timeout)):
                 again = yield from read_catalogue(table, timeout)
-                if again is None or name not in _tables(again.forms):
+                if again is None or name not in _tables(again.value.models):
                     raise NotAStore(
                         f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
                         "else's; choose another table="
                     )
-        id = uuid4().hex if old is None else old.head.id
-        try:
-            yield _publication(table, old, evolution, id)
-        except Lost as lost:
-            yield delay(attempt, lost)  # (it is read again: maybe it was published)
-        except Refused as refused:
-            if refused.status not in (404, 409, 412):
-                raise
-            yield delay(0)
-    raise SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
+        head = None if old is None else old.head
+        yield from _published(_publication(table, head, _opened(value, evolution, head, now), times), attempt)
+        # (It is read again, with the time at which it was published.)
+    raise _busy()
 
 
-def as_it_is(table: str, schema: Schema | None, timeout: float, known: Schema | None = None) -> Work[Classes]:
-    """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
+def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) -> Catalogue:
+    """Return a catalogue that holds what an evolution adds; what is new over known classes is announced."""
+    states = with_new(held.states, evolution, now)
+    # (When something was announced, or begun, says how long others may not know of it.)
+    states |= {
+        label: replace(states[label], since=state.since)
+        for label, state in held.states.items()
+        if state.state in ("announced", "building")
+    }
+    models, versions = evolution.models_after, evolution.versions_after
+    after = attrs.evolve(held, models=models, versions=versions, states=states)
+    if head is None:
+        return after
+    number = head.generation + 1
+    return registered(after, targets(evolution, held.models.keys()), StateForm("announced", 0, number=number), number)
+
+
+def as_it_is(
+    table: str, schema: Schema | None, timeout: float, known: Schema | None = None
+) -> Work[tuple[Schema, Published]]:
+    """Return the classes of a store that is not to be changed, those of a schema, or all that its catalogue has.
 
     Of these, the ones that are as they were in what is known of it stay the same classes.
 
@@ -206,13 +287,12 @@ def as_it_is(table: str, schema: Schema | None, timeout: float, known: Schema | 
         raise NotAStore(
             f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
         )
-    if schema is None:
-        schema = stored_schema(found.forms, known=known)
-    elif (evolution := evolve(found.forms, found.versions, schema, Anything(), now=time.time_ns() // 1000)).changed:
-        new = [f"{model.name} is new" for model in evolution.models]
-        faults = [*new, *map(str, evolution.changes)] or ["it has not seen this version of the classes"]
-        raise SchemaMismatch("the store would have to be changed, and it is opened with read_only=True", faults)
-    return Classes(schema, found)
+    value = found.value
+
+    def compare(one: Schema) -> Evolution:
+        return evolve(value.models, value.versions, one, Anything(), value.history)
+
+    return opening.as_it_is("the store", schema, value, compare, known), found
 
 
 def _tables(forms: Mapping[str, ModelForm]) -> set[str]:
@@ -227,211 +307,20 @@ def _is_foreign(table: str, timeout: float) -> Work[bool]:
     return any(one["PartitionKey"] != _STORE for one in page.entities)
 
 
-def _not_yet(evolution: Evolution, forms: Mapping[str, ModelForm]) -> Iterator[str]:
-    """Yield what would have to be built over entities, or built anew."""
-    mend = "cannot be built over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
+def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
+    """Yield what cannot be built over entities, or beside another definition of the same name."""
+    over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
+    for label in evolution.former:
+        yield f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
     for model, name in evolution.indexes:
-        yield f"{model.name}.{name}: a new index {mend}"
-    for model in evolution.models:
-        if model.aggregate is not None and model.aggregate.source.__name__ in forms:
-            yield f"{model.name}: a new aggregate {mend}"
+        if model.aggregate is not None:
+            yield f"{model.name}.{name}: a new index on an aggregate cannot be built {over}"
+        elif model.index(name).unique:
+            yield f"{model.name}.{name}: a new unique index cannot be built {over}"
+    for model in schema.models:
+        form = held.models.get(model.name)
+        for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():
+            if own != other:
+                yield f"{model.name}.{own}: the store has this index as {other}; call it so, as Azure Tables keep its rows by that name"
     for model in evolution.typed:
-        yield f"{model.name}: a type name {mend}"
-
-
-# ---------------------------------------------------------------------------------------------- what is possible
-
-
-def check_models(schema: Schema, catalogue: str) -> None:
-    """Refuse classes that need more than one partition has, each with what to declare instead.
-
-    Raises:
-        InvalidModel
-    """
-    faults = [fault for model in schema.models for fault in _faults(model, schema, catalogue)]
-    if faults:
-        raise InvalidModel("Azure Tables", faults)
-
-
-def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
-    own = model.declaration.templates[0]
-    if model.table.lower() == catalogue.lower():
-        yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
-    if len(model.columns) > MAX_PROPERTIES:
-        yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
-    for field in model.maintained:
-        source = _source_of(model, field, schema)
-        yield (
-            f"{model.name}.{field.name} is maintained from {source}, which Azure Tables cannot do yet; declare an aggregate "
-            f"of {source}"
-        )
-    if ":" in model.name:  # (what keeps such a field)
-        return
-    if model.aggregate is None:
-        return
-    of = schema.by_class[model.aggregate.source]
-    outer = not _is_inner(model, of)
-    for index in model.indexes:
-        if outer:
-            yield (
-                f"{model.name}.{index.name}: an index on an aggregate in another partition than its entities is not possible "
-                f'on Azure Tables yet; give the aggregate table="{of.table}" and the partition of {of.name}, '
-                f"{of.declaration.templates[0].text!r}, or sort its groups in Python"
-            )
-        elif not is_local(model, index):
-            yield (
-                f"{model.name}.{index.name}: an index on an aggregate in other partitions than its groups' is not possible on "
-                f"Azure Tables yet; give it the partition of the key, {own.text!r}, and its values in row="
-            )
-
-
-def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
-    for other in schema.models:
-        if (
-            other.aggregate is not None
-            and other.name.startswith(f"{model.name}:")
-            and other.name.endswith(field.property)
-        ):
-            return other.aggregate.source.__name__
-    return "other entities"
-
-
-def is_local(model: Model, index: IndexModel) -> bool:
-    """Return whether the rows of an index lie in the partitions of the entities."""
-    return _parts(index.partition, {}) == _parts(model.declaration.templates[0], {})
-
-
-def _is_inner(model: Model, source: Model) -> bool:
-    """Return whether the groups of an aggregate lie in the partitions of the entities."""
-    assert model.aggregate is not None
-    if model.table != source.table:
-        return False
-    names = {}
-    for name, attr in model.aggregate.groups.items():
-        whole = isinstance(attr, Attr) and attr.part is None and not attr.path
-        names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
-    return _parts(model.declaration.templates[0], names) == _parts(source.declaration.templates[0], {})
-
-
-def _parts(template: Template, names: Mapping[str, str]) -> list[Any]:
-    """Return what a template is made of, its fields by other names."""
-    return [
-        [(names.get(part.field, part.field), part.spec) if isinstance(part, Slot) else part for part in component]
-        for component in template.components
-    ]
-
-
-# ---------------------------------------------------------------------------------------------- classes
-
-
-class Classes:
-    """The opened classes, as one catalogue has them; what a decision asks of what is maintained.
-
-    Attributes:
-        catalogue: of the store.
-        schema: the opened classes.
-        followed: the classes of which the store has more than their code declares.
-        outer: what is maintained from a class in other partitions, where there is something.
-        aggregates: all of them, by label.
-        outer_aggregates: those in other partitions.
-    """
-
-    def __init__(self, schema: Schema, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        self.schema = schema
-        self.followed: dict[Model, Followed] = follow(
-            schema, catalogue.forms, catalogue.versions, {model: model.name for model in schema.models}, {}
-        )
-        for model in schema.models:
-            if (reason := retirement(model, catalogue.versions, History())) is not None:
-                raise SchemaMismatch(model.name, [reason])
-        self._owed: dict[Model, Maintenance] = {}
-        for model in schema.models:
-            self._owed[model] = self._maintenance(model)
-            for aggregate in self._owed[model].aggregates:
-                self._owed.setdefault(aggregate.model, maintenance(schema, aggregate.model))
-        self.outer: dict[Model, Maintenance] = {}
-        self._inner: dict[Model, Maintenance] = {}
-        for model, owed in self._owed.items():
-            outer = Maintenance(
-                tuple([one for one in owed.indexes if not is_local(model, one.model)]),
-                tuple([one for one in owed.aggregates if not _is_inner(one.model, model)]),
-            )
-            if outer.indexes or outer.aggregates:
-                self.outer[model] = outer
-            self._inner[model] = owed.less([outer])
-        self.aggregates = {one.model.name: one for owed in self._owed.values() for one in owed.aggregates}
-        self.outer_aggregates = [one for owed in self.outer.values() for one in owed.aggregates]
-        tables: dict[str, int] = {}
-        for form in catalogue.forms.values():
-            tables[form.table] = tables.get(form.table, 0) + 1
-        self._shared = {table for table, count in tables.items() if count > 1}
-        self._reserved = {
-            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
-        }
-
-    def _maintenance(self, model: Model) -> Maintenance:
-        owed = maintenance(self.schema, model)
-        if (followed := self.followed.get(model)) is None:
-            return owed
-        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
-        return Maintenance((*owed.indexes, *followed.indexes), (*owed.aggregates, *aggregates))
-
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The opened classes, and the aggregates over them that were not opened."""
-        return tuple(self._owed)
-
-    def stored(self, model: Model) -> Model:
-        """Return a class with all that is stored of it."""
-        return self.followed[model].model if model in self.followed else model
-
-    def codec(self, model: Model) -> Codec:
-        """Return what reads and writes the entities of a class."""
-        return codec_of(self.stored(model))
-
-    def maintained(self, model: Model) -> Maintenance:
-        """Return all that is maintained from a class."""
-        return self._owed[model]
-
-    def index(self, model: Model, name: str) -> IndexMaintenance:
-        """Return the maintenance of an index."""
-        return next(one for one in self._owed[model].indexes if one.model.name == name)
-
-    def needs_row(self, model: Model) -> bool:
-        """Return whether a write of an entity depends on what is stored."""
-        owed = self._owed[model]
-        return bool(owed.indexes or owed.aggregates) or (model in self.followed and self.followed[model].checked)
-
-    @cached_property
-    def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
-        return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
-
-    def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities, and not of another class of its table."""
-        if model.table not in self._shared:
-            return True
-        first, second = model.declaration.templates
-        try:
-            first.decode(partition)
-            second.decode(row)
-        except (NotAKey, ValueError, ArithmeticError):
-            return False
-        if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
-            return False
-        special = self._special.get(model, ())
-        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
-
-    # -- what is maintained: `decide.Duties`
-
-    def owed(self, model: Model) -> Sequence[Owed]:
-        """Return what is maintained from a class in the partitions of its entities: from all of them."""
-        return [(self._inner[model], None)]
-
-    def owner(self, aggregate: Model) -> Model | None:
-        """Return None: no aggregate keeps a field of another class."""
-        return None
-
-    def keeper(self, model: Model, field: FieldModel) -> Model:
-        """Fail: no class has a maintained field."""
-        raise AssertionError(f"{model.name}.{field.name}")
+        yield f"{model.name}: a type name cannot be set {over}"

@@ -9,7 +9,7 @@ import msgspec
 from ...schema.maintenance import IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
-from .catalogue import Classes
+from .classes import Classes
 from .reading.reads import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
 from .tables.rows import read_value
@@ -52,7 +52,9 @@ class Held:
         if len(places) > 1:  # (a unique value that is being passed on)
             row = self._rows[index.owner].get((places[1][2], places[1][3]))
             places = (
-                places[1:] if row is not None and row[-1].ops.get(index.model.name) == entity[NEXT_OP] else places[:1]
+                places[1:]
+                if row is not None and row[-1].ops.get(self._classes.marks.of[index].name) == entity[NEXT_OP]
+                else places[:1]
             )
         columns = [] if index.model.unique else index_columns(index.owner, index.model)
         entry = (*places[0], *[read_value(field, entity) for field in columns])

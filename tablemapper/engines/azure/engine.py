@@ -10,30 +10,31 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
-
-import attrs
+from typing import Literal, TypeVar
 
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import CorruptStore, InvalidTransaction, NotReady, StoreClosed, StoreError, StoreReadOnly
-from ...keys.codec import key_codec
+from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance
-from ...schema.model import Model, Schema
+from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
-from ..protocol import Batch, Built, Note, NoteChanged, Operation, Unready, Violation
+from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Item, Status
-from .catalogue import Classes, as_it_is, check_models, is_local, open_catalogue, read_catalogue, read_head
+from .builds import Builder, Progress, progress
+from .catalogue import as_it_is, open_catalogue
 from .check import held
-from .outer.outbox import Outbox
+from .classes import Classes, Current
+from .notes import noted, write_note
+from .outer.outbox import Outbox, Times
+from .partitions import check_models
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
-from .repair import Fixes
+from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished
 from .tables.drive import Driver, Now, Work, read, side_by_side
@@ -44,8 +45,6 @@ from .tables.service import (
     MAX_CHANGES,
     PARTITION,
     ROW,
-    Change,
-    Commit,
     Comparison,
     Entity,
     Every,
@@ -56,7 +55,6 @@ from .tables.service import (
     Page,
     Refused,
     Service,
-    properties,
 )
 from .widening import widened
 from .writes import write
@@ -66,10 +64,6 @@ __all__ = ["AzureEngine"]
 T = TypeVar("T")
 _PASSES = 5  # of a repair
 _TOGETHER = 16  # fixes
-_LOOK = 10.0  # seconds for which the head of the catalogue is believed
-_PIECE = 30_000  # characters of a note in one property
-_NONE: Mapping[str, str] = {}
-encode = key_codec(str).encode
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -86,7 +80,6 @@ class AzureEngine:
     """Keeps the rows of a schema in the tables of an account."""
 
     capabilities = CAPABILITIES
-    unready = _NONE
 
     def __init__(
         self,
@@ -95,22 +88,24 @@ class AzureEngine:
         classes: Classes,
         catalogue: str,
         timeout: float,
+        times: Times,
         *,
         read_only: bool = False,
         own: bool = False,
     ) -> None:
         self.schema: Schema = classes.schema
-        self._own_since = classes.catalogue.head.generation if own else None  # the classes are those of the catalogue
-        self.store_id = classes.catalogue.head.id
+        self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
+        self.store_id = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
         self.reads = AzureReads(self)
         self._driver = driver
         self._name = name
         self._table = catalogue
-        self._classes = classes
-        self._outbox = Outbox(catalogue)
-        self._looked = driver.run(_now())
+        self._outbox = Outbox(catalogue, classes.head.times(times))
+        now = driver.run(_now())
+        self._current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self._builder = Builder(catalogue, self._current, self._outbox, self._most_new, timeout)
         self._closed = False
         self._process = os.getpid()
 
@@ -126,6 +121,7 @@ class AzureEngine:
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
+        times: Times | None = None,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -137,6 +133,8 @@ class AzureEngine:
             catalogue: the table of the catalogue.
             timeout: seconds after which to give up, if no answer comes.
             monotonic, sleep: the clock.
+            times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
+                who opened the store.
 
         Raises:
             InvalidModel: a class needs more than one partition has.
@@ -145,19 +143,15 @@ class AzureEngine:
         if schema is not None:
             check_models(schema, catalogue)
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
+        times = times or Times()
         try:
             if read_only:
-                return cls(
-                    driver,
-                    name,
-                    _run(driver, name, as_it_is(catalogue, schema, timeout)),
-                    catalogue,
-                    timeout,
-                    read_only=True,
-                    own=schema is None,
-                )
+                found, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
+                classes, own = Classes(found, published), schema is None
+                return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
             assert schema is not None
-            return cls(driver, name, _run(driver, name, open_catalogue(catalogue, schema, timeout)), catalogue, timeout)
+            published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
+            return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
         except BaseException:
             driver.close()
             raise
@@ -195,41 +189,34 @@ class AzureEngine:
     @property
     def classes(self) -> Classes:
         """The classes as the catalogue has them, which is looked at from time to time."""
-        if self._driver.run(_now()) - self._looked > _LOOK:
-            self.catch_up()
-        return self._classes
+        return self.run(self._current.classes())
+
+    @property
+    def _classes(self) -> Classes:
+        """The classes as they were known last, for what does not depend on what others change."""
+        return self._current.known
+
+    @property
+    def unready(self) -> Mapping[str, str]:
+        """The indexes and aggregates that cannot be read yet, as the catalogue has them."""
+        return self.classes.unready
 
     def catch_up(self) -> None:
-        """See what other processes have declared since."""
-        now = self._driver.run(_now())
-        head = self.run(read_head(self._table, self.timeout))
-        if head is not None and head.generation != self._classes.catalogue.head.generation:
-            self._classes = self.run(self._followed())
-        self._looked = now
+        """See what other processes have built or declared since."""
+        self.run(self._current.look())
 
     def latest(self) -> AzureEngine:
         """Return an engine with the classes that the catalogue has by now; this one if they are the same.
 
         The catalogue is looked at as often as by `classes`.
         """
-        if self._own_since is None:
+        if self._own_since is None or self.classes.head.generation == self._own_since:
             return self
-        generation = self._classes.catalogue.head.generation
-        if (now := self._driver.run(_now())) - self._looked > _LOOK:
-            head = self.run(read_head(self._table, self.timeout))
-            generation = self._own_since if head is None else head.generation
-            self._looked = now
-        if generation == self._own_since:
-            return self
-        found = self.run(as_it_is(self._table, None, self.timeout, self.schema))
+        found, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
+        classes, times = Classes(found, published), self._outbox.times
         return AzureEngine(
-            self._driver, self._name, found, self._table, self.timeout, read_only=self.read_only, own=True
+            self._driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
-
-    def _followed(self) -> Work[Classes]:
-        if self.read_only and (found := (yield from read_catalogue(self._table, self.timeout))) is not None:
-            return Classes(self.schema, found)
-        return (yield from open_catalogue(self._table, self.schema, self.timeout))
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -239,10 +226,18 @@ class AzureEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
+        self._check_ready(model)
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
         found = self.run(read(Get(model.table, partition, row), self.timeout))
         return None if found is None else self._row(model, found)
+
+    def _check_ready(self, model: Model) -> None:
+        """Refuse to read groups that are not complete; of entities nothing is looked at."""
+        if model.aggregate is not None and model.name in self._classes.unready:
+            self.catch_up()
+            if model.name in self._classes.unready:
+                raise self.describe(model.name).error()
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
         """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
@@ -253,6 +248,8 @@ class AzureEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
+        for model in dict.fromkeys([model for model, _, _ in wanted]):
+            self._check_ready(model)
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         found = self.run(side_by_side(gets))
         pairs = zip(wanted, found, strict=True)
@@ -261,12 +258,15 @@ class AzureEngine:
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
         classes = self.classes
-        models = self.schema.tables().get(table, [])
+        models = [one for one in self.schema.tables().get(table, []) if one.name not in classes.unready]
+        unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
         for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
             if BELOW in entity:
                 continue
             key = entity[PARTITION], entity[ROW]
             model = next((one for one in models if classes.claims(one, *key)), None)
+            if model is None and any(classes.claims(one, *key) for one in unready):
+                continue  # (a group that is not complete)
             if model is not None:
                 yield [(model, classes.codec(model).row(entity))]
             else:
@@ -298,15 +298,7 @@ class AzureEngine:
 
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
-        return self.run(self._note(name))[0]
-
-    def _note(self, name: str) -> Work[tuple[str | None, str | None]]:
-        found = yield from read(Get(self._table, "note", encode(name)), self.timeout)
-        if found is None:
-            return None, None
-        return "".join(
-            [found[f"c{number}"] for number in range(sum(one.startswith("c") for one in properties(found)))]
-        ), found[ETAG]
+        return self.run(noted(self._table, name, self.timeout))[0]
 
     def together(self, operations: Sequence[Operation]) -> int:
         """Return how many of the first operations one transaction can hold."""
@@ -326,7 +318,7 @@ class AzureEngine:
 
     def _most_new(self, classes: Classes, model: Model) -> int:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
-        ((owed, _),) = classes.owed(model)
+        owed = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in owed.indexes)
         return max((MAX_CHANGES - (model in classes.outer) - len(owed.aggregates)) // rows, 1)
 
@@ -340,31 +332,15 @@ class AzureEngine:
                 "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
             )
         for note in notes:
-            self.run(self._write_note(note))
+            self.run(write_note(self._table, note, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
             limit = maintained_limit
-            self.run(write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
-
-    def _write_note(self, note: Note) -> Work[None]:
-        held, etag = yield from self._note(note.name)
-        if held != note.old:
-            raise NoteChanged
-        row = encode(note.name)
-        if note.new is None and etag is None:
-            return
-        if note.new is None:
-            change = Change("delete", row, {}, etag)
-        else:
-            members = {f"c{at // _PIECE}": note.new[at : at + _PIECE] for at in range(0, len(note.new), _PIECE)}
-            change = Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
-        try:
-            yield Commit(self._table, "note", (change,))
-        except Refused:
-            raise NoteChanged from None
+            classes = self.classes
+            self.run(write(classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -380,9 +356,8 @@ class AzureEngine:
         try:
             for some in made:
                 if some:
-                    classes = self.classes
-                    size = self._most_new(classes, some[0].model)
-                    self.run(insert(classes, some, self._outbox, size, self.timeout, written))
+                    size = self._most_new(self.classes, some[0].model)
+                    self.run(insert(self._current.classes, some, self._outbox, size, self.timeout, written))
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
@@ -402,8 +377,8 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
-        """Return nothing: all that is maintained is ready."""
-        return ()
+        """Return the label of an aggregate: its groups cannot be read before it is ready."""
+        return () if model.aggregate is None else (model.name,)
 
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index."""
@@ -431,12 +406,20 @@ class AzureEngine:
         return self.run(sweep(self.classes, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
-        """Fail: nothing is unready."""
-        raise NotReady(f"{label} is ready")
+        """Return how far something that is not ready has come."""
+        state = self._classes.unready.get(label, "ready")
+        return Unready(label, state, self._done().get(label, 0), 0)
+
+    def _done(self) -> dict[str, int]:
+        """Return how many entities were looked at for what is being built, by label."""
+        jobs = self._classes.catalogue.jobs
+        found: list[Progress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
+        return {label: one.done for job, one in zip(jobs, found, strict=True) for label in job.targets}
 
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
-        """Return None: nothing is to be built."""
-        return None
+        """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
+        self._check_writable()
+        return self.run(self._builder.step(most, labels))
 
     def ahead(self, labels: Collection[str] | None) -> _Idle:
         """Return what builds nothing ahead."""
@@ -450,10 +433,17 @@ class AzureEngine:
         """Return what is maintained."""
         items = []
         catalogue = self.classes.catalogue
-        for name, form in catalogue.forms.items():
-            items.append(Item(name, "class" if form.source is None else "aggregate", "ready", declared=True))
-            items += [Item(f"{name}.{index}", "index", "ready", declared=True) for index in form.indexes]
-        return Status(catalogue.head.generation, tuple(items))
+        done = self._done()
+        for name, form in catalogue.models.items():
+            labels: dict[str, Literal["class", "aggregate", "index"]]
+            labels = {name: "class" if form.source is None else "aggregate"}
+            labels |= dict.fromkeys([f"{name}.{index}" for index in form.indexes], "index")
+            for label, what in labels.items():
+                state = catalogue.states.get(label)
+                is_declared = state is None or what == "aggregate" or state.declared
+                state_now = self._classes.unready.get(label, "ready")
+                items.append(Item(label, what, state_now, is_declared, done.get(label, 0)))
+        return Status(self._classes.head.generation, tuple(items))
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
@@ -461,7 +451,7 @@ class AzureEngine:
         return check.report(findings)
 
     def _examined(self, classes: Classes, meter: Meter) -> tuple[Check, list[Finding]]:
-        maintained = {model: [(classes.maintained(model), None)] for model in classes.models}
+        maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
@@ -483,7 +473,7 @@ class AzureEngine:
                 break
         else:
             check, findings = self._examined(classes, meter)
-        left = tuple(dict.fromkeys([_left(one) for one in findings]))
+        left = tuple(dict.fromkeys([left_of(one) for one in findings]))
         still = {one.problem for one in findings}
         done = tuple([problem for problem in repaired if problem not in still])
         return RepairReport(done, left, check.entity_count, self.run(_now()) - began)
@@ -501,17 +491,6 @@ class AzureEngine:
         self._check_writable()
         indexes = self.classes.maintained(aggregate.model)
         self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
-
-
-def _left(finding: Finding) -> Problem:
-    """Return a problem that is left, with what to do."""
-    problem = finding.problem
-    if isinstance(finding.of, AggregateMaintenance):
-        remedy = "a group in another partition than its entities; tm.copy the store into another account, which makes it anew"
-    else:
-        remedy = "write the entity again" if finding.of is not None else finding.remedy
-    detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
-    return attrs.evolve(problem, detail=detail)
 
 
 class _Idle:

@@ -18,7 +18,7 @@ from ...schema.model import Model
 from ...schema.rows import FIRST, Row
 from ..decide import Decision, Key, decide
 from ..protocol import Operation
-from .catalogue import Classes
+from .classes import Classes
 from .outer.finishing import values_of
 from .tables.drive import Work, read, side_by_side
 from .tables.names import BASE_ROW, index_key
@@ -53,7 +53,10 @@ class Known:
     def _shadow(self, operation: Operation) -> Operation:
         """Return an operation whose new row has all that the store has of the class."""
         followed = self.classes.followed.get(operation.model)
-        if followed is None or not followed.checked or operation.verb in ("delete", "require"):
+        if followed is None or not followed.checked or operation.verb == "require":
+            return operation
+        followed.check_writable()
+        if operation.verb in ("delete", "build"):
             return operation
         moved = operation.moved
 

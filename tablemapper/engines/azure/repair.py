@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import attrs
+
 from ...errors import CorruptStore
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
-from ..check import Finding
-from .catalogue import Classes
+from ..check import Finding, Problem
+from .classes import Classes
 from .known import local_key
 from .outer.elsewhere import put_of
 from .outer.finishing import changed, values_of
+from .outer.marks import of_writes
 from .sweep import found
 from .tables.drive import Work, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
@@ -25,7 +28,7 @@ from .tables.rows import Hidden, included
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
 from .widening import index_changes
 
-__all__ = ["Fixes"]
+__all__ = ["Fixes", "left_of"]
 
 Key = Sequence[Any]
 
@@ -113,16 +116,20 @@ class Fixes:
             if (yield from read(Get(index.owner.table, key[2], intent), self._timeout)) is not None:
                 under_way.append(one)
         _, row = yield from self._entity(index.owner, key)
-        entry, op = self._entry(index, row, key), _op_of(row, index)
+        entry, op = self._entry(index, row, key), self._op_of(row, index)
         for one in rows:
             if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
                 yield from _tried(Commit(index.model.table, key[0], (Change("delete", one[ROW], {}, "*"),)))
         if entry is not None and op is not None:
-            put = put_of(index, entry, op)
+            put = put_of(index, self._classes.marks.of[index].name, entry, op)
             yield from _tried(Commit(put.table, put.partition, (Change("upsert", put.row, put.members),)))
 
     def _is_of(self, row: Entity, key: Key) -> bool:
         return (row[BASE_PARTITION], row[BASE_ROW]) == (key[2], key[3])
+
+    def _op_of(self, row: Any, index: IndexMaintenance) -> str | None:
+        """Return the write that the rows of an entity in an index are of."""
+        return of_writes(row).get(self._classes.marks.of[index].name) or None
 
     def _reserved(self, index: IndexMaintenance, key: Key) -> Work[None]:
         table, owner = index.model.table, index.owner
@@ -133,7 +140,7 @@ class Fixes:
             if waits is not None or NEXT_OP in held or not self._is_of(held, key):
                 return
         _, row = yield from self._entity(owner, key)
-        entry, op = self._entry(index, row, key), _op_of(row, index)
+        entry, op = self._entry(index, row, key), self._op_of(row, index)
         if held is not None and (entry is None or op != held[OP]):
             yield from _tried(Commit(table, key[0], (Change("delete", key[1], {}, held[ETAG]),)))
         elif held is None and entry is not None and op is not None:
@@ -182,14 +189,19 @@ class Fixes:
         return delta
 
 
+def left_of(finding: Finding) -> Problem:
+    """Return a problem that is left, with what to do."""
+    problem = finding.problem
+    if isinstance(finding.of, AggregateMaintenance):
+        remedy = "a group in another partition than its entities; tm.copy the store into another account, which makes it anew"
+    else:
+        remedy = "write the entity again" if finding.of is not None else finding.remedy
+    detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
+    return attrs.evolve(problem, detail=detail)
+
+
 def _is_visible(entity: Entity) -> bool:
     return BELOW not in entity and not entity[ROW].startswith(' "')
-
-
-def _op_of(row: Any, index: IndexMaintenance) -> str | None:
-    """Return the write that the rows of an entity in an index are of."""
-    op: str | None = None if row is None else row[-1].ops.get(index.model.name)
-    return op
 
 
 def _tried(commit: Commit) -> Work[None]:

@@ -29,7 +29,7 @@ from ...schema.model import Model
 from ...schema.rows import FIRST, Row
 from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
-from .catalogue import Classes
+from .classes import Classes
 from .known import Known, local_key
 from .outer.elsewhere import outer_of
 from .outer.finishing import Following, carry_out_together, check_room, pack_values, take_back
@@ -149,7 +149,7 @@ class _Transaction:
         self._known = known
         self.decision = decision
         self.op = op
-        self.outer = outer_of(classes.outer, decision.entities, known.table, known.partition, op)
+        self.outer = outer_of(classes.outer, classes.marks, decision.entities, known.table, known.partition, op)
         self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         self.changes += self._groups()
         for index, rows in decision.changes.indexes.items():
@@ -180,6 +180,8 @@ class _Transaction:
             return Change("merge", row, {}, etag)
         if change.new is None:
             return Change("delete", row, {}, etag)
+        if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
+            return Change("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
         codec = self._classes.codec(operation.model)
         undeclared = {} if change.old is None else change.old[-1].undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
@@ -279,6 +281,15 @@ class _Transaction:
             changes[-1] = self.intent.change("C", pending)
         return Commit(self._known.table, self._known.partition, tuple(changes))
 
+    def keeps(self, holder: Key, take: Take) -> bool:
+        """Return whether an entity that is written, too, has a value before and after, which another one is to take."""
+        index, puts = self.outer.puts[take.index]
+        value = take.partition, take.row
+        if any(row[:2] == value and row[2:4] == holder for row in puts):
+            return False
+        after = [change.new for change in self.decision.entities if change.new is not None and change.new[:2] == holder]
+        return any(row[:2] == value for row in index.rows(after))
+
     def taken_by(self, holder: Key, take: Take) -> UniqueViolation:
         """Return the error of a value that another entity has."""
         index, puts = self.outer.puts[take.index]
@@ -304,13 +315,15 @@ class _Attempt:
     def run(self) -> Work[list[str | None] | None]:
         """Return the ETags of what was written; None: nothing was written, as others were faster."""
         intent, known = self.intent, self.known
-        if not intent:
-            return (yield from self._commit())
         try:
+            yield from self.patience.check()
+            if not intent:
+                return (yield from self._commit())
             yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
             yield from self.outbox.name(self.patience, intent.table, intent.partition)
             if intent.takes and not (yield from self._take()):
                 return None
+            yield from self.patience.check()
         except Late:
             raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
         etags = yield from self._commit()
@@ -349,7 +362,7 @@ class _Attempt:
         if known.afresh:  # (else the error may be another one: that of the entity itself comes first)
             own = {(known.partition, one.row) for one in known.operations}
             for one, holder in zip(intent.takes, taken, strict=True):
-                if isinstance(holder, tuple) and holder not in own:
+                if isinstance(holder, tuple) and (holder not in own or self.made.keeps(holder, one)):
                     raise self.made.taken_by(holder, one)
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import signal
@@ -9,16 +10,44 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tablemapper.engines import opening
 
 VERSION = "3.37.0"
 FOLDER = Path(os.environ.get("AZURITE_FOLDER", Path.home() / ".cache" / "tablemapper" / "azurite"))
 INSTALL = f"npm install --prefix {FOLDER} azurite@{VERSION}"
 KEY = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
 _ACCOUNTS = 1000
+_PLACE_OF = opening.place_of  # (before a run has another engine instead)
+_RUNNING: list[Azurite] = []
+_CONNECTIONS: dict[str, str] = {}
+
+
+class AzuritePlace:
+    """A place in an account of its own: opened again, it is the same store. ``":memory:"`` is another one each time."""
+
+    def __init__(self, name: str) -> None:
+        if name == ":memory:" or name not in _CONNECTIONS:
+            _CONNECTIONS[name] = _connection()
+        self._place = _PLACE_OF(_CONNECTIONS[name])
+
+    def open(self, schema: Any, *, read_only: bool = False, timeout: float | None = None, **_: Any) -> Any:
+        return self._place.open(schema, durability="full", timeout=None, read_only=read_only)
+
+
+def _connection() -> str:
+    """Return the connection string of an account that nobody has used, of an emulator that runs to the end of the process."""
+    with suppress(IndexError, StopIteration):
+        return _RUNNING[-1].connection()
+    running = start()  # (there is none yet, or it has no account left)
+    _RUNNING.append(next(running))
+    atexit.register(running.close)
+    return _RUNNING[-1].connection()
 
 
 class Azurite:

@@ -52,7 +52,7 @@ MODELS = [Member, Board]
 def hurried() -> None:
     """Let the engine of this process keep to shorter times, as all that share the store then do."""
 
-    def outbox(catalogue: str) -> Outbox:
+    def outbox(catalogue: str, _: Times) -> Outbox:
         return Outbox(catalogue, TIMES)
 
     engine.Outbox = outbox  # type: ignore[misc, assignment]

@@ -76,6 +76,8 @@ class Memory:
         self.sent: list[Request] = []
         """All requests, in their order."""
         self._in_order: dict[str, tuple[object, list[tuple[tuple[str, str], Stored]]]] = {}
+        self.ahead = 0.0
+        """Seconds by which its time is ahead of the clock."""
         self._clock = clock
         self._last = 0
         self._lock = threading.Lock()
@@ -184,7 +186,7 @@ class Memory:
         if not 0 < len(changes) <= MAX_CHANGES:
             raise Refused(400, "InvalidInput", "99:One of the request inputs is not valid.")
         after = dict(table)
-        self._last = max(self._clock(), self._last + 1)
+        self._last = max(self._clock() + int(1e6 * self.ahead), self._last + 1)
         etags = []
         seen = set()
         for at, change in enumerate(changes):

@@ -207,7 +207,7 @@ class Play:
                 if several:
                     users = [User(tenant, 10 + next(self.tokens), **self.values(told)) for tenant in "aabb"]
                     inserts = [self.operations.insert(user) for user in users]
-                    yield from rounds.insert(self.engine._classes, inserts, box, 1, times.deadline, [])
+                    yield from rounds.insert(self.engine._current.classes, inserts, box, 1, times.deadline, [])
                 else:
                     operations = self.choose(tenant, number, mine, other, told)
                     yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)
@@ -487,8 +487,8 @@ def _first_holder_alone(patch: Patch) -> None:
 def _rewritten(patch: Patch) -> None:
     plain = writes.outer_of
 
-    def outer_of(outer: Any, changes: Any, table: str, partition: str, op: str) -> Any:
-        made = plain(outer, changes, table, partition, op)
+    def outer_of(outer: Any, marks: Any, changes: Any, table: str, partition: str, op: str) -> Any:
+        made = plain(outer, marks, changes, table, partition, op)
         for change, after in zip(changes, made.ops, strict=True):
             if change.old is None or change.new is None or not hasattr(change.old[-1], "ops"):
                 continue
@@ -503,13 +503,13 @@ def _rewritten(patch: Patch) -> None:
                 ):
                     continue
                 after[name] = was
-                keys = {elsewhere.put_of(index, row, op).row for row in new}
+                keys = {elsewhere.put_of(index, index.model.name, row, op).row for row in new}
                 kept = [
                     one
                     for one in made.intent.puts
                     if (one.table, one.row) not in {(index.model.table, key) for key in keys}
                 ]
-                made.intent.puts[:] = [*kept, *[elsewhere.put_of(index, row, was) for row in new]]
+                made.intent.puts[:] = [*kept, *[elsewhere.put_of(index, index.model.name, row, was) for row in new]]
                 gone = {elsewhere._delete(index, row, was) for row in old}
                 made.intent.deletes[:] = [one for one in made.intent.deletes if one not in gone]
         return made
@@ -532,7 +532,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "marker": (_no_marker, 0),
     "order": (_removed_at_zero, 1),
     "decision": (_no_decision, 1),
-    "fence": (_no_fence, 35),
+    "fence": (_no_fence, 611),
     "forget": (_forgotten, 72),
     "intent order": (_entity_before_intent, 8),
     "release": (_released_by_anybody, 0),

@@ -19,6 +19,7 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.classes import Current
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
@@ -57,7 +58,7 @@ class Plain(tm.Entity, table="Plains"):
     key = tm.Key[str](partition="{id}")
 
 
-MODELS = [Part, Kind, Plain]
+MODELS: list[Any] = [Part, Kind, Plain]
 
 
 class Counting:
@@ -143,8 +144,8 @@ def test_all_that_follows_from_a_write_is_in_its_transaction(store: tm.Store, se
     store.insert(Part("a", 1, "x", 2.0, "c", ["red", "blue"]))
     (commit,) = [one for one in service.sent if isinstance(one, Commit)]
     assert [change.row for change in commit.changes] == [
-        "part !a1", "total", ' "xPart.by_name !x !a1 !part !a1', ' "xPart.by_code !c !', ' "xPart.by_tag !red !part !a1',
-        ' "xPart.by_tag !blue !part !a1',
+        "part !a1", "total", ' "xPart.by_name !x !a1  !part !a1', ' "xPart.by_code !c  !', ' "xPart.by_tag !red  !part !a1',
+        ' "xPart.by_tag !blue  !part !a1',
     ]  # fmt: skip
 
 
@@ -627,13 +628,6 @@ def test_two_that_open_a_new_store_at_once_agree() -> None:
     assert len(set(found)) == 1
 
 
-def test_an_index_over_entities_that_are_there_is_refused() -> None:
-    memory = Memory()
-    AzurePlace(memory=memory).open(compile_schema([Part]))
-    with pytest.raises(tm.SchemaMismatch, match="Kind: a new aggregate cannot be built"):
-        AzurePlace(memory=memory).open(compile_schema(MODELS))
-
-
 class Special(tm.Entity, table="Mixed"):
     team: tm.Field[str]
     size: tm.Field[int] = tm.field(default=0)
@@ -776,7 +770,7 @@ def test_a_store_without_models_follows_the_catalogue_which_it_looks_at_from_tim
         sent = len(memory.sent)
         assert dict(store.classes) == before
         assert len(memory.sent) == sent
-        monkeypatch.setattr("tablemapper.engines.azure.engine._LOOK", -1.0)
+        monkeypatch.setattr(Current, "classes", Current.look)
         assert set(store.classes) == {*before, "Bin"}
         assert store.classes["Part"] is before["Part"]
         assert store.query(store.classes["Bin"]).allow_scan().count() == 0
@@ -856,35 +850,3 @@ def test_a_cancelled_call_ends_within_a_pause() -> None:
 
     assert asyncio.run(main()) < 30  # (of 60)
     assert len(busy.sent) == 1
-
-
-ASKED: list[Callable[[Any], Any]] = [
-    lambda query: query.where(Part.kind == "a", Part.number == 3),
-    lambda query: query.where(Part.kind == "a"),
-    lambda query: query.where(Part.kind == "b", Part.weight == 1.0),
-    lambda query: query.where(Part.kind == "none"),
-    lambda query: query.where(Part.kind.is_in(["a", "b", "none"])),
-    lambda query: query.where(Part.kind == "a", Part.number >= 10, Part.number < 1_050),
-    lambda query: query.where(Part.kind == "b", Part.code == "c7"),
-    lambda query: query.where(Part.kind == "b", Part.tags.contains("x")),
-    lambda query: query.where(Part.kind == "b", Part.name == "n1").select(Part.weight),
-    lambda query: query.where(Part.kind == "a").limit(5),
-    lambda query: query.where(Part.kind == "b", Part.tags.contains("x")).limit(2),
-    lambda query: query.allow_scan(),
-]
-
-
-def test_explain_says_as_many_requests_on_a_file_as_are_sent_to_a_service(store: tm.Store, service: Counting) -> None:
-    parts = [Part("b", n, f"n{n % 3}", 1.0, f"c{n}", ["x"] * (n < 4)) for n in range(10)]
-    parts += [Part("a", n) for n in range(1_100)]
-    with tm.open(":memory:", models=MODELS) as local:
-        local.insert_many(parts)
-        costs = [ask(local.query(Part)).explain().cost.requests for ask in ASKED]
-    store.insert_many(Part(one.kind, one.number, one.name, one.weight, one.code, one.tags) for one in parts)
-    sent = []
-    for ask in ASKED:
-        service.sent.clear()
-        list(ask(store.query(Part)))
-        sent.append(len(service.sent))
-    assert costs == sent
-    assert max(sent) > 2

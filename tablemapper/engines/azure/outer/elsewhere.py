@@ -11,7 +11,8 @@ from ....schema.model import Model
 from ....schema.rows import Row
 from ...decide import EntityChange, Key, violation
 from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
-from ..tables.rows import Hidden, included
+from ..tables.rows import included
+from .marks import Mark, Marks, of_writes
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
 __all__ = ["Outer", "outer_of", "put_of"]
@@ -23,13 +24,18 @@ class Outer:
 
     intent: Intent
     ops: list[dict[str, str]]
-    """For each entity, the writes that its rows in indexes are of."""
+    """For each entity, the writes that its rows in indexes are of, and its marks."""
     puts: dict[str, tuple[IndexMaintenance, list[IndexRow]]]
     """The rows that come into each unique index, by its name."""
 
 
 def outer_of(
-    outer: Mapping[Model, Maintenance], changes: Sequence[EntityChange], table: str, partition: str, op: str
+    outer: Mapping[Model, Maintenance],
+    marks: Marks,
+    changes: Sequence[EntityChange],
+    table: str,
+    partition: str,
+    op: str,
 ) -> Outer:
     """Return what a write does in other partitions than that of its entities.
 
@@ -38,6 +44,7 @@ def outer_of(
 
     Args:
         outer: what is maintained there from each class.
+        marks: of all that is maintained.
         changes: of the entities.
         table, partition: of the entities.
         op: the write.
@@ -46,45 +53,69 @@ def outer_of(
         UniqueViolation: two of the entities would have the same value.
     """
     made = Outer(Intent(table, partition, op), [], {})
-    wanted: dict[tuple[IndexMaintenance, str, str], IndexRow] = {}
-    given: dict[tuple[IndexMaintenance, str, str], str | None] = {}
+    values = _Values()
     deltas = ChangeSet()
     for change in changes:
-        before = change.old[-1].ops if change.old is not None and isinstance(change.old[-1], Hidden) else {}
-        after = dict(before) if change.new is not None else {}
+        after = dict(of_writes(change.old)) if change.new is not None else {}
         made.ops.append(after)
-        owed = outer.get(change.operation.model)
-        if owed is None or change.operation.verb == "require":
+        if change.operation.verb == "require":
             continue
+        if change.new is not None:
+            built = [mark for mark in marks.built.get(change.operation.model, ()) if mark.sets]
+            after |= {mark.name: "" for mark in built if mark.name not in after}
+        owed = outer.get(change.operation.model, _NOTHING)
         for index in owed.indexes:
-            name, unique = index.model.name, index.model.unique
-            old, new = _rows(index, change.old, stored=True), _rows(index, change.new)
-            if old == new or (unique and {row[:2] for row in old} == {row[:2] for row in new}):
-                continue
-            was = before.get(name)
-            after.pop(name, None)
-            if new:
-                after[name] = op
-            if unique:
-                made.puts.setdefault(name, (index, []))[1].extend(new)
-                for row in new:
-                    if (first := wanted.setdefault((index, *row[:2]), row)) is not row:
-                        raise violation(index, lambda *_, held=first[2:4]: held, [row])
-                given |= {(index, *row[:2]): was for row in old}
-            else:
-                made.intent.puts += [put_of(index, row, op) for row in new]
-                if was is not None:
-                    made.intent.deletes += [_delete(index, row, was) for row in old]
-        _collect(deltas, Maintenance((), owed.aggregates), change)
-    for place, entry in wanted.items():
+            _in_index(made, values, index, marks.of[index], change, after)
+        for aggregate in owed.aggregates:
+            _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
+    for place, entry in values.wanted.items():
         index = place[0]
-        was = given.pop(place, None)
-        made.intent.takes.append(Take(index.model.table, place[1], place[2], entry[3], index.model.name, was))
+        was = values.given.pop(place, None)
+        made.intent.takes.append(Take(index.model.table, place[1], place[2], entry[3], marks.of[index].name, was))
     made.intent.releases += [
-        Release(index.model.table, at, key, was) for (index, at, key), was in given.items() if was is not None
+        Release(index.model.table, at, key, was) for (index, at, key), was in values.given.items() if was is not None
     ]
-    made.intent.deltas += _deltas(deltas)
+    made.intent.deltas += _deltas(deltas, marks)
     return made
+
+
+_NOTHING = Maintenance((), ())
+_Value = tuple[IndexMaintenance, str, str]
+
+
+@attrs.define(eq=False)
+class _Values:
+    """The unique values that a write wants, and those that its entities have so far, with the write that took them."""
+
+    wanted: dict[_Value, IndexRow] = attrs.field(factory=dict)
+    given: dict[_Value, str | None] = attrs.field(factory=dict)
+
+
+def _in_index(
+    made: Outer, values: _Values, index: IndexMaintenance, mark: Mark, change: EntityChange, after: dict[str, str]
+) -> None:
+    """Add what a change of an entity does to its rows in an index."""
+    rows, unique = mark.concerned(change.old, change.new), index.model.unique
+    old, new = _rows(index, rows[0], stored=True), _rows(index, rows[1])
+    if old == new or (unique and {row[:2] for row in old} == {row[:2] for row in new}):
+        return
+    was, op = of_writes(change.old).get(mark.name) or None, made.intent.op
+    if new:
+        after[mark.name] = op
+    elif mark.built and change.new is not None:
+        after[mark.name] = ""
+    else:
+        after.pop(mark.name, None)
+    if not unique:
+        made.intent.puts += [put_of(index, mark.name, row, op) for row in new]
+        if was is not None:
+            made.intent.deletes += [_delete(index, row, was) for row in old]
+        return
+    made.puts.setdefault(mark.name, (index, []))[1].extend(new)
+    for row in new:
+        if (first := values.wanted.setdefault((index, *row[:2]), row)) is not row:
+            raise violation(index, lambda *_, held=first[2:4]: held, [row])
+    values.given |= {(index, *row[:2]): was for row in old}
 
 
 def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
@@ -98,30 +129,30 @@ def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> 
     return changes.indexes[index].puts
 
 
-def put_of(index: IndexMaintenance, row: IndexRow, op: str) -> Put:
-    """Return the row of an index as it is put, of the write that makes it."""
+def put_of(index: IndexMaintenance, mark: str, row: IndexRow, op: str) -> Put:
+    """Return the row of an index as it is put, of the write that makes it; the mark is that of the index."""
     members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row)}
-    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, index.model.name)
+    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, mark)
 
 
 def _delete(index: IndexMaintenance, row: IndexRow, op: str) -> Delete:
     return Delete(index.model.table, row[0], outer_key(row[1], row[2], row[3], op))
 
 
-def _collect(deltas: ChangeSet, owed: Maintenance, change: EntityChange) -> None:
-    if change.old is not None and change.new is not None:
-        deltas.changed(owed, [(change.old, change.new)])
-    elif change.new is not None:
-        deltas.added(owed, [change.new])
-    elif change.old is not None:
-        deltas.removed(owed, [change.old])
+def _collect(deltas: ChangeSet, owed: Maintenance, old: Row | None, new: Row | None) -> None:
+    if old is not None and new is not None:
+        deltas.changed(owed, [(old, new)])
+    elif new is not None:
+        deltas.added(owed, [new])
+    elif old is not None:
+        deltas.removed(owed, [old])
 
 
-def _deltas(changes: ChangeSet) -> Iterable[Delta]:
+def _deltas(changes: ChangeSet, marks: Marks) -> Iterable[Delta]:
     for aggregate, groups in changes.groups.items():
         nothing = aggregate.aggregate.pack_delta(aggregate.aggregate.zero())
         for group, delta in groups.items():
             packed = aggregate.aggregate.pack_delta(delta)
             key: Key = aggregate.key(group)
             if packed != nothing:
-                yield Delta(aggregate.model.name, *key, packed)
+                yield Delta(marks.name_of(aggregate), *key, packed)

@@ -103,13 +103,13 @@ class Following:
 
 def carry_out_together(
     following: Sequence[Following], aggregates: Mapping[str, AggregateMaintenance], timeout: float, outbox: Outbox
-) -> Work[None]:
-    """Do what follows from some writes of this process, together, and delete their intents.
+) -> Work[bool]:
+    """Do what follows from some writes of this process, together, and delete their intents; return whether all was done.
 
     What is not possible is logged, and left to who sweeps.
     """
     if not following:
-        return
+        return True
     patience = Patience(min(one.patience.until for one in following))
     intents = [one.intent for one in following]
     try:
@@ -127,6 +127,8 @@ def carry_out_together(
         _log.warning(
             "%s is written; what follows from it in other partitions is left to sweep(): %s", following[0].what, error
         )
+        return False
+    return True
 
 
 def _delete_works(patience: Patience, intents: Sequence[Intent]) -> Iterable[Work[Any]]:
@@ -211,11 +213,7 @@ def changed(
     groups, codec = aggregate.aggregate, codec_of(aggregate.model)
     held = None if found is None else codec.row(found)[-1]
     state = None if held is None or held.state is None else groups.unpack_signed(held.state)
-    counts = {} if held is None else values_of(held.values)
-    for slot, delta in product(groups.counted_slots, deltas):
-        of_slot = counts.setdefault(slot, {})
-        for value, more in delta[slot + 1].items():
-            of_slot[value] = of_slot.get(value, 0) + more
+    counts = _counted({} if held is None else values_of(held.values), groups.counted_slots, deltas)
 
     def seek(slot: int, end: Literal["min", "max"]) -> Any:
         live = [value for value, count in counts[slot].items() if count > 0]
@@ -228,7 +226,7 @@ def changed(
     packed, etag = groups.pack(after), None if found is None else found[ETAG]
     if held is not None and packed == held.state and values == held.values and not anyway:
         return None
-    if after == groups.empty() and not values:
+    if after == groups.empty() and not values and (etag is None or not groups.keeps_empty):
         return None if etag is None else Change("delete", key[1], {}, etag)
     members = hidden_members(packed, values)
     try:
@@ -238,6 +236,17 @@ def changed(
         _log.warning("%s; the group is not shown", error)
         members[BELOW] = True
     return Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
+
+
+def _counted(
+    counts: dict[int, dict[Any, int]], slots: Iterable[int], deltas: Iterable[list[Any]]
+) -> dict[int, dict[Any, int]]:
+    """Add to how often each value is there, by slot, what deltas change of it; return it."""
+    for slot, delta in product(slots, deltas):
+        of_slot = counts.setdefault(slot, {})
+        for value, more in delta[slot + 1].items():
+            of_slot[value] = of_slot.get(value, 0) + more
+    return counts
 
 
 def values_of(packed: bytes) -> dict[int, dict[Any, int]]:

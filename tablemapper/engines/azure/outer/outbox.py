@@ -37,6 +37,7 @@ from ..tables.service import (
 )
 
 __all__ = [
+    "LOCAL",
     "WORKS",
     "Delete",
     "Delta",
@@ -182,12 +183,23 @@ def _new_op() -> str:
 class Times:
     """How long things last, in seconds."""
 
+    look: float = 10.0
+    """For which a process believes what it has read of the catalogue."""
     deadline: float = 30.0
     """After which a write, or who finishes it, sends nothing more."""
     lease: float = 60.0
     """For which an intent is left to its writer."""
     grace: float = 600.0
     """For which an intent is kept that may still be in somebody's hands; no request is under way for as long."""
+
+    @property
+    def settled(self) -> float:
+        """After which nobody writes any more who does not know of a change of the catalogue."""
+        return 2 * self.look + self.deadline  # (a request may be under way for as long as a look lasts)
+
+
+LOCAL = Times(look=1.0, deadline=10.0)
+"""Of a store that is created on this machine, on an emulator."""
 
 
 class Late(Exception):
@@ -202,6 +214,15 @@ class Patience:
     doubt: bool = False
     """Whether an answer was lost, so that a request may still be executed later."""
 
+    def check(self) -> Work[None]:
+        """Go on if there is time left: a write sends its transaction up to then only.
+
+        Raises:
+            Late: there is none.
+        """
+        if cast(float, (yield Now())) > self.until:
+            raise Late("the deadline is over")
+
     def again(self, attempt: int, lost: Lost | None = None) -> Work[None]:
         """Wait before another attempt.
 
@@ -209,9 +230,7 @@ class Patience:
             Late: there is no time left.
         """
         self.doubt |= lost is not None
-        now: float = yield Now()
-        if now > self.until:
-            raise Late("the deadline is over")
+        yield from self.check()
         yield delay(attempt, lost)
 
     def send(self, table: str, partition: str, *changes: Change) -> Work[bool]:

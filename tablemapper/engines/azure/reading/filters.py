@@ -24,7 +24,7 @@ from ....planning.bounds import EVERYTHING, Bound
 from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
 from ....schema.model import Model
-from ..tables.names import HIDDEN
+from ..tables.names import END, HIDDEN
 from ..tables.service import PARTITION, ROW, Comparison, Every, Filter, Find, Operator, Some, filter_text
 
 __all__ = [
@@ -140,15 +140,15 @@ def in_index(one: KeyRange, prefix: str, *, whole: bool) -> list[Filter]:
     if whole:
         return [*partition, *_of_bound(ROW, one.row)]
     row = one.row
-    low = row.lo + SEPARATOR if row.point else _followed(row.lo)
-    high = row.lo + SEPARATOR[0] + '"' if row.point else None if row.hi is None else _followed(row.hi)
+    low = row.lo + END if row.point else _followed(row.lo)
+    high = row.lo + SEPARATOR if row.point else None if row.hi is None else _followed(row.hi)
     above = raise_last(prefix) if prefix else None
     return [*partition, *_within(ROW, prefix + low, above if high is None else prefix + high)]
 
 
 def _followed(edge: str) -> str:
-    """Return an edge that lies behind the values that it lay behind, now that a separator follows these."""
-    return f'{edge}"' if edge.endswith(" ") else edge
+    """Return an edge that lies behind the values that it lay behind, now that an end follows these."""
+    return f"{edge}!" if edge.endswith(" ") else edge
 
 
 # ---------------------------------------------------------------------------------------------- conditions

@@ -11,7 +11,7 @@ from ....keys.forms import SEPARATOR, check_key
 from ....limits import MAX_KEY_UNITS, utf16_units
 
 __all__ = [
-    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "OP", "OPS", "OP_UNITS",
+    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "END", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "OP", "OPS", "OP_UNITS",
     "OURS", "STATE", "TYPE_NAME", "VALUES", "digest", "index_key", "index_prefix", "intent_key", "mark_key", "outer_key",
     "outer_row_of", "row_key_of",
 ]  # fmt: skip
@@ -29,8 +29,13 @@ NEXT_OP, NEXT_ROW = f"{OURS}op2", "_rk2"
 """In the row of a unique value: the write that passes it on to another entity of the partition, and that entity."""
 TYPE_NAME = "EntityType"
 CATALOGUE = "TableMapper"
+END = "  "
+"""What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
+separator, too: so rows have the order of what the index gives, then of the entities' keys."""
+_LAST = f"{END}!"  # (no row key ends in spaces)
 OP_UNITS = 25
-_HASHED_UNITS = 2 + 35 + 2 + OP_UNITS  # a separator, a hash, a separator, and the write
+_HASH_UNITS = 35
+_HASHED_UNITS = len(END) + _HASH_UNITS + len(END) + OP_UNITS
 HIDDEN = (' "g', ' "{')
 """The first row key that is hidden, and what is above all."""
 INTENTS = (' "o', ' "p')
@@ -57,16 +62,17 @@ def outer_key(row: str, partition: str, base: str, op: str) -> str:
         partition, base: the key of the entity.
         op: the write that made the row.
     """
-    end = SEPARATOR + op
-    front, rest = row + SEPARATOR, f"{partition}{SEPARATOR}{base}"
-    if utf16_units(front + rest) + 2 + OP_UNITS > MAX_KEY_UNITS:
+    end = END + op
+    front, rest = row + END, f"{partition}{END}{base}"
+    # (Only `{field:raw}` leaves two spaces in a key.)
+    if utf16_units(front + rest) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
         rest = f' "h{digest(partition + chr(0) + base)}'
     return front + rest + end
 
 
 def outer_row_of(key: str, partition: str, base: str, op: str) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
-    rest = f"{SEPARATOR}{partition}{SEPARATOR}{base}{SEPARATOR}{op}"
+    rest = f"{END}{partition}{END}{base}{END}{op}"
     return key.removesuffix(rest) if key.endswith(rest) else key[:-_HASHED_UNITS]
 
 
@@ -93,7 +99,7 @@ def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
         base: the row key of the entity, which a unique index does not need.
         unique: whether it is one.
     """
-    front = f"{index_prefix(label)}{row}{SEPARATOR}"
+    front = f"{index_prefix(label)}{row}{_LAST}"
     return check_key(front if unique else _within(front, base), what=f"{label}: the key of its row")
 
 
@@ -101,6 +107,6 @@ def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
     """Return the row key that the index itself gave, of the key of its row."""
     rest = key[len(index_prefix(label)) :]
     if unique:
-        return rest.removesuffix(SEPARATOR)
-    end = SEPARATOR + base
-    return rest.removesuffix(end) if rest.endswith(end) else rest.rpartition(SEPARATOR)[0]
+        return rest.removesuffix(_LAST)
+    end = _LAST + base
+    return rest.removesuffix(end) if rest.endswith(end) else rest[: -len(_LAST) - _HASH_UNITS]

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from ....catalogue import opening
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.changes import WayBack
 from ....catalogue.dropping import finished
@@ -20,10 +21,8 @@ from ....catalogue.possible import meanings
 from ....catalogue.switching import ended
 from ....catalogue.tables import Table
 from ....catalogue.zone_rules import outdated
-from ....entities.aggregates import kept_field
 from ....errors import CorruptStore, SchemaMismatch
 from ....evolution.changes import Contents
-from ....evolution.compilation import stored_schema
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.versions import retirement, steps_of
 from ....keys.template import Template
@@ -93,13 +92,7 @@ def as_it_is(
     """
     entries = read(SCHEMA)
     catalogue, generation = read_catalogue(read, entries), read_generation(read)
-    if schema is None:
-        undeclared = {label for label, state in catalogue.states.items() if not state.declared}
-        schema = stored_schema(catalogue.models, undeclared, known)
-    elif (evolution := evolution_of(catalogue, schema, read)).changed:
-        new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]
-        faults = [*new, *map(str, evolution.changes)] or ["the file has not seen this version of the classes"]
-        raise SchemaMismatch("the file would have to be changed, and it is opened with read_only=True", faults)
+    schema = opening.as_it_is("the file", schema, catalogue, lambda one: evolution_of(catalogue, one, read), known)
     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
     verify(entries, sqlite, catalogue)
     return sqlite

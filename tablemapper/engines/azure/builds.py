@@ -1,0 +1,299 @@
+"""Builds beside writers: an index or an aggregate over entities that are there already.
+
+It is *announced* first. Once every process knows of it, it is *building*: each write marks its entity, and adds all that
+it is. When no write is under way any more that does not, a builder reads all entities in the order of their keys, and
+does the same to those without the mark, which changes nothing else of them. At the end it is *ready*.
+
+So an entity is added once, whoever comes first, and a build that ends early goes on where it was: a row of the
+catalogue says where. The marks make that exact; where it is old, entities are read once more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import product
+
+import attrs
+from msgspec.structs import replace
+
+from ...catalogue.actions import Draft
+from ...catalogue.catalogue import Catalogue, JobForm
+from ...catalogue.dropping import finished
+from ...entities.etag import Stamp
+from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError
+from ...schema.forms import StateForm
+from ...schema.model import Model
+from ...schema.rows import Row
+from ..protocol import Built, Operation
+from .catalogue import Published, changed
+from .classes import Classes, Current
+from .outer.elsewhere import put_of
+from .outer.marks import Mark, marked, of_writes, parts_of
+from .outer.outbox import Late, Outbox, Patience
+from .reading.filters import visible
+from .rounds import Chunk, in_rounds
+from .sweep import found, server_time, sweep
+from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, side_by_side
+from .tables.names import BELOW, OPS
+from .tables.rows import holds
+from .tables.service import (
+    ETAG,
+    MAX_PAGE,
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    Comparison,
+    Entity,
+    Every,
+    Find,
+    Get,
+    Lost,
+    Page,
+    Refused,
+    Some,
+)
+
+__all__ = ["Builder", "Progress", "progress"]
+
+JOBS = "job"
+"""The partition of the catalogue with a row for each build that has begun."""
+_TOGETHER = 16  # reads
+_WAIT = 1.0  # seconds between two looks at what others do
+
+
+@attrs.frozen
+class Progress:
+    """How far a build has come, as its row in the catalogue says."""
+
+    etag: str | None = None
+    """None: there is no row."""
+    by: str = ""
+    """The builder."""
+    partition: str | None = None
+    row: str = ""
+    """The key of the last entity that was looked at; None: of none."""
+    done: int = 0
+    """Entities that were looked at."""
+    over: bool = False
+    """Whether that was the last one."""
+    trouble: int = 0
+    """When something was last left for those who sweep, in µs by the clock of the service; 0: never."""
+
+    def change(self, name: str) -> Change:
+        """Return the change that notes it for a job."""
+        members = {"by": self.by, "row": self.row, "done": self.done, "over": self.over, "trouble": str(self.trouble)}
+        members |= {} if self.partition is None else {"partition": self.partition}
+        return Change("insert" if self.etag is None else "replace", name, members, self.etag)
+
+
+def _progress_of(found: Entity | None) -> Progress:
+    if found is None:
+        return Progress()
+    where = found.get("partition"), found["row"]
+    return Progress(found[ETAG], found["by"], *where, found["done"], found["over"], int(found["trouble"]))
+
+
+def progress(table: str, names: Sequence[str], timeout: float) -> Work[list[Progress]]:
+    """Return how far some jobs have come."""
+    found = yield from side_by_side([read(Get(table, JOBS, name), timeout) for name in names])
+    return [_progress_of(one) for one in found]
+
+
+@attrs.define(eq=False)
+class Builder:
+    """What one process builds.
+
+    Args:
+        table: of the catalogue.
+        current: the classes as the process knows them.
+        outbox: of the process.
+        size: how many new entities of a class a transaction is expected to take.
+        timeout: seconds after which to give up, if no answer comes.
+        id: of the builder.
+    """
+
+    table: str
+    current: Current
+    outbox: Outbox
+    size: Callable[[Classes, Model], int]
+    timeout: float
+    id: str = attrs.field(factory=lambda: secrets.token_hex(8))
+
+    def step(self, most: int, labels: Collection[str] | None) -> Work[Built | None]:
+        """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
+        classes = yield from self.current.look()
+        job = next((one for one in classes.catalogue.jobs if _is_wanted(one, classes, labels)), None)
+        if job is None:
+            return None
+        states = [classes.catalogue.states[label] for label in sorted(job.targets)]
+        now = yield from server_time(self.table, self.timeout)
+        left = max(state.since for state in states) / 1e6 + self.outbox.times.settled - now / 1e6
+        if left > 0:
+            yield Pause(min(left, _WAIT))
+            return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+        if any(state.state == "announced" for state in states):
+            yield from changed(self.table, self.timeout, lambda held: _begun(held, job))
+            return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+        return (yield from self._go_on(classes, job, most, now))
+
+    def _go_on(self, classes: Classes, job: JobForm, most: int, now: int) -> Work[Built]:
+        """Build the next entities of a job, unless another builder does."""
+        (held,) = yield from progress(self.table, [job.name], self.timeout)
+        if held.etag is not None and held.by != self.id:
+            if (now - int(Stamp(held.etag))) / 1e6 <= self.outbox.times.lease:
+                yield Pause(_WAIT)
+                return Built(job.owner, 0, held.done, 0)
+            held = attrs.evolve(held, trouble=now)  # (it may have left a write unfinished)
+        after = attrs.evolve(held, by=self.id)
+        if held.over:
+            return (yield from self._end(job, after, now))
+        model = classes.schema.by_name[job.owner]
+        entities, last, over = yield from self._page(model, held, most)
+        if not (yield from self._add(classes, job, model, entities)):
+            after = attrs.evolve(after, trouble=now)
+        after = attrs.evolve(after, done=held.done + len(entities), over=over)
+        if last is not None:
+            after = attrs.evolve(after, partition=last[0], row=last[1])
+        yield from self._note(job, after)
+        return Built(job.owner, len(entities), after.done, 0)
+
+    def _page(self, model: Model, held: Progress, most: int) -> Work[tuple[list[Row], tuple[str, str] | None, bool]]:
+        """Read the next entities of a class, the key that was read last, and whether that was the last of all."""
+        parts = [visible()]
+        if held.partition is not None:
+            here = Comparison(PARTITION, "eq", "String", held.partition)
+            beyond = Every((here, Comparison(ROW, "gt", "String", held.row)))
+            parts.append(Comparison(PARTITION, "ge", "String", held.partition))
+            parts.append(Some((Comparison(PARTITION, "gt", "String", held.partition), beyond)))
+        find = Find(model.table, Every(tuple(parts)), top=min(most, MAX_PAGE))
+        page: Page = yield from read(find, self.timeout)
+        while not page.entities and page.after is not None:
+            page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
+        read_now, classes = page.entities, self.current.known
+        rows = [row for one in read_now if (row := _row(classes, model, one)) is not None]
+        last = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
+        return rows, last, page.after is None
+
+    def _add(self, classes: Classes, job: JobForm, model: Model, rows: Sequence[Row]) -> Work[bool]:
+        """Add entities that are not marked; return whether nothing of that is left to those who sweep."""
+        whole = True
+        for attempt in range(ATTEMPTS):
+            marks = _marks(classes, job, model)
+            operations = [
+                Operation("build", model, row[0], row[1], new=row[:-1], old=row, etag=row[2])
+                for row in rows
+                if not marked(marks, row)
+            ]
+            if not operations:
+                return whole
+            size = self.size(classes, model)
+            chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
+            if model in classes.outer and classes.outer[model].only(job.targets).indexes:
+                for at in range(0, len(chunks), _TOGETHER):
+                    yield from side_by_side([self._bury(classes, job, one) for one in chunks[at : at + _TOGETHER]])
+            again: list[Operation] = []
+            for chunk in chunks:
+                whole = whole and chunk.followed
+                if chunk.error is None:
+                    continue
+                if not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
+                    raise chunk.error
+                whole = whole and not isinstance(chunk.error, OutcomeUnknown | StoreError)
+                again += chunk.operations[chunk.written :]
+            if again:
+                yield delay(attempt // 2)
+            gets = [read(Get(model.table, one.partition, one.row), self.timeout) for one in again]
+            entities = yield from side_by_side(gets)
+            classes = yield from self.current.classes()
+            rows = [row for one in entities if one is not None and (row := _row(classes, model, one)) is not None]
+        raise StoreError(f"{model.name}: others write the same entities all the time; build again")
+
+    def _bury(self, classes: Classes, job: JobForm, chunk: Chunk) -> Work[None]:
+        """Delete the rows of indexes elsewhere again that were put after others had changed or deleted their entities."""
+        done = chunk.operations[: chunk.written]
+        if not done:
+            return
+        model, first, last = done[0].model, done[0], done[-1]
+        where = Every((
+            Comparison(PARTITION, "eq", "String", first.partition),
+            Comparison(ROW, "ge", "String", first.row),
+            Comparison(ROW, "le", "String", last.row),
+            visible(),
+        ))  # fmt: skip
+        entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
+        held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
+        patience = Patience((yield Now()) + self.outbox.times.deadline)
+        marks = classes.marks.of
+        for index, one in product(classes.outer[model].only(job.targets).indexes, done):
+            mark = marks[index].name
+            op = of_writes(one.new).get(mark)
+            if not op or one.old is None or holds(held.get(one.row), mark, op):
+                continue
+            held[one.row] = yield from read(Get(model.table, one.partition, one.row), self.timeout)
+            if not holds(held[one.row], mark, op):
+                for entry in index.rows((one.old,)):
+                    gone = put_of(index, mark, entry, op)
+                    with suppress(Late):  # (nobody reads it: it is for repair)
+                        yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
+
+    def _end(self, job: JobForm, held: Progress, now: int) -> Work[Built]:
+        """Have all that was left finished, and publish that something is built."""
+        times = self.outbox.times
+        if held.trouble:
+            left = held.trouble / 1e6 + times.lease + times.deadline - now / 1e6
+            if left > 0:
+                yield from self._note(job, held)
+                yield Pause(min(left, _WAIT))
+                return Built(job.owner, 0, held.done, 0)
+            yield from sweep((yield from self.current.classes()), self.outbox, self.timeout)
+        ended = frozenset[str]()
+
+        def end(held: Published) -> Catalogue | None:
+            nonlocal ended
+            if job not in held.value.jobs:
+                return None
+            ended = job.targets
+            return finished(_draft(), held.value, job.targets)
+
+        yield from changed(self.table, self.timeout, end)
+        yield from self.current.look()
+        with suppress(Lost, Refused):  # (nobody reads it any more)
+            yield Commit(self.table, JOBS, (Change("delete", job.name, {}, "*"),))
+        return Built(job.owner, 0, held.done, 0, tuple(sorted(ended)))
+
+    def _note(self, job: JobForm, after: Progress) -> Work[None]:
+        with suppress(Lost, Refused):  # (others go on, or the same entities are looked at again)
+            yield Commit(self.table, JOBS, (after.change(job.name),))
+
+
+def _is_wanted(job: JobForm, classes: Classes, labels: Collection[str] | None) -> bool:
+    return job.owner in classes.schema.by_name and (labels is None or not job.targets.isdisjoint(labels))
+
+
+def _marks(classes: Classes, job: JobForm, model: Model) -> list[Mark]:
+    owed = classes.maintained(model).only(job.targets)
+    return [classes.marks.of[one] for one in parts_of(owed)]
+
+
+def _row(classes: Classes, model: Model, entity: Entity) -> Row | None:
+    if BELOW in entity or not classes.claims(model, entity[PARTITION], entity[ROW]):
+        return None
+    return classes.codec(model).row(entity)
+
+
+def _begun(held: Published, job: JobForm) -> Catalogue | None:
+    """Return the catalogue in which what was announced is built; None if it is no more, or is built already."""
+    states = held.value.states
+    announced = [label for label in sorted(job.targets) if label in states and states[label].state == "announced"]
+    if job not in held.value.jobs or not announced:
+        return None
+    building: dict[str, StateForm] = {label: replace(states[label], state="building", since=0) for label in announced}
+    return attrs.evolve(held.value, states=states | building)
+
+
+def _draft() -> Draft:
+    """Return a draft of a transition that changes no tables, and happens when it is published."""
+    return Draft(0, tuple)

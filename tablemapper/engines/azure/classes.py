@@ -1,0 +1,243 @@
+"""The opened classes, as a catalogue has them: what is maintained from each, where, and by which marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from msgspec import UNSET
+
+from ...entities.fields import FieldModel
+from ...errors import SchemaMismatch
+from ...evolution.following import Followed, follow
+from ...evolution.versions import retirement
+from ...keys.forms import NotAKey
+from ...keys.template import Template
+from ...schema.maintenance import (
+    IndexMaintenance,
+    Maintenance,
+    aggregate_maintenance,
+    maintenance,
+)
+from ...schema.model import Model, Schema, is_local, reserved_keys
+from ...schema.rows import Row
+from ..check import Owed
+from .catalogue import Look, Published, open_catalogue, read_catalogue, read_head
+from .outer.marks import Mark, Marks, Part, label_of, parts_of
+from .outer.outbox import Times
+from .partitions import is_inner
+from .tables.drive import Now, Work
+from .tables.rows import Codec, codec_of
+
+__all__ = ["Classes", "Current"]
+
+
+class Classes:
+    """The opened classes, as one catalogue has them; what a decision asks of what is maintained.
+
+    Attributes:
+        head: of the catalogue.
+        catalogue: of the store.
+        unready: what cannot be read yet: its state, by label.
+        marks: what says of an entity whether it is in an index or an aggregate.
+        schema: the opened classes.
+        followed: the classes of which the store has more than their code declares.
+        outer: what is maintained from a class in other partitions, where there is something.
+        inner: what is maintained from it in the partitions of its entities.
+        aggregates: all of them, by what intents call them.
+        outer_aggregates: those in other partitions.
+    """
+
+    def __init__(self, schema: Schema, published: Published) -> None:
+        self.head = published.head
+        self.catalogue = catalogue = published.value
+        self.schema = schema
+        self.unready: Mapping[str, str] = {
+            label: "building" if one.state == "announced" else one.state
+            for label, one in catalogue.states.items()
+            if one.state != "ready"
+        }
+        self.followed: dict[Model, Followed] = follow(
+            schema, catalogue.models, catalogue.versions, {model: model.name for model in schema.models}, {}
+        )
+        for model in schema.models:
+            if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
+                raise SchemaMismatch(model.name, [reason])
+        self._owed: dict[Model, Maintenance] = {}
+        for model in schema.models:
+            self._owed[model] = self._maintenance(model)
+            for aggregate in self._owed[model].aggregates:
+                self._owed.setdefault(aggregate.model, maintenance(schema, aggregate.model))
+        self.outer: dict[Model, Maintenance] = {}
+        self.inner: dict[Model, Maintenance] = {}
+        for model, owed in self._owed.items():
+            outer = Maintenance(
+                tuple([one for one in owed.indexes if not is_local(model, one.model)]),
+                tuple([one for one in owed.aggregates if not is_inner(one.model, model)]),
+            )
+            if outer.indexes or outer.aggregates:
+                self.outer[model] = outer
+            self.inner[model] = owed.less([outer])
+        self.marks = self._marks()
+        self._parts = {model: self._in_parts(owed) for model, owed in self.inner.items()}
+        self.aggregates = {self.marks.name_of(one): one for owed in self._owed.values() for one in owed.aggregates}
+        self.outer_aggregates = [one for owed in self.outer.values() for one in owed.aggregates]
+        tables: dict[str, int] = {}
+        for form in catalogue.models.values():
+            tables[form.table] = tables.get(form.table, 0) + 1
+        self._shared = {table for table, count in tables.items() if count > 1}
+        self._reserved = {
+            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+
+    def _marks(self) -> Marks:
+        of: dict[Part, Mark] = {}
+        built: dict[Model, list[Mark]] = {}
+        for model, owed in self._owed.items():
+            for one in parts_of(owed):
+                name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
+                state = self.catalogue.states.get(label_of(one))
+                if state is not None and state.number is not UNSET and model.aggregate is None:
+                    of[one] = Mark(f"{name}#{state.number}", built=True, sets=state.state != "announced")
+                    built.setdefault(model, []).append(of[one])
+                elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
+                    of[one] = Mark(name, built=False, sets=True)
+        return Marks(of, built)
+
+    def _in_parts(self, owed: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
+        """Return what is maintained in the partition: together, and apart what was built over entities."""
+        parts = [
+            (Maintenance((one,), ()) if isinstance(one, IndexMaintenance) else Maintenance((), (one,)), mark)
+            for one in parts_of(owed)
+            if (mark := self.marks.of.get(one)) is not None
+        ]
+        return [(owed.less([part for part, _ in parts]), None), *parts]
+
+    def _maintenance(self, model: Model) -> Maintenance:
+        owed = maintenance(self.schema, model)
+        if (followed := self.followed.get(model)) is None:
+            return owed
+        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
+        return Maintenance((*owed.indexes, *followed.indexes), (*owed.aggregates, *aggregates))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The opened classes, and the aggregates over them that were not opened."""
+        return tuple(self._owed)
+
+    def stored(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self.followed[model].model if model in self.followed else model
+
+    def codec(self, model: Model) -> Codec:
+        """Return what reads and writes the entities of a class."""
+        return codec_of(self.stored(model))
+
+    def maintained(self, model: Model) -> Maintenance:
+        """Return all that is maintained from a class."""
+        return self._owed[model]
+
+    def ready(self, model: Model) -> Maintenance:
+        """Return what is maintained from a class, and complete."""
+        owed = self._owed[model]
+        return Maintenance(
+            tuple([one for one in owed.indexes if one.label not in self.unready and model.name not in self.unready]),
+            tuple([one for one in owed.aggregates if one.model.name not in self.unready]),
+        )
+
+    def index(self, model: Model, name: str) -> IndexMaintenance:
+        """Return the maintenance of an index."""
+        return next(one for one in self._owed[model].indexes if one.model.name == name)
+
+    def needs_row(self, model: Model) -> bool:
+        """Return whether a write of an entity depends on what is stored."""
+        owed = self._owed[model]
+        return bool(owed.indexes or owed.aggregates) or (model in self.followed and self.followed[model].checked)
+
+    @cached_property
+    def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
+        return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+
+    def claims(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key is one of a class's entities, and not of another class of its table."""
+        if model.table not in self._shared:
+            return True
+        first, second = model.declaration.templates
+        try:
+            first.decode(partition)
+            second.decode(row)
+        except (NotAKey, ValueError, ArithmeticError):
+            return False
+        if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
+            return False
+        special = self._special.get(model, ())
+        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
+
+    # -- what is maintained: `decide.Duties`
+
+    def owed(self, model: Model) -> Sequence[Owed]:
+        """Return what is maintained from a class in the partitions of its entities: from all of them."""
+        return [(part, None) for part, _ in self._parts[model]]
+
+    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        """Return an entity before and after a write as a part of its maintenance is to see both."""
+        mark = self._mark_of.get(part)
+        return (old, new) if mark is None else mark.concerned(old, new)
+
+    @cached_property
+    def _mark_of(self) -> dict[Maintenance, Mark]:
+        return {part: mark for parts in self._parts.values() for part, mark in parts if mark is not None}
+
+    def owner(self, aggregate: Model) -> Model | None:
+        """Return None: no aggregate keeps a field of another class."""
+        return None
+
+    def keeper(self, model: Model, field: FieldModel) -> Model:
+        """Fail: no class has a maintained field."""
+        raise AssertionError(f"{model.name}.{field.name}")
+
+
+class Current:
+    """The classes as a process knows them, which looks at the catalogue again and again.
+
+    Args:
+        table: of the catalogue.
+        classes: as they were read.
+        looked: when that was.
+        times: how long things last.
+        timeout: seconds after which to give up, if no answer comes.
+        read_only: whether the catalogue is never written.
+    """
+
+    def __init__(
+        self, table: str, classes: Classes, looked: float, times: Times, timeout: float, *, read_only: bool = False
+    ) -> None:
+        self.known = classes
+        self._table = table
+        self._looked = looked
+        self._times = times
+        self._timeout = timeout
+        self._read_only = read_only
+
+    def classes(self) -> Work[Classes]:
+        """Return the classes by which something may be sent now."""
+        now: float = yield Now()
+        return self.known if now - self._looked <= self._times.look else (yield from self.look())
+
+    def look(self) -> Work[Classes]:
+        """Return the classes as the catalogue has them now.
+
+        Raises:
+            SchemaMismatch: a class cannot be used any more.
+        """
+        now: float = yield Now()
+        head: Look | None = yield from read_head(self._table, self._timeout)
+        if head is not None and head.generation != self.known.head.generation:
+            self.known = Classes(self.known.schema, (yield from self._published()))
+        self._looked = max(self._looked, now)
+        return self.known
+
+    def _published(self) -> Work[Published]:
+        if self._read_only and (found := (yield from read_catalogue(self._table, self._timeout))) is not None:
+            return found
+        return (yield from open_catalogue(self._table, self.known.schema, self._timeout, self._times))

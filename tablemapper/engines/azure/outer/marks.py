@@ -1,0 +1,87 @@
+"""Marks: what says in an entity that it is in an index or an aggregate that was built over entities.
+
+What is maintained since its class is there needs none. The mark has the number of the build, so what was dropped and
+is declared again believes no old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import attrs
+
+from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, Maintenance
+from ....schema.model import Model
+from ....schema.rows import Row
+from ..tables.rows import Hidden
+
+__all__ = ["Mark", "Marks", "Part", "label_of", "marked", "of_writes", "parts_of"]
+
+Part: TypeAlias = IndexMaintenance | AggregateMaintenance
+"""What is maintained from a class, by itself."""
+
+
+def parts_of(owed: Maintenance) -> list[Part]:
+    """Return all that is maintained, one by one."""
+    return [*owed.indexes, *owed.aggregates]
+
+
+def label_of(part: Part) -> str:
+    """Return the label that the catalogue has it by."""
+    return part.label if isinstance(part, IndexMaintenance) else part.model.name
+
+
+@attrs.frozen
+class Mark:
+    """How entities say of which write their rows in an index are, or that they are in what was built."""
+
+    name: str
+    """In the entity: ``by_team``, ``by_team#7``; of an aggregate ``=Team#7``."""
+    built: bool
+    """Whether it was built over entities, so that those without the mark are not in it."""
+    sets: bool
+    """Whether a write that finds no mark makes one. Before every process knows of it, none does."""
+
+    def concerned(self, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        """Return an entity before and after a write as what is maintained is to see both.
+
+        What is marked gives its difference. What is not gives nothing, or its mark and all that it is.
+        """
+        if not self.built or (old is not None and self.name in of_writes(old)):
+            return old, new
+        return None, new if self.sets else None
+
+
+@attrs.frozen(eq=False)
+class Marks:
+    """The marks of all that is maintained.
+
+    Attributes:
+        of: by what is maintained: of each index in other partitions, and of all that was built.
+        built: those of what was built from the entities of a class.
+    """
+
+    of: Mapping[Part, Mark]
+    built: Mapping[Model, Sequence[Mark]]
+
+    def name_of(self, aggregate: AggregateMaintenance) -> str:
+        """Return what intents call an aggregate: its name, or its mark."""
+        mark = self.of.get(aggregate)
+        return aggregate.model.name if mark is None else mark.name
+
+    def concerned(self, part: Part, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        """See `Mark.concerned`."""
+        mark = self.of.get(part)
+        return (old, new) if mark is None else mark.concerned(old, new)
+
+
+def of_writes(row: Row | None) -> Mapping[str, str]:
+    """Return the marks of an entity, each with the write that its rows are of."""
+    return row[-1].ops if row is not None and isinstance(row[-1], Hidden) else {}
+
+
+def marked(marks: Sequence[Mark], row: Row | None) -> bool:
+    """Return whether an entity has all of some marks."""
+    held = of_writes(row)
+    return all(mark.name in held for mark in marks)

@@ -1,0 +1,80 @@
+"""In which partitions what is maintained lies: in those of the entities, or elsewhere; what is not possible there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...entities.fields import FieldModel
+from ...errors import InvalidModel
+from ...expressions.tree import Attr
+from ...schema.model import Model, Schema, is_local, parts_of
+
+__all__ = ["check_models", "is_inner"]
+
+MAX_PROPERTIES = 250  # of an entity: two more are hidden
+
+
+def check_models(schema: Schema, catalogue: str) -> None:
+    """Refuse classes that need more than one partition has, each with what to declare instead.
+
+    Raises:
+        InvalidModel
+    """
+    faults = [fault for model in schema.models for fault in _faults(model, schema, catalogue)]
+    if faults:
+        raise InvalidModel("Azure Tables", faults)
+
+
+def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
+    own = model.declaration.templates[0]
+    if model.table.lower() == catalogue.lower():
+        yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
+    if len(model.columns) > MAX_PROPERTIES:
+        yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
+    for field in model.maintained:
+        source = _source_of(model, field, schema)
+        yield (
+            f"{model.name}.{field.name} is maintained from {source}, which Azure Tables cannot do yet; declare an aggregate "
+            f"of {source}"
+        )
+    if ":" in model.name:  # (what keeps such a field)
+        return
+    if model.aggregate is None:
+        return
+    of = schema.by_class[model.aggregate.source]
+    outer = not is_inner(model, of)
+    for index in model.indexes:
+        if outer:
+            yield (
+                f"{model.name}.{index.name}: an index on an aggregate in another partition than its entities is not possible "
+                f'on Azure Tables yet; give the aggregate table="{of.table}" and the partition of {of.name}, '
+                f"{of.declaration.templates[0].text!r}, or sort its groups in Python"
+            )
+        elif not is_local(model, index):
+            yield (
+                f"{model.name}.{index.name}: an index on an aggregate in other partitions than its groups' is not possible on "
+                f"Azure Tables yet; give it the partition of the key, {own.text!r}, and its values in row="
+            )
+
+
+def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
+    for other in schema.models:
+        if (
+            other.aggregate is not None
+            and other.name.startswith(f"{model.name}:")
+            and other.name.endswith(field.property)
+        ):
+            return other.aggregate.source.__name__
+    return "other entities"
+
+
+def is_inner(model: Model, source: Model) -> bool:
+    """Return whether the groups of an aggregate lie in the partitions of the entities."""
+    assert model.aggregate is not None
+    if model.table != source.table:
+        return False
+    names = {}
+    for name, attr in model.aggregate.groups.items():
+        whole = isinstance(attr, Attr) and attr.part is None and not attr.path
+        names[name] = attr.name if whole and isinstance(attr, Attr) else f"{name} of its own"
+    return parts_of(model.declaration.templates[0], names) == parts_of(source.declaration.templates[0], {})

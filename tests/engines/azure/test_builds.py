@@ -1,0 +1,486 @@
+"""Indexes and aggregates are built over entities that others write, who learn of it late: as it ships, step by step in an
+order that is drawn, with kills, lost answers and late requests; then with what a user calls."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure import builds, classes
+from tablemapper.engines.azure.builds import Builder
+from tablemapper.engines.azure.catalogue import open_catalogue
+from tablemapper.engines.azure.classes import Classes, Current
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.outer import outbox
+from tablemapper.engines.azure.outer.marks import Mark
+from tablemapper.engines.azure.outer.outbox import Outbox, Times
+from tablemapper.engines.azure.sweep import sweep
+from tablemapper.engines.azure.tables.drive import Now, Pause, Work, read
+from tablemapper.engines.azure.tables.service import Commit, Get
+from tablemapper.engines.azure.writes import write
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import Schema, compile_schema
+from tablemapper.store.operations import Operations
+
+from .memory import Memory, Options
+from .schedule import Rates, Schedule
+from .versions import ADDED, Kinds, new, old
+
+TIMES = Times(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
+RATES = Rates(crash=0.003, lost=0.03, late=0.02, busy=0.02)
+Patch = pytest.MonkeyPatch
+SIZES = (0.1, 1e16, -3.5, 2.0)
+
+OLD, NEW = compile_schema(old()), compile_schema(new())
+
+
+class Clocked(Memory):
+    """A service with the clock of a schedule."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 1_700_000_000.0
+        self.schedule: Schedule | None = None
+        super().__init__(Options(vague=seed % 2 == 0), clock=self._time)
+
+    def _time(self) -> int:
+        return int((self.now + (0 if self.schedule is None else self.schedule.now)) * 1e6)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+    def open(self, schema: Schema, times: Times = TIMES) -> AzureEngine:
+        clock = lambda: self._time() / 1e6  # noqa: E731
+        return AzureEngine.open(self, "here", schema, monotonic=clock, sleep=self.pass_by, times=times)
+
+
+@attrs.define(eq=False)
+class Program:
+    """A process: what it knows, and what it shares with its writers."""
+
+    current: Current
+    outbox: Outbox
+    operations: Operations
+
+
+class Play:
+    """Programs of two versions that write the same entities, and builders, which may end early."""
+
+    def __init__(self, seed: int, rates: Rates = RATES, *, alone: bool = False) -> None:
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        self.memory = Clocked(seed)
+        self.ops = itertools.count()
+        self.numbers = itertools.count(100)
+        self.errors: list[BaseException] = []
+        self.first = self.memory.open(OLD)
+        store = tm.Store(self.first)
+        (item,) = [one for one in OLD.models if one.name == "Item"]
+        self.shops = "abcdefghijklmnop" if alone else "aab"
+        for shop in dict.fromkeys(self.shops):
+            some = [
+                item.cls(shop, n, self.rng.choice(["red", "blue", None]), SIZES[n % 4])
+                for n in range(25 if alone else 5)
+            ]
+            store.insert_many(some)
+        self.schedule = self.memory.schedule = Schedule(self.memory, seed, rates, TIMES.look)
+        self.alone = alone
+        """Whether one older writer is beside one builder."""
+        self.built = False
+        for _ in range(1 if alone else 3):
+            self.schedule.start(self.program(OLD, 0.0, 1 if alone else 4))
+        for at in () if alone else (3.0, 6.0):
+            self.schedule.start(self.program(NEW, at * self.rng.random(), 4))
+        for _ in range(1 if alone else 2):
+            self.schedule.start(self.builder())
+        for _ in range(0 if alone else 2):
+            self.schedule.start(self.sweeper())
+
+    def opened(self, schema: Schema) -> Work[Program]:
+        now: float = yield Now()
+        published = yield from open_catalogue("TableMapper", schema, 60.0, TIMES)
+        outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
+        current = Current("TableMapper", Classes(schema, published), now, TIMES, 60.0)
+        return Program(current, outbox, Operations(self.memory.open(OLD) if schema is OLD else self.first))
+
+    def program(self, schema: Schema, start: float, writers: int) -> Work[None]:
+        """Write as one process does, whose writers know the catalogue by the same looks."""
+        yield Pause(start)
+        program = yield from self.opened(schema)
+        for _ in range(writers):
+            self.schedule.start(self.writer(program))
+
+    def writer(self, program: Program) -> Work[None]:
+        turns = 0
+        while not self.built if self.alone else turns < 14:
+            turns += 1
+            yield Pause(self.rng.random() * (0.03 if self.alone else 2.5))
+            try:
+                known = yield from program.current.classes()
+                operation = yield from self.choose(known, program)
+                yield from write(known, [operation], program.outbox, timeout=TIMES.deadline)
+            except (tm.SchemaMismatch, tm.CorruptStore) as error:
+                self.errors.append(error)
+            except tm.TableMapperError:
+                pass
+
+    def choose(self, known: Classes, program: Program) -> Work[Operation]:
+        model = known.schema.by_name["Item"]
+        fresh = not self.alone and self.rng.random() < 0.25  # (which nobody writes again, and comes before others)
+        shop, number = (
+            self.rng.choice(self.shops),
+            -next(self.numbers) if fresh else self.rng.randrange(25 if self.alone else 6),
+        )
+        values = {"color": self.rng.choice(["red", "blue", None]), "size": self.rng.choice(SIZES)}
+        partition, row = model.cls.key(shop, number)[1:]  # type: ignore[attr-defined]
+        drawn = self.rng.random()
+        found = yield from read(Get("Items", partition, row), 60.0)
+        stored = None if found is None else known.codec(model).row(found)
+        new = (partition, row, 0, *[values.get(field.name) for field in model.columns])
+        if drawn < 0.15:
+            return Operation("delete", model, partition, row)
+        if drawn < 0.3 or (stored is None and drawn < 0.7):
+            return Operation("upsert", model, partition, row, new)
+        if stored is None:
+            return Operation("insert", model, partition, row, new)
+        if drawn < 0.45:  # (what it was read as, without its own look at it)
+            return Operation("replace", model, partition, row, new, etag=stored[2])
+        return Operation("replace", model, partition, row, new, old=stored, etag=stored[2])
+
+    def builder(self) -> Work[None]:
+        yield Pause(self.rng.random() * (1 if self.alone else 12))
+        program = yield from self.opened(NEW)
+        builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 20 if self.alone else 3, 60.0)
+        for _ in range(400):
+            try:
+                if (yield from builder.step(400 if self.alone else self.rng.randrange(1, 5), None)) is None:
+                    self.built = True
+                    return
+            except tm.TableMapperError as error:
+                if isinstance(error, tm.SchemaMismatch | tm.CorruptStore):
+                    self.errors.append(error)
+            yield Pause(self.rng.random() * 0.4)
+
+    def sweeper(self) -> Work[None]:
+        program = yield from self.opened(NEW)
+        for _ in range(3):
+            yield Pause(self.rng.random() * 12)
+            yield from sweep((yield from program.current.classes()), program.outbox, 60.0)
+
+    def run(self) -> None:
+        self.schedule.run()
+        assert not self.errors, self.errors[0]
+        engine = self.memory.open(NEW)
+        store = tm.Store(engine)
+        while store.build().done is False:
+            pass
+        assert all(engine.status()[label].state == "ready" for label in ADDED)
+        self.memory.now += 10_000
+        store.sweep(full=True)
+        report = store.check()
+        wrong = [problem for problem in report.problems if problem.kind != "dangling" or self.alone]
+        assert not wrong, str(wrong[0])
+        items, colors, shops = NEW.by_name["Item"].cls, NEW.by_name["Colors"].cls, NEW.by_name["Shop"].cls
+        found: list[Any] = list(store.query(items).allow_scan())
+        for color in ("red", "blue"):
+            mine = [one for one in found if one.color == color]
+            by_index = {(one.shop, one.number) for one in store.query(items.by_color(color))}  # type: ignore[attr-defined]
+            assert by_index == {(one.shop, one.number) for one in mine}
+            group: Any = store.get(colors.key(color))  # type: ignore[attr-defined]
+            sizes = [one.size for one in mine]
+            told = (0, 0.0, None) if group is None else (group.items, group.total, group.most)
+            assert told == (len(mine), math.fsum(sizes), max(sizes, default=None))
+        for shop in dict.fromkeys(self.shops):
+            whole: Any = store.get(shops.key(shop))  # type: ignore[attr-defined]
+            sizes = [one.size for one in found if one.shop == shop]
+            assert (0 if whole is None else whole.items) == len(sizes)
+            assert whole is None or whole.total == math.fsum(sizes)
+
+
+def play(seeds: Iterable[int], **options: Any) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for seed in seeds:
+        one = Play(seed, **options)
+        try:
+            one.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        for name, count in one.schedule.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
+    counts = play(range(2_000 if full_size else 40))
+    assert min(counts.values()) > 0, counts
+
+
+def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    play(range(14, 22), rates=Rates(), alone=True)
+
+    def bury(*_: Any) -> Work[None]:
+        return
+        yield
+
+    monkeypatch.setattr(Builder, "_bury", bury)
+    with pytest.raises(AssertionError, match="dangling"):
+        play(range(14, 22), rates=Rates(), alone=True)
+
+
+# ---------------------------------------------------------------------------------------------- mutants
+
+
+def _at_once(patch: Patch) -> None:
+    """Entities are marked as soon as it is known what is to be built."""
+    patch.setattr(classes, "Mark", lambda name, built, sets: Mark(name, built, sets=True))
+
+
+def _not_once_ready(patch: Patch) -> None:
+    """Entities are marked no more once it is ready."""
+    plain = Classes._marks
+
+    def marks(self: Classes) -> Any:
+        found = plain(self)
+        ready = all(state.state == "ready" for state in self.catalogue.states.values())
+        of = {one: attrs.evolve(mark, sets=mark.sets and not (mark.built and ready)) for one, mark in found.of.items()}
+        built = {
+            model: [attrs.evolve(one, sets=one.sets and not ready) for one in some]
+            for model, some in found.built.items()
+        }
+        return attrs.evolve(found, of=of, built=built)
+
+    patch.setattr(Classes, "_marks", marks)
+
+
+def _builder_too_soon(patch: Patch) -> None:
+    """A builder reads entities while writes are under way that mark none."""
+    plain = builds.Builder.step
+
+    def step(self: Builder, most: int, labels: Any) -> Any:
+        known = yield from self.current.look()
+        if any(state.state == "building" for state in known.catalogue.states.values()):
+            self.outbox.times = attrs.evolve(TIMES, look=-TIMES.deadline / 2)
+        found = yield from plain(self, most, labels)
+        self.outbox.times = TIMES
+        return found
+
+    patch.setattr(builds.Builder, "step", step)
+
+
+def _added_twice(patch: Patch) -> None:
+    """A builder adds all that entities are, whether they are marked or not."""
+    plain = Mark.concerned
+    patch.setattr(builds, "marked", lambda marks, row: False)
+    patch.setattr(
+        Mark,
+        "concerned",
+        lambda self, old, new: (
+            (None, new) if self.built and old and new and old[3:-1] == new[3 : len(old) - 1] else plain(self, old, new)
+        ),
+    )
+
+
+MUTANTS = {"atonce": _at_once, "ready": _not_once_ready, "soon": _builder_too_soon, "twice": _added_twice}
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        play(range(300))
+
+
+# ---------------------------------------------------------------------------------------------- what a user calls
+
+
+def cls(schema: Schema, name: str) -> Any:
+    return schema.by_name[name].cls
+
+
+def filled(count: int = 150) -> tuple[Clocked, tm.Store]:
+    """Return a service, and a store of the old version with entities."""
+    memory = Clocked(1)
+    store = tm.Store(memory.open(OLD))
+    item = cls(OLD, "Item")
+    colors = ["red", "green", None]
+    store.insert_many([item(f"shop{n % 3}", n, colors[n % 3], n / 8) for n in range(count)])
+    return memory, store
+
+
+def test_what_is_new_is_built_and_read_only_once_it_is_ready() -> None:
+    memory, before = filled()
+    item, colors = cls(NEW, "Item"), cls(NEW, "Colors")
+    store = tm.Store(memory.open(NEW))
+    assert {label for label, state in store._engine.unready.items() if state == "building"} == set(ADDED)
+    with pytest.raises(tm.NotReady, match=r"Item\.by_color: it is being built \(0 entities so far\)"):
+        list(store.query(item.by_color("red")))
+    with pytest.raises(tm.NotReady, match="Colors"):
+        store.get(colors.key("red"))
+    with pytest.raises(tm.NotReady, match="Colors"):
+        list(store.query(colors).allow_scan())
+    assert "by_color" not in str(
+        store.query(item).where(item.color == "red", item.size > 1.0).allow_scan().explain().path
+    )
+    assert store.check().ok
+    report = store.build()
+    assert report.done
+    assert set(report.built) == set(ADDED)
+    assert report.entities == 150
+    assert not store._engine.unready
+    assert [one.size for one in store.query(item.by_color("red"))] == [n / 8 for n in range(0, 150, 3)]
+    assert store.get(colors.key("green")) == colors("green", 50, math.fsum(n / 8 for n in range(1, 150, 3)), 148 / 8)
+    assert store.check().ok, str(store.check())
+    # The older program follows, and is refused nothing.
+    memory.now += 10
+    before.insert(cls(OLD, "Item")("shop9", 999, "red", 1e6))
+    before.insert_many([cls(OLD, "Item")("shop9", n, "green", 1.0) for n in range(5)])
+    one = before[cls(OLD, "Item").key("shop0", 0)]
+    one.color = "blue"
+    before.replace(one)
+    before.delete(cls(OLD, "Item").key("shop1", 1))
+    assert store.get(colors.key("red")).items == 50
+    assert [one.number for one in store.query(item.by_color("red"))][-1] == 999
+    assert store.check().ok, str(store.check())
+
+
+def test_a_build_waits_until_every_process_knows_of_it() -> None:
+    memory, _ = filled(3)
+    engine = memory.open(NEW, attrs.evolve(TIMES, look=99.0))  # (the first who opened the store has said how long)
+    began = memory.now
+    seen: list[str] = []
+    while (built := engine.build(200, None)) is not None:
+        seen.append(built.owner)
+        status = engine.status()["Item.by_color"]
+    assert seen[0] == "Item, once every process knows of it"
+    assert seen[-1] == "Item"
+    assert memory.now - began >= 2 * TIMES.settled
+    assert status.state == "ready"
+
+
+def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
+    memory, _ = filled(30)
+    first, second = memory.open(NEW), memory.open(NEW)
+    while (built := first.build(10, None)) is not None and built.entities == 0:
+        pass
+    assert second.build(10, None) is not None
+    status = second.status()["Item.by_color"]
+    assert (status.state, status.done) == ("building", 10)
+    assert "10 entities so far" in str(second.status())
+    began = memory.now
+    store = tm.Store(second)
+    report = store.build()
+    assert report.entities == 20
+    assert memory.now - began >= TIMES.lease
+    assert store.check().ok
+
+
+def test_what_is_known_and_cannot_be_built_is_refused_by_name() -> None:
+    def unique() -> Kinds:
+        class Item(tm.Entity, table="Items"):
+            shop: tm.Field[str]
+            number: tm.Field[int]
+            color: tm.Field[str | None] = tm.field(default=None)
+            size: tm.Field[float] = tm.field(default=0.0)
+
+            key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+            by_only = tm.Index[str](partition="{color}", unique=True)
+
+        return [Item]
+
+    def otherwise() -> Kinds:
+        class Item(tm.Entity, table="Items", type="item"):
+            shop: tm.Field[str]
+            number: tm.Field[int]
+            color: tm.Field[str | None] = tm.field(default=None)
+            size: tm.Field[float] = tm.field(default=0.0)
+
+            key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+            by_shade = tm.Index[str, float](partition="{color}", row="{size}")
+
+        return [Item]
+
+    def renamed() -> Kinds:
+        class Item(tm.Entity, table="Items"):
+            shop: tm.Field[str]
+            number: tm.Field[int]
+            color: tm.Field[str | None] = tm.field(default=None)
+            size: tm.Field[float] = tm.field(default=0.0)
+
+            key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+            by_tone = tm.Index[str, int](partition="{color}", row="{number}")
+
+        return [Item]
+
+    memory, _ = filled(3)
+    sent = len(memory.sent)
+    with pytest.raises(tm.SchemaMismatch, match=r"Item\.by_only: a new unique index cannot be built"):
+        memory.open(compile_schema(unique()))
+    with pytest.raises(tm.SchemaMismatch) as raised:
+        memory.open(compile_schema(otherwise()))
+    assert "Item.by_shade: two definitions of one name" in str(raised.value)
+    assert "Item: a type name cannot be set" in str(raised.value)
+    with pytest.raises(tm.SchemaMismatch, match=r"Item\.by_tone: the store has this index as by_shade"):
+        memory.open(compile_schema(renamed()))
+    assert not [one for one in memory.sent[sent:] if isinstance(one, Commit)]
+
+
+# ---------------------------------------------------------------------------------------------- on the emulator
+
+
+@pytest.mark.one_python
+def test_an_index_and_totals_are_built_while_an_older_process_writes(
+    connection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "LOCAL", Times(look=0.3, deadline=2.0, lease=4.0, grace=6.0))  # (the head tells others)
+    first = old()
+    item: Any = first[0]
+    with tm.open(connection, models=first) as store:
+        store.insert_many([item(f"shop{n % 3}", n, ["red", "green", None][n % 3], n / 8) for n in range(120)])
+    notes = tmp_path / "notes"
+    older = subprocess.Popen([sys.executable, "-m", "tests.engines.azure.versions", connection, str(notes)])
+    try:
+        while not notes.exists() or notes.stat().st_size < 100:
+            time.sleep(0.05)
+            assert older.poll() is None
+        before, told = notes.stat().st_size, list[str]()
+        models = new()
+        newer, _, colors, shop = models
+        with tm.open(connection, models=models, progress=lambda one: told.append(str(one))) as store:
+            assert notes.stat().st_size > before + 100  # (it wrote all the time)
+            assert not store._engine.unready
+            time.sleep(1.0)
+            older.terminate()
+            assert older.wait(60) == 0
+            store.sweep(full=True)
+            assert store.check().ok, str(store.check())
+            found: list[Any] = list(store.query(newer).allow_scan())
+            for color in ("red", "green"):
+                sizes = sorted(one.size for one in found if one.color == color)
+                assert [one.size for one in store.query(newer.by_color(color))] == sizes  # type: ignore[attr-defined]
+                group: Any = store.get(colors.key(color))  # type: ignore[attr-defined]
+                assert (group.items, group.total) == (len(sizes), math.fsum(sizes))
+            whole: Any = store.get(shop.key("shop1"))  # type: ignore[attr-defined]
+            assert whole.items == sum(one.shop == "shop1" for one in found)
+    finally:
+        older.kill()
+    outcomes = [json.loads(line) for line in notes.read_text().splitlines()]
+    late = {"OutcomeUnknown", "StoreError"}  # (on a busy machine)
+    assert {*outcomes} <= {"done", "missing", *late}, {*outcomes}
+    assert outcomes.count("done") > len(outcomes) / 2
+    assert told

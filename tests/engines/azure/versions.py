@@ -1,0 +1,116 @@
+"""Two versions of a program, the newer of which has an index and totals more; and a process that writes as the older.
+
+python -m tests.engines.azure.versions CONNECTION NOTES
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import sys
+from typing import Any
+
+import tablemapper as tm
+
+__all__ = ["ADDED", "Kinds", "new", "old", "work"]
+
+Kinds = list[type[tm.Record]]
+
+
+def old() -> Kinds:
+    """Return the classes of the older version."""
+
+    class Item(tm.Entity, table="Items"):
+        shop: tm.Field[str]
+        number: tm.Field[int]
+        color: tm.Field[str | None] = tm.field(default=None)
+        size: tm.Field[float] = tm.field(default=0.0)
+
+        key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+        by_shade = tm.Index[str, int](partition="{color}", row="{number}")
+
+    class Shades(tm.Aggregate, of=Item, table="Shades"):
+        color: tm.Field[str] = tm.group_by(Item.color)
+        items: tm.Field[int] = tm.count()
+
+        key = tm.Key[str](partition="{color}")
+
+    return [Item, Shades]
+
+
+def new() -> Kinds:
+    """Return the classes of the newer version."""
+
+    class Item(tm.Entity, table="Items"):
+        shop: tm.Field[str]
+        number: tm.Field[int]
+        color: tm.Field[str | None] = tm.field(default=None)
+        size: tm.Field[float] = tm.field(default=0.0)
+
+        key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+        by_shade = tm.Index[str, int](partition="{color}", row="{number}")
+        by_color = tm.Index[str, float](partition="{color}", row="{size}", include=("size",))
+        by_size = tm.Index[str, float](partition="{shop}", row="{size}", include=("color",))
+
+    class Shades(tm.Aggregate, of=Item, table="Shades"):
+        color: tm.Field[str] = tm.group_by(Item.color)
+        items: tm.Field[int] = tm.count()
+
+        key = tm.Key[str](partition="{color}")
+
+    class Colors(tm.Aggregate, of=Item, table="Colors"):
+        color: tm.Field[str] = tm.group_by(Item.color)
+        items: tm.Field[int] = tm.count()
+        total: tm.Field[float] = tm.sum(Item.size)
+        most: tm.Field[float | None] = tm.max(Item.size)
+
+        key = tm.Key[str](partition="{color}")
+
+    class Shop(tm.Aggregate, of=Item, table="Items"):
+        shop: tm.Field[str] = tm.group_by(Item.shop)
+        items: tm.Field[int] = tm.count()
+        total: tm.Field[float] = tm.sum(Item.size)
+
+        key = tm.Key[str](partition="{shop}", row="total")
+        by_items = tm.Index[str, int](partition="{shop}", row="{items}")
+
+    return [Item, Shades, Colors, Shop]
+
+
+ADDED = ("Item.by_color", "Item.by_size", "Colors", "Shop", "Shop.by_items")
+"""What the newer version has more."""
+
+
+def work(connection: str, notes: str) -> None:
+    """Write until it is terminated; each line of the notes says what came of a write."""
+    ends: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ends.append(number))
+    draw = random.Random(3)
+    models = old()
+    item: Any = models[0]
+    with open(notes, "a", buffering=1) as told, tm.open(connection, models=models) as store:
+        fresh = 10_000
+        while not ends:
+            drawn, outcome = draw.random(), "done"
+            fresh -= drawn < 0.3
+            number = fresh if drawn < 0.3 else draw.randrange(120)
+            one = item(f"shop{number % 3}", number, draw.choice(["red", "green", None]), draw.randrange(80) / 8)
+            try:
+                if drawn < 0.15:
+                    store.insert(one)
+                elif drawn < 0.3:
+                    store.insert_many([one, item("shop9", number, "red", 0.5)])
+                elif drawn < 0.45:
+                    store.delete(item.key(one.shop, number))
+                else:
+                    store.upsert(one)
+            except (tm.EntityNotFound, tm.StoreLocked):
+                outcome = "missing"
+            except tm.TableMapperError as error:
+                outcome = type(error).__name__
+            told.write(json.dumps(outcome) + "\n")
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])

@@ -1,0 +1,86 @@
+"""Random questions of random stores in an account: the answers are what plain Python says, as of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+import tablemapper as tm
+from tablemapper.planning.question import QuerySpec
+from tablemapper.schema.model import compile_schema
+
+from ..engines.azure.azurite import AzuritePlace
+from ..engines.azure.place import AzurePlace
+from . import stores
+from .kinds import EXTRA
+from .models import Model
+from .search import LOCAL, Kept, Tally, search, shrunk
+
+pytestmark = [
+    pytest.mark.one_python,
+    pytest.mark.long,
+    pytest.mark.file,
+    pytest.mark.usefixtures("no_warnings_of_scans"),
+]
+PART = 40
+"""Models that one test tries; most are refused, with what an account does not keep yet."""
+
+
+def as_told(model: Model) -> Model:
+    """Return a model without what an account tells otherwise: the time of a group, and None from no undeclared property."""
+    records = [
+        attrs.evolve(
+            record,
+            timed=record.timed and record.of is None,
+            fields=tuple(attrs.evolve(one, optional=False) if one.kind is EXTRA else one for one in record.fields),
+        )
+        for record in model.records
+    ]
+    return attrs.evolve(model, records=tuple(records))
+
+
+OF_ACCOUNT = Kept(
+    as_told,
+    # (Transactions over partitions, writes of several partitions that are all done or none.)
+    lambda deed: deed.verb not in ("require", "replace_many"),
+    (tm.InvalidModel, tm.SchemaMismatch),
+)
+
+
+@pytest.fixture(autouse=True)
+def _sorted_in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let every query sort what no path sorts, as `allow_sort` does."""
+    names = [field.name for field in attrs.fields(QuerySpec)]
+    defaults: Any = QuerySpec.__init__.__defaults__
+    given = dict(zip(names[-len(defaults) :], defaults, strict=True)) | {"in_memory": True}
+    monkeypatch.setattr(QuerySpec.__init__, "__defaults__", tuple(given.values()))
+    yield
+
+
+def _by(monkeypatch: pytest.MonkeyPatch, place: Any, **options: Any) -> None:
+    def opened(path: str, models: Any) -> tm.Store:
+        return tm.Store(place(path).open(compile_schema(models), **options))
+
+    monkeypatch.setattr(stores, "opened", opened)
+
+
+@pytest.mark.parametrize("part", [0, 1, 2, 4, 5, 8, 20, 21, 40, 60])
+def test_answers_of_the_engine_are_right(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _by(monkeypatch, AzurePlace, clock=lambda: stores._NOW)
+    tally, start = Tally(), part * LOCAL
+    size = PART * 25 if full_size else PART
+    failure = next(search(range(start, start + size), tally=tally, kept=OF_ACCOUNT), None)
+    assert failure is None, f"\n{shrunk(failure)}"
+    assert tally.refused < tally.models
+    assert tally.questions > PART
+
+
+@pytest.mark.parametrize("part", [0, 8])
+def test_answers_of_the_emulator_are_right(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    _by(monkeypatch, AzuritePlace)
+    size = PART * 10 if full_size else PART // 4
+    failure = next(search(range(part * LOCAL + 500_000, part * LOCAL + 500_000 + size), kept=OF_ACCOUNT), None)
+    assert failure is None, f"\n{failure}"
