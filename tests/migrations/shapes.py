@@ -14,6 +14,8 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.migration import Batches
 from tablemapper.engines.protocol import Pace
+from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+from tablemapper.migrations import run
 from tablemapper.scripts.script import MigrationFunction
 
 
@@ -332,6 +334,21 @@ def batches_of(most: int) -> Batches:
             pass
 
     return batches
+
+
+def begun(path: Path, script: Any, *, back: bool = False, **options: Any) -> SqliteMigrations:
+    """Open a store, and begin a script, or its undoing, as a run does."""
+    engine = SqliteMigrations.open(path, **{"durability": "relaxed"} | options)
+    begin(engine, script, back=back)
+    return engine
+
+
+def begin(engine: SqliteMigrations, script: Any, *, back: bool = False) -> bool:
+    """Begin a script, or its undoing, or go on with it; return whether there is something to copy."""
+    (loaded,) = run.scripts_of([script])
+    transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
+    assert transition is not None
+    return engine.start(transition)
 
 
 def parts(count: int, draw: random.Random) -> list[Any]:

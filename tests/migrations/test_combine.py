@@ -13,11 +13,10 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online import copying
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import followers
-from tablemapper.migrations import run
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
-from .shapes import OLD, OLD_TOTALS, Case, contents, entity, parts, script, texts, totals, write
+from .shapes import OLD, OLD_TOTALS, Case, begin, begun, contents, entity, parts, script, texts, totals, write
 from .test_run import migrate, old_entities, refused, steps
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
@@ -90,10 +89,7 @@ def killed_after_each_batch(path: Path, case: Case) -> list[Any]:
         for _ in range(200):
             old = list(store.query(OLD).allow_scan())
             engine = SqliteMigrations.open(path, durability="relaxed")
-            (script,) = run.scripts_of([case.script])
-            transition = run.transition_of(script, engine.forms())
-            assert transition is not None
-            switched = not engine.start(transition) or engine.step(4).switched
+            switched = not begin(engine, case.script) or engine.step(4).switched
             engine._file.close()  # all that it knew is gone
             if switched:
                 return old
@@ -186,11 +182,7 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
         return both(a, b)
 
     case = combining(function, unlike)
-    engine = SqliteMigrations.open(path, durability="relaxed")
-    (loaded,) = run.scripts_of([case.script])
-    transition = run.transition_of(loaded, engine.forms())
-    assert transition is not None
-    engine.start(transition)
+    engine = begun(path, case.script)
     with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         for _ in range(40):
             for one in draw.sample(list(store.query(OLD).allow_scan()), 2):
@@ -278,11 +270,7 @@ def test_a_power_cut_of_a_batch_that_combines_loses_none_of_them(path: Path, *, 
     draw = random.Random(3)
     old = old_entities(path)
     Power.start(path)
-    engine = SqliteMigrations.open(path, durability="full", vfs="power")
-    (loaded,) = run.scripts_of([CASE.script])
-    transition = run.transition_of(loaded, engine.forms())
-    assert transition is not None
-    engine.start(transition)
+    engine = begun(path, CASE.script, durability="full", vfs="power")
     while not engine.step(7).switched:
         pass
     engine.close()

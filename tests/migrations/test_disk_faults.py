@@ -15,11 +15,10 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
 
 from ..conftest import folder_in_memory
 from ..sqlite_vfs import Attempt
-from .shapes import OLD, OLD_TOTALS, batches_of, cases, contents, parts, texts, write
+from .shapes import OLD, OLD_TOTALS, batches_of, begun, cases, contents, parts, texts, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -30,16 +29,6 @@ FEW = 9
 """Calls at which one of an operation fails by default."""
 
 
-def begun(path: Path, **options: Any) -> SqliteMigrations:
-    """Open a store and go on with the migration."""
-    engine = SqliteMigrations.open(path, clock=lambda: 5, **options)
-    (script,) = run.scripts_of([CASE.script])
-    transition = run.transition_of(script, engine.forms())
-    assert transition is not None
-    engine.start(transition)
-    return engine
-
-
 @pytest.fixture(scope="module")
 def stores() -> Iterator[dict[str, Path]]:
     """Return a store before a batch, and one before the switch, each with a queue."""
@@ -48,7 +37,7 @@ def stores() -> Iterator[dict[str, Path]]:
     with tm.open(path, models=[OLD, OLD_TOTALS], durability="relaxed") as store:
         store.insert_many(parts(ENTITIES, random.Random(1)))
     found = {}
-    engine = begun(path, durability="relaxed")
+    engine = begun(path, CASE.script, clock=lambda: 5)
     for name, done in (("batch", 20), ("switch", ENTITIES)):
         while engine.step(1).done < done:
             pass
@@ -118,7 +107,14 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
         switched = engine.step(15 if moment == "batch" else 100).switched
         assert switched == (moment == "switch")
 
-    failing = partial(attempt, stores[moment], lambda path: begun(path, vfs="faulty"), work, operation, sticky=sticky)
+    failing = partial(
+        attempt,
+        stores[moment],
+        lambda path: begun(path, CASE.script, clock=lambda: 5, durability="full", vfs="faulty"),
+        work,
+        operation,
+        sticky=sticky,
+    )
     before = dump(stores[moment])
     path, tried = failing(1_000_000)
     assert (tried.outcome, tried.fired) == (None, 0)

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
 
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, entity, migrate, part, parts, script
+from .shapes import FIELDS, OLD, OLD_TOTALS, begun, changed, entity, migrate, part, parts, script
 
 PRICED = part(changed(FIELDS, price=Decimal))
 SAME = part()
@@ -111,12 +109,8 @@ def test_a_value_that_is_to_be_unique_and_is_not_is_a_fault(path: Path) -> None:
 def test_a_key_that_two_entities_swap_is_no_fault(path: Path) -> None:
     by_price = part(key=tm.Key[str](partition="{price}"))
     one = alone([by_price], lambda m: m.rekey(ALONE, by_price))
-    engine = SqliteMigrations.open(path, durability="relaxed")
     with tm.open(path, models=[ALONE], durability="relaxed") as store:
-        (loaded,) = run.scripts_of([one])
-        transition = run.transition_of(loaded, engine.forms())
-        assert transition is not None
-        engine.start(transition)
+        engine = begun(path, one)
         engine.step(30)
         with store.transaction() as tx:
             tx.merge(ALONE.key("a", 1), price="2")
@@ -248,23 +242,15 @@ def test_nobody_changes_what_is_being_migrated(path: Path) -> None:
 def test_a_run_that_was_killed_before_it_cleared_up_leaves_nothing_that_a_later_one_meets(path: Path) -> None:
     change = alone([BARE], lambda m: m.rewrite(ALONE, lambda e: BARE(int(e.price)), into=[BARE],
                                                back=lambda e: ALONE("a", e.number, price=str(e.number), maker=None, tags=[])))  # fmt: skip
-    (loaded,) = run.scripts_of([change])
     for back in (False, True):
-        engine = SqliteMigrations.open(path, durability="relaxed")
-        transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
-        assert transition is not None
-        engine.start(transition)
+        engine = begun(path, change, back=back)
         while not engine.step(100).switched:
             pass
         engine._file.close()  # before it clears what it has noted
     with tm.open(path, models=[ALONE], durability="relaxed") as store:
         store.merge(ALONE.key("a", 1), price="5")
         store.merge(ALONE.key("a", 5), price="none")
-        engine = SqliteMigrations.open(path, durability="relaxed")
-        transition = run.transition_of(loaded, engine.forms())
-        assert transition is not None
-        engine.start(transition)
-        engine.close()
+        begun(path, change).close()
         with pytest.raises(tm.MigrationStopped, match="1 entity cannot"):
             migrate(path, change)
         store.merge(ALONE.key("a", 5), price="1")

@@ -13,13 +13,12 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..sqlite_vfs import Power
-from .shapes import OLD, OLD_TOTALS, Case, a_part, batches_of, cases, contents, parts, texts
+from .shapes import OLD, OLD_TOTALS, Case, a_part, batches_of, begun, cases, contents, parts, texts
 
 ENTITIES = 24
 CASE = cases()["rewrite"]
@@ -40,11 +39,7 @@ def path(tmp_path: Path) -> Path:
 def _run(path: Path, durability: Any, script: Any, *, back: bool) -> Done:
     """Migrate, in small steps."""
     done: Done = [(0, "new" if back else "old")]
-    engine = SqliteMigrations.open(path, durability=durability, vfs="power")
-    (loaded,) = run.scripts_of([script])
-    transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
-    assert transition is not None
-    engine.start(transition)
+    engine = begun(path, script, back=back, durability=durability, vfs="power")
     while not engine.step(7).switched:
         pass
     done.append((Power.events, "old" if back else "new"))
@@ -171,14 +166,10 @@ def test_a_power_cut_while_a_copy_is_given_up_leaves_it_or_nothing_of_it(path: P
     before, tables = _read(path, [OLD, OLD_TOTALS]), _tables(path)
     old = parts(ENTITIES, random.Random(1))
     after = texts(new for one in {e.key: e for e in old}.values() for new in CASE.made(one))
-    engine = SqliteMigrations.open(path, durability="relaxed")
-    (script,) = run.scripts_of([CASE.script])
-    transition = run.transition_of(script, engine.forms())
-    assert transition is not None
-    engine.start(transition)
+    engine = begun(path, CASE.script)
     engine.step(7)
     engine.close()
-    begun = _tables(path)
+    half = _tables(path)
     Power.start(path)
     engine = SqliteMigrations.open(path, durability="full", vfs="power")
     engine.discard("first")
@@ -190,7 +181,7 @@ def test_a_power_cut_while_a_copy_is_given_up_leaves_it_or_nothing_of_it(path: P
         assert _read(image, [OLD, OLD_TOTALS]) == before
         if tm.status(image).history:
             assert moment < acknowledged, "a copy that was given up is there again"
-            assert _tables(image) == begun
+            assert _tables(image) == half
         else:
             assert _tables(image) == tables
         assert tm.migrate(image, [CASE.script], rest=0, durability="relaxed").ok

@@ -22,6 +22,7 @@ from .shapes import (
     PRICED,
     TO_DECIMAL,
     TO_NUMBER,
+    begin,
     changed,
     contents,
     entity,
@@ -46,9 +47,7 @@ def started(path: Path, script: Any, count: int = 1) -> list[Any]:
     engines = [SqliteMigrations.open(path, durability="relaxed") for _ in range(count)]
     for engine in engines:
         engine.look()
-        transition = run.transition_of(run.scripts_of([script])[0], engine.forms())
-        assert transition is not None
-        engine.start(transition)
+        begin(engine, script)
     return engines
 
 

@@ -18,7 +18,7 @@ from tablemapper.engines.sqlite.rows import followers, jobs
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
-from .shapes import OLD, OLD_TOTALS, Case, cases, contents, parts, texts, write
+from .shapes import OLD, OLD_TOTALS, Case, begin, cases, contents, parts, texts, write
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
@@ -118,10 +118,7 @@ def steps(path: Path, case: Case, between: Callable[[SqliteMigrations], None], m
     """Migrate in batches of a few entities, and do something after each; at most 1,000."""
     engine = SqliteMigrations.open(path, durability="relaxed")
     try:
-        (script,) = run.scripts_of([case.script])
-        transition = run.transition_of(script, engine.forms())
-        assert transition is not None
-        engine.start(transition)
+        begin(engine, case.script)
         for _ in range(1_000):
             if engine.step(most).switched:
                 return

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
 
-from .shapes import FIELDS, changed, part, script
+from .shapes import FIELDS, begun, changed, part, script
 
 KEY = tm.Key[str, int](partition="{shelf}", row="P-{number}")
 
@@ -102,11 +100,7 @@ def test_an_aggregate_declared_anew_is_made_of_what_the_old_version_writes_meanw
     draw = random.Random(2)
     with tm.open(path, models=OLD, durability="relaxed") as store:
         for number in range(100, 200):
-            engine = SqliteMigrations.open(path, durability="relaxed")
-            (loaded,) = run.scripts_of([change])
-            transition = run.transition_of(loaded, engine.forms())
-            assert transition is not None
-            engine.start(transition)
+            engine = begun(path, change)
             switched = engine.step(4).switched
             engine._file.close()  # all that it knew is gone
             if switched:

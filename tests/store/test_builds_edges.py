@@ -10,10 +10,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
 
-from ..migrations.shapes import entity, script
+from ..migrations.shapes import begun, entity, script
 
 pytestmark = pytest.mark.file
 
@@ -158,10 +156,7 @@ def test_a_copy_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path)
         m.convert(THING.price, PRICED.price, Decimal, back=str)
 
     one = script([PRICED, new_label], steps, "first", None, [THING, LABEL])
-    engine = SqliteMigrations.open(path, durability="relaxed")
-    transition = run.transition_of(run.scripts_of([one])[0], engine.forms())
-    assert transition is not None
-    engine.start(transition)
+    engine = begun(path, one)
     with tm.open(path, models=[THING, LABEL], durability="relaxed") as old:
         old.merge(THING.key(""), text=LONG + "!")
         engine.step(2)
