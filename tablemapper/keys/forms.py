@@ -252,6 +252,8 @@ def _float(refuse: Refuse) -> Encode:
 
 
 def _decode_float(text: str) -> float:
+    if len(text) != 16:
+        raise NotAKey(text)
     bits = int(text, 16)
     number: float = _unpack_double(_pack_bits(bits ^ _SIGN if bits & _SIGN else bits ^ _ALL))[0]
     return number

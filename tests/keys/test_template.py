@@ -123,6 +123,13 @@ def test_a_text_that_is_not_ours_is_refused(foreign: str) -> None:
     assert text.encode(value) == foreign
 
 
+@pytest.mark.parametrize("text", ["", "0", "f" * 17, "8" * 15, "zz" * 8, "8000000000000001 "])
+def test_a_text_that_is_no_float_is_refused(text: str) -> None:
+    for spec in ("", "desc"):
+        with pytest.raises(ValueError):
+            key_codec(float, spec).parse(text)
+
+
 def test_ordinary_text_stands_as_it_is() -> None:
     for ordinary in ("sensor-abc-123", "New York", "example.com", "100 %", "it's", "São Paulo", "日本", "a_b-c:d"):
         assert key_codec(str).encode(ordinary) == ordinary

@@ -102,6 +102,7 @@ class Kept:
 
     model: Callable[[Model], Model] = lambda model: model
     """Returns a model without what the engine tells otherwise."""
+    asks: Callable[[Ask, Model], bool] = lambda ask, model: True
     deeds: Callable[[Deed], bool] = lambda deed: True
     refused: tuple[type[Exception], ...] = ()
     """How it refuses a model that it cannot keep."""
@@ -162,6 +163,8 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
                 changes = random_changes(more, trial.state, question) if seed >= UNDECLARED else []
                 views = random_views(more, trial.state, question) if seed >= DEEDS else []
                 for ask in (*parts, *views, *random_asks(rng, trial.state, question), *changes):
+                    if not kept.asks(ask, model):
+                        continue
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)

@@ -17,6 +17,7 @@ from ..engines.azure.place import AzurePlace
 from . import stores
 from .kinds import EXTRA
 from .models import Model
+from .questions import Ask
 from .search import LOCAL, Kept, Tally, search, shrunk
 
 pytestmark = [
@@ -42,8 +43,14 @@ def as_told(model: Model) -> Model:
     return attrs.evolve(model, records=tuple(records))
 
 
+def _can_stop(ask: Ask, model: Model) -> bool:
+    """Return whether a write of several partitions may end between two of them, as one value is held twice."""
+    return ask.verb == "update" and any(index.unique for record in model.records for index in record.indexes)
+
+
 OF_ACCOUNT = Kept(
     as_told,
+    lambda ask, model: not _can_stop(ask, model),
     # (Transactions over partitions, writes of several partitions that are all done or none.)
     lambda deed: deed.verb not in ("require", "replace_many"),
     (tm.InvalidModel, tm.SchemaMismatch),
