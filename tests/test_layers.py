@@ -38,7 +38,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
             "engines.azure.outer": ["marks", "outbox", "reservations", "finishing", "elsewhere"],
             "engines.azure.reading": ["filters", "orders", "reads"],
-            "engines.azure": ["partitions", "notes", "catalogue", "classes", "known", "writes", "widening", "rounds", "sweep", "builds", "repair", "check", "engine"],
+            "engines.azure.catalogue": ["partitions", "notes", "published", "classes"],
+            "engines.azure": ["known", "writes", "widening", "rounds", "sweep", "duplicates", "builds", "repair", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

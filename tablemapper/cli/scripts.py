@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -80,7 +80,7 @@ def migrate(
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most.
     """
-    where = existing(place) if dry_run else {"path": existing_file(place)}
+    where: dict[str, Any] = existing(place) if dry_run else {"path": existing_file(place)}
     path, migrations = where.pop("path"), _load(scripts)
     options = where | {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,13 @@ from ..errors import (
     NotReady,
     QueryStopped,
     SchemaMismatch,
-    StoreError,
     StoreLocked,
     TableMapperError,
 )
 from ..guidance.workload import Workload
 from ..store.store import Store
 from .numbers import Kept, advice, model, partitions, picture, statistics
-from .pages import PAGES, Answer, Ask, Missing
+from .pages import PAGES, Answer, Ask, Missing, told
 from .questions import export, question
 from .security import Attentive, Guard
 
@@ -44,7 +42,6 @@ __all__ = ["make_app"]
 _HERE = Path(__file__).parent
 _LARGEST = 2 * 1024 * 1024  # bytes of a page
 _AT_A_TIME, _WAIT = 4, 5.0  # questions, and seconds that another one waits
-_FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n:'\"]+/)+")
 _log = logging.getLogger("tablemapper.viewer")
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -144,14 +141,15 @@ class _Site:
                     await self._turns.acquire()
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
-            response = None
             try:
                 response = await run_in_threadpool(answer, request)
-            finally:
-                if isinstance(response, _Streamed):
-                    response.end = self._turns.release
-                else:
-                    self._turns.release()
+            except BaseException:
+                self._turns.release()
+                raise
+            if isinstance(response, _Streamed):
+                response.end = self._turns.release
+            else:
+                self._turns.release()
             return response
 
         return page
@@ -167,12 +165,9 @@ class _Site:
         except Missing as error:
             return self._fault(request, 404, str(error))
         except TableMapperError as error:
-            text = f"{type(error).__name__}: {error}"
-            if isinstance(error, StoreError):
-                text = _FOLDERS.sub("", text)
             waits = isinstance(error, StoreLocked | NotReady)
             code = 400 if isinstance(error, InvalidQuery) else 503 if waits or isinstance(error, QueryStopped) else 500
-            return self._fault(request, code, text, moving=waits, first=isinstance(error, InvalidToken))
+            return self._fault(request, code, told(error), moving=waits, first=isinstance(error, InvalidToken))
         except Exception:
             _log.exception("a page could not be made")
             return self._fault(request, 500, "internal error")

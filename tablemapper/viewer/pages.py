@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -14,7 +15,7 @@ from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
 from ..entities.json import to_dict
 from ..entities.key import KeyOf
-from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, TableMapperError, shown
+from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, shown
 from ..guidance.workload import Workload
 from ..limits import MAX_ENTITY, entity_size
 from ..planning.cost import bytes_text
@@ -28,13 +29,22 @@ from .maintained import class_source, groups, index_rows, touched, warnings
 
 __all__ = [
     "COUNTED", "EXAMINED", "PAGES", "SECONDS", "Answer", "Ask", "Missing", "class_page", "columns", "entities", "entity",
-    "overview", "plain_row", "row_of", "status",
+    "overview", "plain_row", "row_of", "status", "told",
 ]  # fmt: skip
 
 COUNTED = 10_000
 _ROWS, _MOST_ROWS = 50, 200
 _WHOLE = 64 * 1024  # characters of a value on the page of its entity
 SECONDS, EXAMINED = 2.0, 100_000  # what a question may use
+
+
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n:'\"]+/)+")
+
+
+def told(error: TableMapperError) -> str:
+    """Return what is said of an error: nothing of a path but the name of the file."""
+    text = f"{type(error).__name__}: {error}"
+    return _FOLDERS.sub("", text) if isinstance(error, StoreError) else text
 
 
 class Missing(Exception):

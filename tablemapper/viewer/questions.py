@@ -15,13 +15,13 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.json import to_dict, to_json
-from ..errors import InvalidQuery, QueryStopped, ScanRefused
+from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
 from ..planning.cost import bytes_text
 from ..query.texts import OPERATORS, condition, orders
 from ..query.tolerant import Unreadable, tolerant
 from .cells import plain_text
-from .pages import COUNTED, EXAMINED, SECONDS, Answer, Ask, columns, plain_row, row_of
+from .pages import COUNTED, EXAMINED, SECONDS, Answer, Ask, columns, plain_row, row_of, told
 
 __all__ = ["export", "question"]
 
@@ -203,12 +203,30 @@ def export(ask: Ask, kind: str) -> tuple[Iterator[str], int]:
     found = iter(tolerant(asked.query.limit(limit).budget(timeout=_PATIENCE, examined=_MOST_EXPORTED)))
     first = list(islice(found, 1))  # (a refusal comes before the first byte)
     write = _csv if kind == "csv" else _json_lines
-    return write(asked.cls, chain(first, found)), limit
+    return write(asked.cls, chain(first, _to_the_end(found))), limit
+
+
+@attrs.frozen
+class _Ended:
+    """Stands at the end of a file that lacks rows."""
+
+    fault: str
+
+
+def _to_the_end(found: Iterator[Any]) -> Iterator[Any]:
+    """Yield what is found; where that ends early, why: the answer has begun, and its status cannot say so."""
+    try:
+        yield from found
+    except TableMapperError as error:
+        yield _Ended(told(error))
 
 
 def _json_lines(_: type[Any], found: Iterator[Any]) -> Iterator[str]:
     for one in found:
-        line = msgspec.json.encode(plain_row(one)) if isinstance(one, Unreadable) else to_json(one)
+        if isinstance(one, _Ended):
+            line = msgspec.json.encode({"fault": one.fault})
+        else:
+            line = msgspec.json.encode(plain_row(one)) if isinstance(one, Unreadable) else to_json(one)
         yield line.decode() + "\n"
 
 
@@ -224,7 +242,7 @@ def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
 
 
 def _values(one: Any, names: list[str]) -> list[str]:
-    if isinstance(one, Unreadable):
+    if isinstance(one, Unreadable | _Ended):
         return [one.fault]
     row = to_dict(one)
     return ["" if row.get(name) is None else plain_text(row[name]) for name in names]

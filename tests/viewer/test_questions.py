@@ -166,6 +166,20 @@ def test_rows_come_as_a_file(app: Any) -> None:
     assert "/export/Product.csv?where=category%3D%3Dbooks" in links(page)
 
 
+def test_a_file_that_ends_early_says_why_at_its_end(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "_MOST_EXPORTED", 10)
+    rows = list(
+        csv.reader(
+            io.StringIO(visit(app, "/export/Product.csv?where=category==books&where=name startswith %3Db-1").text)
+        )
+    )
+    assert [row[1] for row in rows[1:-1]] == ["1"]
+    assert rows[-1][0].startswith("QueryStopped: ")
+    lines = visit(app, "/export/Product.jsonl?where=category==books&where=name startswith %3Db-1").text.splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[-1])["fault"].startswith("QueryStopped: ")
+
+
 def test_the_model_is_drawn_and_written(app: Any) -> None:
     for url in ("/", "/model"):
         page = visit(app, url).text

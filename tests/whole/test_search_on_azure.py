@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.file,
     pytest.mark.usefixtures("no_warnings_of_scans"),
 ]
-PART = 40
+PART = 24
 """Models that one test tries; most are refused, with what an account does not keep yet."""
 
 
@@ -62,7 +62,9 @@ def _sorted_in_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def _by(monkeypatch: pytest.MonkeyPatch, place: Any, **options: Any) -> None:
     def opened(path: str, models: Any) -> tm.Store:
-        return tm.Store(place(path).open(compile_schema(models), **options))
+        store = tm.Store(place(path).open(compile_schema(models), **options))
+        store.build()
+        return store
 
     monkeypatch.setattr(stores, "opened", opened)
 

@@ -3,15 +3,13 @@
 - `tables`: the service and its tables: requests and how they are sent, and how entities look in them.
 - `reading`: queries: what is sent for a plan, and what becomes of the answers.
 - `outer`: what a write does in other partitions than its own.
-- `partitions`: which partitions what is maintained lies in, and what is not possible there.
-- `notes`: what is noted under names.
-- `catalogue`: the catalogue in its table, and what changes of it.
-- `classes`: the classes as it has them, and as a process knows them, which looks again and again.
+- `catalogue`: what the store is: its catalogue, and the classes as that has them.
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
 - `widening`: what lasts in groups, taken over from another store.
 - `rounds`: many entities: transactions side by side, and what follows from them together.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
+- `duplicates`: values that are held twice in what is to be unique.
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `repair`: what a check found, made right.
 - `check`: what the tables hold, for the comparison with the entities.

@@ -22,15 +22,17 @@ from ...catalogue.actions import Draft
 from ...catalogue.catalogue import Catalogue, JobForm
 from ...catalogue.dropping import finished
 from ...entities.etag import Stamp
-from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError
+from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, UniqueViolation
 from ...schema.forms import StateForm
+from ...schema.labels import Label
 from ...schema.model import Model
 from ...schema.rows import Row
-from ..protocol import Built, Operation
-from .catalogue import Published, changed
-from .classes import Classes, Current
+from ..protocol import Built, Operation, Pace
+from .catalogue.classes import Classes, Current
+from .catalogue.published import Published, changed
+from .duplicates import bar, forget, violations
 from .outer.elsewhere import put_of
-from .outer.marks import Mark, marked, of_writes, parts_of
+from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
 from .reading.filters import visible
 from .rounds import Chunk, in_rounds
@@ -61,6 +63,8 @@ __all__ = ["Builder", "Progress", "progress"]
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
 _TOGETHER = 16  # reads
+_QUICK = Pace(1e-6)
+"""No writer waits for a builder: the next step may have more entities, up to a page."""
 _WAIT = 1.0  # seconds between two looks at what others do
 
 
@@ -121,13 +125,15 @@ class Builder:
     size: Callable[[Classes, Model], int]
     timeout: float
     id: str = attrs.field(factory=lambda: secrets.token_hex(8))
+    _taken_up: bool = False
+    """Whether duplicates were looked at since there was last nothing to be built."""
 
     def step(self, most: int, labels: Collection[str] | None) -> Work[Built | None]:
         """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
         classes = yield from self.current.look()
         job = next((one for one in classes.catalogue.jobs if _is_wanted(one, classes, labels)), None)
         if job is None:
-            return None
+            return (yield from self._take_up(classes, labels))
         states = [classes.catalogue.states[label] for label in sorted(job.targets)]
         now = yield from server_time(self.table, self.timeout)
         left = max(state.since for state in states) / 1e6 + self.outbox.times.settled - now / 1e6
@@ -138,6 +144,55 @@ class Builder:
             yield from changed(self.table, self.timeout, lambda held: _begun(held, job))
             return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
         return (yield from self._go_on(classes, job, most, now))
+
+    def _take_up(self, classes: Classes, labels: Collection[str] | None) -> Work[Built | None]:
+        """Look once whether entities can have the values now that others had before them."""
+        wanted = [
+            label
+            for label, state in classes.unready.items()
+            if state == "violated" and Label.of(label).owner in classes.schema.by_name
+            if labels is None or label in labels
+        ]
+        self._taken_up = bool(wanted) and not self._taken_up
+        if not self._taken_up:
+            return None
+        ended: list[str] = []
+        for label in wanted:
+            if not (yield from self._still_violated(classes, label)):
+                ended.append(label)
+        if ended:
+            left = {one.label for one in (yield from violations(self.table, self.timeout))}
+
+            def end(held: Published) -> Catalogue | None:
+                states = held.value.states
+                over = [one for one in ended if one not in left and one in states and states[one].state == "violated"]
+                return finished(_draft(()), held.value, over) if over else None
+
+            yield from changed(self.table, self.timeout, end)
+            yield from self.current.look()
+        return Built(Label.of(wanted[0]).owner, 0, 0, 0, tuple(ended))
+
+    def _still_violated(self, classes: Classes, label: str) -> Work[bool]:
+        model, name = classes.schema.by_name[Label.of(label).owner], Label.of(label).index
+        mark, still = classes.marks.of[classes.index(model, name)].name, False
+        for one in (yield from violations(self.table, self.timeout)):
+            if one.label != label:
+                continue
+            for attempt in range(2):
+                entity = yield from read(Get(model.table, *one.entity), self.timeout)
+                row = None if entity is None else _row(classes, model, entity)
+                if row is None or of_writes(row).get(mark) != BARRED:
+                    yield from forget(self.table, one)
+                    break
+                if attempt:
+                    still = True
+                    break
+                # (As if it had no mark: then it takes its values, if they are free.)
+                ops = {other: op for other, op in of_writes(row).items() if other != mark}
+                old = (*row[:-1], attrs.evolve(row[-1], ops=ops))
+                what = Operation("build", model, *one.entity, new=row[:-1], old=old, etag=row[2])
+                yield from in_rounds(self.current.classes, [what], self.outbox, 1, self.timeout)
+        return still
 
     def _go_on(self, classes: Classes, job: JobForm, most: int, now: int) -> Work[Built]:
         """Build the next entities of a job, unless another builder does."""
@@ -158,7 +213,7 @@ class Builder:
         if last is not None:
             after = attrs.evolve(after, partition=last[0], row=last[1])
         yield from self._note(job, after)
-        return Built(job.owner, len(entities), after.done, 0)
+        return Built(job.owner, len(entities), after.done, 0, pace=_QUICK)
 
     def _page(self, model: Model, held: Progress, most: int) -> Work[tuple[list[Row], tuple[str, str] | None, bool]]:
         """Read the next entities of a class, the key that was read last, and whether that was the last of all."""
@@ -179,7 +234,7 @@ class Builder:
 
     def _add(self, classes: Classes, job: JobForm, model: Model, rows: Sequence[Row]) -> Work[bool]:
         """Add entities that are not marked; return whether nothing of that is left to those who sweep."""
-        whole = True
+        whole, singly = True, False
         for attempt in range(ATTEMPTS):
             marks = _marks(classes, job, model)
             operations = [
@@ -189,7 +244,7 @@ class Builder:
             ]
             if not operations:
                 return whole
-            size = self.size(classes, model)
+            size = 1 if singly else self.size(classes, model)
             chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
             if model in classes.outer and classes.outer[model].only(job.targets).indexes:
                 for at in range(0, len(chunks), _TOGETHER):
@@ -199,7 +254,11 @@ class Builder:
                 whole = whole and chunk.followed
                 if chunk.error is None:
                     continue
-                if not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
+                if isinstance(chunk.error, UniqueViolation):
+                    singly = True  # (to see which entity it is)
+                    if len(chunk.operations) == 1:
+                        yield from bar(self.table, classes, chunk.operations[0], chunk.error, self.timeout)
+                elif not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
                     raise chunk.error
                 whole = whole and not isinstance(chunk.error, OutcomeUnknown | StoreError)
                 again += chunk.operations[chunk.written :]
@@ -225,9 +284,10 @@ class Builder:
         ))  # fmt: skip
         entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
         held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
-        patience = Patience((yield Now()) + self.outbox.times.deadline)
+        patience = yield from self._patience()
         marks = classes.marks.of
-        for index, one in product(classes.outer[model].only(job.targets).indexes, done):
+        indexes = [one for one in classes.outer[model].only(job.targets).indexes if not one.model.unique]
+        for index, one in product(indexes, done):
             mark = marks[index].name
             op = of_writes(one.new).get(mark)
             if not op or one.old is None or holds(held.get(one.row), mark, op):
@@ -239,6 +299,10 @@ class Builder:
                     with suppress(Late):  # (nobody reads it: it is for repair)
                         yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
 
+    def _patience(self) -> Work[Patience]:
+        now: float = yield Now()
+        return Patience(now + self.outbox.times.deadline)
+
     def _end(self, job: JobForm, held: Progress, now: int) -> Work[Built]:
         """Have all that was left finished, and publish that something is built."""
         times = self.outbox.times
@@ -249,14 +313,14 @@ class Builder:
                 yield Pause(min(left, _WAIT))
                 return Built(job.owner, 0, held.done, 0)
             yield from sweep((yield from self.current.classes()), self.outbox, self.timeout)
-        ended = frozenset[str]()
+        ended, barred = frozenset[str](), {one.label for one in (yield from violations(self.table, self.timeout))}
 
         def end(held: Published) -> Catalogue | None:
             nonlocal ended
             if job not in held.value.jobs:
                 return None
             ended = job.targets
-            return finished(_draft(), held.value, job.targets)
+            return finished(_draft(barred), held.value, job.targets)
 
         yield from changed(self.table, self.timeout, end)
         yield from self.current.look()
@@ -294,6 +358,6 @@ def _begun(held: Published, job: JobForm) -> Catalogue | None:
     return attrs.evolve(held.value, states=states | building)
 
 
-def _draft() -> Draft:
+def _draft(violated: Collection[str]) -> Draft:
     """Return a draft of a transition that changes no tables, and happens when it is published."""
-    return Draft(0, tuple)
+    return Draft(0, tuple, is_violated=lambda label: label in violated)

@@ -9,7 +9,7 @@ import msgspec
 from ...schema.maintenance import IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
-from .classes import Classes
+from .catalogue.classes import Classes
 from .reading.reads import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
 from .tables.rows import read_value

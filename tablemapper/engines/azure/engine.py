@@ -26,12 +26,13 @@ from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Item, Status
 from .builds import Builder, Progress, progress
-from .catalogue import as_it_is, open_catalogue
+from .catalogue.classes import Classes, Current
+from .catalogue.notes import noted, write_note
+from .catalogue.partitions import check_models
+from .catalogue.published import as_it_is, open_catalogue
 from .check import held
-from .classes import Classes, Current
-from .notes import noted, write_note
+from .duplicates import violations
 from .outer.outbox import Outbox, Times
-from .partitions import check_models
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of
@@ -426,14 +427,19 @@ class AzureEngine:
         return _Idle()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
-        """Return none: what is unique is so from the beginning."""
-        return ()
+        """Return values that are held twice in indexes that were to be unique, and were built over entities."""
+        found = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
+        return tuple([one.violation for one in found[:most]])
 
     def status(self) -> Status:
         """Return what is maintained."""
         items = []
         catalogue = self.classes.catalogue
         done = self._done()
+        counts: dict[str, int] = {}
+        if "violated" in self._classes.unready.values():
+            for one in self.run(violations(self._table, self.timeout)):
+                counts[one.label] = counts.get(one.label, 0) + 1
         for name, form in catalogue.models.items():
             labels: dict[str, Literal["class", "aggregate", "index"]]
             labels = {name: "class" if form.source is None else "aggregate"}
@@ -442,7 +448,7 @@ class AzureEngine:
                 state = catalogue.states.get(label)
                 is_declared = state is None or what == "aggregate" or state.declared
                 state_now = self._classes.unready.get(label, "ready")
-                items.append(Item(label, what, state_now, is_declared, done.get(label, 0)))
+                items.append(Item(label, what, state_now, is_declared, done.get(label, 0), 0, counts.get(label, 0)))
         return Status(self._classes.head.generation, tuple(items))
 
     def check(self, meter: Meter) -> Report:

@@ -18,7 +18,7 @@ from ...schema.model import Model
 from ...schema.rows import FIRST, Row
 from ..decide import Decision, Key, decide
 from ..protocol import Operation
-from .classes import Classes
+from .catalogue.classes import Classes
 from .outer.finishing import values_of
 from .tables.drive import Work, read, side_by_side
 from .tables.names import BASE_ROW, index_key

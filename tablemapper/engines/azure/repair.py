@@ -16,11 +16,11 @@ from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
 from ..check import Finding, Problem
-from .classes import Classes
+from .catalogue.classes import Classes
 from .known import local_key
 from .outer.elsewhere import put_of
 from .outer.finishing import changed, values_of
-from .outer.marks import of_writes
+from .outer.marks import BARRED, of_writes
 from .sweep import found
 from .tables.drive import Work, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
@@ -129,7 +129,8 @@ class Fixes:
 
     def _op_of(self, row: Any, index: IndexMaintenance) -> str | None:
         """Return the write that the rows of an entity in an index are of."""
-        return of_writes(row).get(self._classes.marks.of[index].name) or None
+        op = of_writes(row).get(self._classes.marks.of[index].name)
+        return None if op in ("", BARRED) else op
 
     def _reserved(self, index: IndexMaintenance, key: Key) -> Work[None]:
         table, owner = index.model.table, index.owner

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from ..protocol import Operation
-from .classes import Classes
+from .catalogue.classes import Classes
 from .outer.finishing import carry_out_together
 from .outer.outbox import Outbox
 from .tables.drive import All, Work

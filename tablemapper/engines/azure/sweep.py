@@ -13,7 +13,7 @@ import attrs
 from ...entities.etag import Stamp
 from ...errors import TableMapperError
 from ..check import Finding, Problem
-from .classes import Classes
+from .catalogue.classes import Classes
 from .outer.finishing import Unknown, carry_out, take_back
 from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
 from .tables.drive import Now, Work, read, side_by_side

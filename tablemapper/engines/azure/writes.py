@@ -29,7 +29,7 @@ from ...schema.model import Model
 from ...schema.rows import FIRST, Row
 from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
-from .classes import Classes
+from .catalogue.classes import Classes
 from .known import Known, local_key
 from .outer.elsewhere import outer_of
 from .outer.finishing import Following, carry_out_together, check_room, pack_values, take_back

@@ -19,7 +19,7 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.classes import Current
+from tablemapper.engines.azure.catalogue.classes import Current
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema

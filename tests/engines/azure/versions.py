@@ -26,6 +26,8 @@ def old() -> Kinds:
         number: tm.Field[int]
         color: tm.Field[str | None] = tm.field(default=None)
         size: tm.Field[float] = tm.field(default=0.0)
+        code: tm.Field[str | None] = tm.field(default=None)
+        nick: tm.Field[str | None] = tm.field(default=None)
 
         key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
         by_shade = tm.Index[str, int](partition="{color}", row="{number}")
@@ -47,11 +49,15 @@ def new() -> Kinds:
         number: tm.Field[int]
         color: tm.Field[str | None] = tm.field(default=None)
         size: tm.Field[float] = tm.field(default=0.0)
+        code: tm.Field[str | None] = tm.field(default=None)
+        nick: tm.Field[str | None] = tm.field(default=None)
 
         key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
         by_shade = tm.Index[str, int](partition="{color}", row="{number}")
         by_color = tm.Index[str, float](partition="{color}", row="{size}", include=("size",))
         by_size = tm.Index[str, float](partition="{shop}", row="{size}", include=("color",))
+        by_code = tm.Index[str](partition="{code}", row="holder", unique=True)
+        by_nick = tm.Index[str, str](partition="{shop}", row="{nick}", unique=True)
 
     class Shades(tm.Aggregate, of=Item, table="Shades"):
         color: tm.Field[str] = tm.group_by(Item.color)
@@ -78,7 +84,7 @@ def new() -> Kinds:
     return [Item, Shades, Colors, Shop]
 
 
-ADDED = ("Item.by_color", "Item.by_size", "Colors", "Shop", "Shop.by_items")
+ADDED = ("Item.by_color", "Item.by_size", "Item.by_code", "Item.by_nick", "Colors", "Shop", "Shop.by_items")
 """What the newer version has more."""
 
 

@@ -12,7 +12,7 @@ from ....schema.rows import Row
 from ...decide import EntityChange, Key, violation
 from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
 from ..tables.rows import included
-from .marks import Mark, Marks, of_writes
+from .marks import BARRED, Mark, Marks, of_writes
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
 __all__ = ["Outer", "outer_of", "put_of"]
@@ -61,8 +61,8 @@ def outer_of(
         if change.operation.verb == "require":
             continue
         if change.new is not None:
-            built = [mark for mark in marks.built.get(change.operation.model, ()) if mark.sets]
-            after |= {mark.name: "" for mark in built if mark.name not in after}
+            for mark in marks.built.get(change.operation.model, ()):
+                mark.set_in(after, change.old, change.new)
         owed = outer.get(change.operation.model, _NOTHING)
         for index in owed.indexes:
             _in_index(made, values, index, marks.of[index], change, after)
@@ -99,7 +99,8 @@ def _in_index(
     old, new = _rows(index, rows[0], stored=True), _rows(index, rows[1])
     if old == new or (unique and {row[:2] for row in old} == {row[:2] for row in new}):
         return
-    was, op = of_writes(change.old).get(mark.name) or None, made.intent.op
+    held, op = of_writes(change.old).get(mark.name), made.intent.op
+    was = None if held in ("", BARRED) else held
     if new:
         after[mark.name] = op
     elif mark.built and change.new is not None:

@@ -6,7 +6,7 @@ is declared again believes no old one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -16,8 +16,10 @@ from ....schema.model import Model
 from ....schema.rows import Row
 from ..tables.rows import Hidden
 
-__all__ = ["Mark", "Marks", "Part", "label_of", "marked", "of_writes", "parts_of"]
+__all__ = ["BARRED", "Mark", "Marks", "Part", "label_of", "marked", "of_writes", "parts_of"]
 
+BARRED = "-"
+"""The mark of an entity whose values in a unique index others had before it: it holds none."""
 Part: TypeAlias = IndexMaintenance | AggregateMaintenance
 """What is maintained from a class, by itself."""
 
@@ -42,15 +44,33 @@ class Mark:
     """Whether it was built over entities, so that those without the mark are not in it."""
     sets: bool
     """Whether a write that finds no mark makes one. Before every process knows of it, none does."""
+    values: Callable[[Iterable[Row]], Sequence[Row]] | None = None
+    """Of a unique index: gives the rows that entities would have in it."""
 
     def concerned(self, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as what is maintained is to see both.
 
-        What is marked gives its difference. What is not gives nothing, or its mark and all that it is.
+        What is marked gives its difference. What is not gives nothing, or its mark and all that it is. What is barred has
+        nothing to give up; as long as it keeps its values, it takes none.
         """
-        if not self.built or (old is not None and self.name in of_writes(old)):
+        held = of_writes(old)
+        if self.built and held.get(self.name) == BARRED:
+            return (None, None) if self.keeps(old, new) else (None, new)
+        if not self.built or (old is not None and self.name in held):
             return old, new
         return None, new if self.sets else None
+
+    def keeps(self, old: Row | None, new: Row | None) -> bool:
+        """Return whether an entity has the same values in a unique index before and after a write."""
+        if self.values is None or old is None or new is None:
+            return False
+        return {row[:2] for row in self.values((old,))} == {row[:2] for row in self.values((new,))}
+
+    def set_in(self, ops: dict[str, str], old: Row | None, new: Row) -> None:
+        """Mark an entity that a write leaves, unless it has the mark; if it takes other values, it is not barred any more."""
+        held = ops.get(self.name)
+        if (held is None and self.sets) or (held == BARRED and not self.keeps(old, new)):
+            ops[self.name] = ""
 
 
 @attrs.frozen(eq=False)

@@ -7,27 +7,27 @@ from functools import cached_property
 
 from msgspec import UNSET
 
-from ...entities.fields import FieldModel
-from ...errors import SchemaMismatch
-from ...evolution.following import Followed, follow
-from ...evolution.versions import retirement
-from ...keys.forms import NotAKey
-from ...keys.template import Template
-from ...schema.maintenance import (
+from ....entities.fields import FieldModel
+from ....errors import SchemaMismatch
+from ....evolution.following import Followed, follow
+from ....evolution.versions import retirement
+from ....keys.forms import NotAKey
+from ....keys.template import Template
+from ....schema.maintenance import (
     IndexMaintenance,
     Maintenance,
     aggregate_maintenance,
     maintenance,
 )
-from ...schema.model import Model, Schema, is_local, reserved_keys
-from ...schema.rows import Row
-from ..check import Owed
-from .catalogue import Look, Published, open_catalogue, read_catalogue, read_head
-from .outer.marks import Mark, Marks, Part, label_of, parts_of
-from .outer.outbox import Times
+from ....schema.model import Model, Schema, is_local, reserved_keys
+from ....schema.rows import Row
+from ...check import Owed
+from ..outer.marks import Mark, Marks, Part, label_of, parts_of
+from ..outer.outbox import Times
+from ..tables.drive import Now, Work
+from ..tables.rows import Codec, codec_of
 from .partitions import is_inner
-from .tables.drive import Now, Work
-from .tables.rows import Codec, codec_of
+from .published import Look, Published, open_catalogue, read_catalogue, read_head
 
 __all__ = ["Classes", "Current"]
 
@@ -98,7 +98,8 @@ class Classes:
                 name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
-                    of[one] = Mark(f"{name}#{state.number}", built=True, sets=state.state != "announced")
+                    values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
+                    of[one] = Mark(f"{name}#{state.number}", True, state.state != "announced", values)
                     built.setdefault(model, []).append(of[one])
                 elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
                     of[one] = Mark(name, built=False, sets=True)

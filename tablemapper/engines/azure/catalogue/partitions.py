@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...entities.fields import FieldModel
-from ...errors import InvalidModel
-from ...expressions.tree import Attr
-from ...schema.model import Model, Schema, is_local, parts_of
+from ....entities.fields import FieldModel
+from ....errors import InvalidModel
+from ....expressions.tree import Attr
+from ....schema.model import Model, Schema, is_local, parts_of
 
 __all__ = ["check_models", "is_inner"]
 

@@ -18,22 +18,22 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from ...catalogue import opening
-from ...catalogue.catalogue import Catalogue, JobForm
-from ...catalogue.layout import with_new
-from ...catalogue.opening import registered, targets
-from ...entities.etag import Stamp
-from ...errors import CorruptStore, NotAStore, SchemaMismatch
-from ...evolution.changes import Anything
-from ...evolution.definitions import indexes_in
-from ...evolution.evolution import Evolution, evolve
-from ...evolution.history import History
-from ...evolution.versions import Version, Versions
-from ...schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
-from ...schema.model import Schema, is_local
-from .outer.outbox import Times
-from .tables.drive import ATTEMPTS, Work, delay, read
-from .tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
+from ....catalogue import opening
+from ....catalogue.catalogue import Catalogue, JobForm
+from ....catalogue.layout import with_new
+from ....catalogue.opening import registered, targets
+from ....entities.etag import Stamp
+from ....errors import CorruptStore, NotAStore, SchemaMismatch
+from ....evolution.changes import Anything
+from ....evolution.definitions import indexes_in
+from ....evolution.evolution import Evolution, evolve
+from ....evolution.history import History
+from ....evolution.versions import Version, Versions
+from ....schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
+from ....schema.model import Schema, is_local
+from ..outer.outbox import Times
+from ..tables.drive import ATTEMPTS, Work, delay, read
+from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
 __all__ = ["Look", "Published", "as_it_is", "changed", "open_catalogue", "read_catalogue", "read_head"]
 
@@ -315,8 +315,6 @@ def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[
     for model, name in evolution.indexes:
         if model.aggregate is not None:
             yield f"{model.name}.{name}: a new index on an aggregate cannot be built {over}"
-        elif model.index(name).unique:
-            yield f"{model.name}.{name}: a new unique index cannot be built {over}"
     for model in schema.models:
         form = held.models.get(model.name)
         for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...keys.codec import key_codec
-from ..protocol import Note, NoteChanged
-from .tables.drive import Work, read
-from .tables.service import ETAG, Change, Commit, Get, Refused, properties
+from ....keys.codec import key_codec
+from ...protocol import Note, NoteChanged
+from ..tables.drive import Work, read
+from ..tables.service import ETAG, Change, Commit, Get, Refused, properties
 
 __all__ = ["noted", "write_note"]
 

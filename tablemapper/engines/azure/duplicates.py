@@ -1,0 +1,85 @@
+"""Values that are held twice in an index that is to be unique, found while it is built: noted in the catalogue.
+
+The entity that came first has the value. The others are barred: they hold nothing, as long as they keep their values.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import attrs
+
+from ...errors import UniqueViolation
+from ..protocol import Operation, Violation
+from .catalogue.classes import Classes
+from .outer.marks import BARRED, of_writes
+from .sweep import found
+from .tables.drive import Work, read
+from .tables.names import digest
+from .tables.rows import ops_member
+from .tables.service import ETAG, ROW, Change, Commit, Comparison, Find, Lost, Refused
+
+__all__ = ["Duplicate", "bar", "forget", "violations"]
+
+_NOTED = "violation"
+
+
+@attrs.frozen
+class Duplicate:
+    """An entity whose value another one has."""
+
+    label: str
+    entity: tuple[str, str]
+    value: tuple[str, str]
+    """The partition key and the row key of the index's row."""
+    holder: tuple[str, str]
+    """The entity that had it, when this one was looked at."""
+    name: str
+    etag: str
+
+    @property
+    def violation(self) -> Violation:
+        return Violation(self.label, self.value, (self.holder, self.entity))
+
+
+def violations(table: str, timeout: float) -> Work[list[Duplicate]]:
+    """Return all that are noted in a catalogue."""
+    notes = yield from found(Find(table, Comparison("PartitionKey", "eq", "String", _NOTED)), timeout)
+    return [
+        Duplicate(
+            one["label"],
+            (one["p"], one["r"]),
+            (one["vp"], one["vr"]),
+            (one["hp"], one["hr"]),
+            one[ROW],
+            one[ETAG],
+        )
+        for one in notes
+    ]
+
+
+def bar(table: str, classes: Classes, what: Operation, error: UniqueViolation, timeout: float) -> Work[None]:
+    """Note that an entity cannot have a value, and bar it, if it is as it was read.
+
+    Raises:
+        StoreError: no answer came.
+    """
+    index = classes.index(what.model, str(error.index))
+    mark = classes.marks.of[index].name
+    assert what.old is not None
+    assert error.holder is not None
+    value = index.rows((what.old,))[0][:2]
+    note = {"label": index.label, "p": what.partition, "r": what.row, "vp": value[0], "vr": value[1]}
+    note |= {"hp": error.holder[0], "hr": error.holder[1]}
+    name = digest(chr(0).join((index.label, *what.key)))
+    yield from read(Commit(table, _NOTED, (Change("upsert", name, note),)), timeout)
+    ops = {**of_writes(what.old), mark: BARRED}
+    etag = what.old[2].etag
+    with suppress(Lost, Refused):  # (it is looked at again)
+        yield Commit(what.model.table, what.partition, (Change("merge", what.row, ops_member(ops), etag),))
+
+
+def forget(table: str, one: Duplicate) -> Work[None]:
+    """Note an entity no more."""
+    with suppress(Lost, Refused):
+        yield Commit(table, _NOTED, (Change("delete", one.name, {}, one.etag),))

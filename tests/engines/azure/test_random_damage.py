@@ -1,0 +1,71 @@
+"""Rows of indexes of random stores, lost: a check sees them, and a repair puts them back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure.tables.names import CATALOGUE
+from tests.whole.answers import random_rows
+from tests.whole.models import Model, compiled
+from tests.whole.random_models import random_model, with_levels, with_undeclared
+
+from .memory import Memory
+from .place import AzurePlace
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
+
+
+def damage(rng: random.Random, memory: Memory, tables: set[str]) -> int:
+    """Delete some rows of indexes; return how many."""
+    done = 0
+    for name, rows in list(memory.tables.items()):
+        if name == CATALOGUE:
+            continue
+        of_index = [key for key in rows if name not in tables or key[1].startswith(' "x')]
+        for key in of_index:
+            if rng.random() < 0.2:
+                memory.tables[name] = {other: row for other, row in memory.tables[name].items() if other != key}
+                done += 1
+    return done
+
+
+def content(store: tm.Store, model: Model, names: dict[str, Any]) -> list[bytes]:
+    return sorted(
+        tm.to_json(one) for one in [e for r in model.entities for e in store.query(names[r.name]).allow_scan()]
+    )
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_rows_of_indexes_that_were_lost_are_put_back(part: int, full_size: bool) -> None:
+    repaired = tried = 0
+    for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 15)):
+        rng = random.Random(seed)
+        model = with_undeclared(rng, random_model(rng))
+        model = with_levels(rng, model) if part else model
+        names = compiled(model.source())
+        memory = Memory()
+        try:
+            store = tm.open(AzurePlace(memory=memory), models=[names[one.name] for one in model.records])  # type: ignore[arg-type]
+        except tm.InvalidModel:
+            continue
+        with store:
+            for record in model.entities:
+                for row in random_rows(rng, record, 10):
+                    try:
+                        store.upsert(names[record.name](**row))
+                    except tm.UniqueViolation:
+                        continue
+            before = content(store, model, names)
+            assert store.check().ok
+            lost = damage(rng, memory, {record.table for record in model.records})
+            tried += lost
+            report = store.repair()
+            assert not report.left, (seed, report.left)
+            assert store.check().ok, seed
+            assert content(store, model, names) == before
+            repaired += len(report.repaired)
+    assert repaired >= tried * 0.5 > 10

@@ -1,0 +1,143 @@
+"""Writers of random classes whose requests, answers and processes get lost: after sweeps all that is maintained follows."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure import sweep, writes
+from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.outer.outbox import Outbox, Times
+from tablemapper.engines.azure.tables.drive import Pause, Work, read
+from tablemapper.engines.azure.tables.names import INTENTS, MARKS
+from tablemapper.engines.azure.tables.service import Get
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import compile_schema, model_of
+from tablemapper.store.operations import Operations
+from tests.whole.answers import random_rows
+from tests.whole.models import Record, compiled
+from tests.whole.random_models import random_model, with_levels, with_undeclared
+
+from .memory import Memory
+from .schedule import Rates, Schedule
+from .test_beyond import _no_marker, _removed_at_zero
+
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
+RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
+TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
+
+
+class World:
+    """Clients that write some entities of random classes, and some that sweep."""
+
+    def __init__(self, seed: int) -> None:
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        model = random_model(self.rng)
+        model = with_levels(self.rng, model) if seed % 2 else model
+        self.model = with_undeclared(self.rng, model) if seed % 3 == 0 else model
+        self.names = compiled(self.model.source())
+        self.now = 1_700_000_000.0
+        self.schedule: Schedule | None = None
+        self.memory = Memory(clock=lambda: int((self.now + (self.schedule.now if self.schedule else 0.0)) * 1e6))
+        schema = compile_schema([self.names[record.name] for record in self.model.records])
+        self.engine = AzureEngine.open(self.memory, "in memory", schema, sleep=lambda seconds: None)
+        self.engine._outbox = Outbox("TableMapper", TIMES)
+        self.operations = Operations(self.engine)
+        self.schedule = Schedule(self.memory, seed, RATES, 10.0)
+        self.rows = {one.name: random_rows(self.rng, one, 10) for one in self.model.entities}
+        self.ops = itertools.count()
+        for _ in range(8):
+            self.schedule.start(self.client(Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")))
+        for _ in range(3):
+            self.schedule.start(self.sweeper())
+
+    def client(self, box: Outbox) -> Work[None]:
+        for _ in range(4):
+            yield Pause(self.rng.random() * 10)
+            record = self.rng.choice([one for one in self.model.entities if self.rows[one.name]] or [None])
+            if record is None:
+                return
+            operation = yield from self.choose(record)
+            try:
+                yield from writes.write(self.engine._classes, [operation], box, timeout=TIMES.deadline)
+            except tm.TableMapperError:
+                continue
+
+    def choose(self, record: Record) -> Work[Operation]:
+        """Return a write of an entity: as it may be at this moment, or will be in another form of a random row."""
+        make, cls = self.operations, self.names[record.name]
+        new = cls(**self.rng.choice(self.rows[record.name]))
+        model = model_of(cls)
+        found = yield from read(Get(model.table, new.key.partition, new.key.row), 60.0)
+        old: Any = None if found is None else model.build_one(self.engine._classes.codec(model).row(found))
+        drawn = self.rng.random()
+        if old is None:
+            return make.insert(new) if drawn < 0.6 else make.upsert(new, merge=False)
+        if drawn < 0.3:
+            return make.delete(old if drawn < 0.2 else old.key, None)
+        other = self.rng.choice(self.rows[record.name])
+        key = {slot.field for template in model.declaration.templates for slot in template.slots}
+        changed = old.replace(**{name: value for name, value in other.items() if name not in key})
+        return make.replace(changed, None) if drawn < 0.7 else make.upsert(changed, merge=False)
+
+    def sweeper(self) -> Work[None]:
+        for _ in range(3):
+            yield Pause(self.rng.random() * 40)
+            yield from sweep.sweep(
+                self.engine._classes, Outbox("TableMapper", TIMES), 60.0, full=self.rng.random() < 0.3
+            )
+
+    def run(self) -> None:
+        assert self.schedule is not None
+        self.schedule.run()
+        store = tm.Store(self.engine)
+        for _ in range(3):
+            self.now += 10_000
+            store.sweep(full=True)
+        left = [
+            key for rows in self.memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))
+        ]
+        assert not left
+        report = store.check()
+        wrong = [problem for problem in report.problems if problem.kind != "dangling"]
+        assert not wrong, str(wrong[0])
+        assert not store.repair().left
+        assert store.check().ok, str(store.check())
+
+
+def play(seeds: Iterable[int]) -> tuple[int, int]:
+    """Return how many worlds there were, and how many requests in them."""
+    worlds = requests = 0
+    for seed in seeds:
+        try:
+            one = World(seed)
+        except tm.InvalidModel:  # (what an account does not keep yet)
+            continue
+        try:
+            one.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}\n{one.model.source()}")
+            raise
+        assert one.schedule is not None
+        worlds, requests = worlds + 1, requests + one.schedule.counts["requests"]
+    return worlds, requests
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_all_that_is_maintained_follows_whatever_is_lost(full_size: bool) -> None:
+    worlds, requests = play(range(3_000 if full_size else 60))
+    assert requests > 40 * worlds > 400
+
+
+@pytest.mark.parametrize("mutant", [_no_marker, _removed_at_zero], ids=lambda one: one.__name__)
+def test_a_mutant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        play(range(300))
