@@ -475,6 +475,7 @@ def _forked(work: Callable[[Callable[[str], None]], None]) -> list[str]:
     end, pipe = os.pipe()
     sys.stdout.flush()
     if (child := os.fork()) == 0:
+        gc.freeze()  # (its own garbage is what is looked for, and not among all that a run of tests has left)
         os.close(end)
         # Not dump_traceback_later: it waits for ever for a timer that the parent began, as that of a test runner.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
