@@ -214,9 +214,7 @@ class ClassResults(Divisible[T_co]):
         parts = [name if spec.range is None else f"{name}.{spec.range.name}{spec.range.values}"]
         parts += [predicate_text(predicate, ()) for predicate in conjuncts(spec.where)]
         parts += [] if spec.part is None else [str(spec.part)]
-        return (
-            f"<{type(self).__name__.lstrip('_').removeprefix('Observed').removeprefix('Tolerant')} {', '.join(parts)}>"
-        )
+        return f"<Query {', '.join(parts)}>"  # (whichever kind of it)
 
     # ------------------------------------------------------------------------------------------ how
 

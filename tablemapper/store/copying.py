@@ -318,9 +318,8 @@ class _Copy:
     def _apply(self, operations: list[Operation]) -> None:
         """Apply operations together, or, where that is not possible, fewer at a time."""
         try:
-            self.target.apply(
-                [*map(attrs.evolve, operations)]
-            )  # (an engine changes those that it gets, even if it fails)
+            # (Copies: an engine changes the operations that it gets, even if it fails.)
+            self.target.apply([attrs.evolve(one) for one in operations])
         except (UniqueViolation, InvalidTransaction) as error:
             if len(operations) > 1:
                 half = len(operations) // 2

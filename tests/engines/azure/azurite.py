@@ -36,7 +36,7 @@ class AzuritePlace:
             _CONNECTIONS[name] = _connection()
         self._place = _PLACE_OF(_CONNECTIONS[name])
 
-    def open(self, schema: Any, *, read_only: bool = False, timeout: float | None = None, **_: Any) -> Any:
+    def open(self, schema: Any, *, read_only: bool = False, **_: Any) -> Any:
         return self._place.open(schema, durability="full", timeout=None, read_only=read_only)
 
 

@@ -157,6 +157,18 @@ class Told:
     error: BaseException | None = None
 
 
+def sweeper(engine: AzureEngine, rng: random.Random, times: Times) -> Work[None]:
+    """Sweep some times."""
+    for _ in range(3):
+        yield Pause(rng.random() * 40)
+        yield from sweep.sweep(engine._classes, Outbox("TableMapper", times), 60.0, full=rng.random() < 0.3)
+
+
+def left_over(memory: Memory) -> list[tuple[str, str]]:
+    """Return the keys of intents and markers."""
+    return [key for rows in memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))]
+
+
 class Play:
     """Some processes that write the same entities, and some that sweep."""
 
@@ -188,7 +200,7 @@ class Play:
             for _ in range(2):
                 self.schedule.start(self.client(box, times))
         for _ in range(4):
-            self.schedule.start(self.sweeper(times))
+            self.schedule.start(sweeper(self.engine, self.rng, times))
         for _ in range(repairers):
             self.schedule.start(self.repairer())
 
@@ -271,13 +283,6 @@ class Play:
             return [make.upsert(User(tenant, number, **new), merge=False)]
         return [make.replace(mine.replace(**new), None)]
 
-    def sweeper(self, times: Times) -> Work[None]:
-        for _ in range(3):
-            yield Pause(self.rng.random() * 40)
-            yield from sweep.sweep(
-                self.engine._classes, Outbox("TableMapper", times), 60.0, full=self.rng.random() < 0.3
-            )
-
     def repairer(self) -> Work[None]:
         """Make right what may be right already, under values that are there or are not."""
         fixes = repair.Fixes(self.engine._classes, 60.0)
@@ -309,8 +314,7 @@ class Play:
         for _ in range(3):
             self.memory.now += 10_000
             store.sweep(full=True)
-        rows = [(table, key[1]) for table, held in self.memory.tables.items() for key in held]
-        assert not [one for one in rows if one[1].startswith((INTENTS[0], MARKS[0]))]
+        assert not left_over(self.memory)
         report = store.check()
         wrong = [problem for problem in report.problems if problem.kind != "dangling"]
         assert not wrong, str(wrong[0])
@@ -628,10 +632,7 @@ class Bench:
         for _ in range(3):
             self.now += 10_000
             self.store.sweep(full=True)
-        hidden = [
-            key for rows in self.memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))
-        ]
-        assert not hidden
+        assert not left_over(self.memory)
         report = self.store.check()
         assert report.ok, str(report)
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import sweep, writes
+from tablemapper.engines.azure import writes
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer.outbox import Outbox, Times
+from tablemapper.engines.azure.outer.outbox import Outbox
 from tablemapper.engines.azure.tables.drive import Pause, Work, read
-from tablemapper.engines.azure.tables.names import INTENTS, MARKS
 from tablemapper.engines.azure.tables.service import Get
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema, model_of
@@ -24,12 +23,10 @@ from tests.whole.models import Record, compiled
 from tests.whole.random_models import random_model, with_levels, with_undeclared
 
 from .memory import Memory
-from .schedule import Rates, Schedule
-from .test_beyond import _no_marker, _removed_at_zero
+from .schedule import Schedule
+from .test_beyond import RATES, TIMES, _no_marker, _removed_at_zero, left_over, sweeper
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
-RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
-TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
 
 
 class World:
@@ -55,7 +52,7 @@ class World:
         for _ in range(8):
             self.schedule.start(self.client(Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")))
         for _ in range(3):
-            self.schedule.start(self.sweeper())
+            self.schedule.start(sweeper(self.engine, self.rng, TIMES))
 
     def client(self, box: Outbox) -> Work[None]:
         for _ in range(4):
@@ -86,13 +83,6 @@ class World:
         changed = old.replace(**{name: value for name, value in other.items() if name not in key})
         return make.replace(changed, None) if drawn < 0.7 else make.upsert(changed, merge=False)
 
-    def sweeper(self) -> Work[None]:
-        for _ in range(3):
-            yield Pause(self.rng.random() * 40)
-            yield from sweep.sweep(
-                self.engine._classes, Outbox("TableMapper", TIMES), 60.0, full=self.rng.random() < 0.3
-            )
-
     def run(self) -> None:
         assert self.schedule is not None
         self.schedule.run()
@@ -100,10 +90,7 @@ class World:
         for _ in range(3):
             self.now += 10_000
             store.sweep(full=True)
-        left = [
-            key for rows in self.memory.tables.values() for key in rows if key[1].startswith((INTENTS[0], MARKS[0]))
-        ]
-        assert not left
+        assert not left_over(self.memory)
         report = store.check()
         wrong = [problem for problem in report.problems if problem.kind != "dangling"]
         assert not wrong, str(wrong[0])

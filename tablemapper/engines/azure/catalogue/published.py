@@ -82,13 +82,18 @@ class Published:
 
 def read_head(table: str, timeout: float) -> Work[Look | None]:
     """Read the head of a catalogue; None if there is no store."""
+    found: Entity | None = yield from _if_there(Get(table, _STORE, "head"), timeout)
+    return None if found is None else _look(found, table)
+
+
+def _if_there(request: Get | Find, timeout: float) -> Work[Any]:
+    """Return the answer to a request; None if there is no such table."""
     try:
-        found = yield from read(Get(table, _STORE, "head"), timeout)
+        return (yield from read(request, timeout))
     except Refused as refused:
         if refused.code == "TableNotFound":
             return None
         raise
-    return None if found is None else _look(found, table)
 
 
 def _look(found: Entity, table: str) -> Look:
@@ -105,12 +110,9 @@ def _look(found: Entity, table: str) -> Look:
 
 def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
     where = Comparison("PartitionKey", "eq", "String", _STORE)
-    try:
-        page: Page = yield from read(Find(table, where), timeout)
-    except Refused as refused:
-        if refused.code == "TableNotFound":
-            return None
-        raise
+    page: Page | None = yield from _if_there(Find(table, where), timeout)
+    if page is None:
+        return None
     rows = {one["RowKey"]: one for one in page.entities}
     while page.after is not None:
         page = yield from read(Find(table, where, after=page.after), timeout)
