@@ -110,9 +110,10 @@ def _look(found: Entity, table: str) -> Look:
 
 def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
     where = Comparison("PartitionKey", "eq", "String", _STORE)
-    page: Page | None = yield from _if_there(Find(table, where), timeout)
-    if page is None:
+    first: Page | None = yield from _if_there(Find(table, where), timeout)
+    if first is None:
         return None
+    page: Page = first
     rows = {one["RowKey"]: one for one in page.entities}
     while page.after is not None:
         page = yield from read(Find(table, where, after=page.after), timeout)
