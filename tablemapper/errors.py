@@ -24,7 +24,7 @@ ValueError: a wrong option of `tablemapper.open`, ``len()`` of a query::
     ├── QueryStopped         TimeoutError  a query took longer, or read more, than its budget allows
     └── StoreError           OSError       the file itself
         ├── StoreClosed                    used after close(), or in a forked child
-        ├── StoreLocked                    another process writes for longer than the timeout
+        ├── StoreLocked                    another process writes for longer than the timeout, or the store is frozen
         ├── StoreReadOnly                  the file or its directory cannot be written
         ├── StoreFull                      no space left
         ├── NotAStore                      the file is something else; it was left untouched
@@ -302,7 +302,7 @@ class StoreClosed(StoreError):
 
 
 class StoreLocked(StoreError):
-    """Others wrote, or used all connections, for longer than the timeout. Nothing was written."""
+    """Others wrote, or used all connections, for longer than the timeout, or the store is frozen. Nothing was written."""
 
 
 class StoreReadOnly(StoreError):

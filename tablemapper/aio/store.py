@@ -276,6 +276,8 @@ class AsyncStore(Face[Store], ByKey):
     repair = awaited(Store.repair, long=True)
     compact = awaited(Store.compact, long=True)
     build = awaited(Store.build, long=True)
+    freeze = awaited(Store.freeze, long=True)
+    unfreeze = awaited(Store.unfreeze)
     backup = awaited(Store.backup, long=True)
 
 

@@ -10,6 +10,7 @@ A transition takes a draft, to which it adds actions, the catalogue as it is, an
 - `actions`: what a transition asks of the store, and what it must know of it.
 - `fences`: other names of the tables of versions that end.
 - `dropping`: indexes, aggregates and classes dropped, disabled, or ready.
+- `freezing`: a store that is only read while it moves.
 - `switching`: new classes in place of old ones, which become their twin, or end.
 - `layout`: the tables while classes change.
 - `opening`: what opened classes add, and the jobs that build it.

@@ -10,10 +10,12 @@ that knows an older one fail, and it reads the catalogue again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
 
 import attrs
 from msgspec import UNSET
 
+from ..builtin import Builtin
 from ..evolution.definitions import aggregate_in, indexes_in
 from ..evolution.history import History
 from ..evolution.versions import Versions
@@ -95,6 +97,13 @@ class Catalogue:
     """The migrations that were begun, in that order."""
     tombstones: tuple[TombstoneForm, ...] = ()
     """What was dropped, in that order."""
+    frozen: int | None = None
+    """Since when nobody changes entities, in µs since 1970; None: programs write."""
+
+    @property
+    def frozen_since(self) -> datetime | None:
+        """Since when nobody changes entities, in UTC."""
+        return None if self.frozen is None else Builtin.datetime.fromtimestamp(self.frozen / 1e6, UTC)
 
     @property
     def parts(self) -> list[Catalogue]:

@@ -13,6 +13,7 @@ from .actions import Draft, Drop, EndCopies, Forget, RenameColumn, StartCopy
 from .catalogue import Catalogue, CopyForm, Staged
 from .changes import Edit, Transition, name_of
 from .dropping import drop
+from .freezing import check_thawed
 from .names import Names, index_columns_of, with_names, without
 from .opening import staged
 from .switching import ended, linked, swapped, with_drops, with_new_versions
@@ -51,7 +52,9 @@ def started(draft: Draft, catalogue: Catalogue, transition: Transition) -> Catal
 
     Raises:
         InvalidMigration: another one is under way.
+        StoreLocked: the store is frozen.
     """
+    check_thawed(catalogue)
     # (The last entry of all can be of a later migration that was undone.)
     last = catalogue.history.last(transition.id)
     is_same = last is not None and last.script == transition.script
@@ -103,7 +106,9 @@ def edited(draft: Draft, catalogue: Catalogue, edit: Edit) -> Catalogue:
 
     Raises:
         InvalidMigration: another one is under way.
+        StoreLocked: the store is frozen.
     """
+    check_thawed(catalogue)
     if catalogue.staged is not None:
         raise _under_way(edit.id, catalogue.staged)
     now = draft.now

@@ -20,6 +20,7 @@ from .actions import Draft, EndCopies, EndJob, Forget, Rename
 from .catalogue import Catalogue, Twin, labels_of
 from .changes import Edit, Transition, name_of
 from .dropping import disable, states_after
+from .freezing import check_thawed
 from .names import Names, composed
 
 __all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
@@ -28,7 +29,12 @@ _log = logging.getLogger("tablemapper.catalogue")
 
 
 def switched(draft: Draft, catalogue: Catalogue, transition: Transition, entities: int) -> Catalogue:
-    """Return a catalogue in which the staged classes have replaced those that they were copied from."""
+    """Return a catalogue in which the staged classes have replaced those that they were copied from.
+
+    Raises:
+        StoreLocked: the store was frozen meanwhile.
+    """
+    check_thawed(catalogue)
     assert catalogue.staged is not None
     staged, ending, now, id = catalogue.staged.catalogue, transition.ending, draft.now, transition.id
     entry = catalogue.history.current(id)

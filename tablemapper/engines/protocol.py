@@ -460,6 +460,14 @@ class Engine(Protocol):
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 
+    def freeze(self, meter: Meter) -> None:
+        """Let no program change entities any more; once it returns, none does. What is maintained is still built and repaired."""
+        ...
+
+    def unfreeze(self) -> None:
+        """Let programs change entities again."""
+        ...
+
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
         """Let ``_ever`` measures be no less extreme than deltas say, which change nothing else, by the key of the group."""
         ...

@@ -57,6 +57,8 @@ class Status:
     """Of the file; None for an account, as is what follows."""
     bytes: int | None = attrs.field(default=None, eq=False)
     """How large the file is, with what its log holds."""
+    frozen: datetime | None = None
+    """Since when nobody changes entities, in UTC, as the store moves; None: programs write."""
 
     def __getitem__(self, where: str) -> Item:
         """Return the item of a class, an index or an aggregate: ``status["Product.by_name"]``."""
@@ -68,7 +70,8 @@ class Status:
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [(one.where, one.kind, one.state, "; ".join(_details(one))) for one in self.items]
         rows += [(one.id, "migration", one.state, f"since {one.started:%Y-%m-%d %H:%M}") for one in self.history]
-        return "\n".join(_aligned(rows))
+        frozen = [] if self.frozen is None else [f"frozen since {self.frozen:%Y-%m-%d %H:%M} UTC: it is only read"]
+        return "\n".join([*frozen, *_aligned(rows)])
 
 
 def _details(item: Item) -> Iterator[str]:

@@ -28,7 +28,7 @@ from ..errors import (
 )
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
-from ..schema.model import compile_schema, model_of
+from ..schema.model import Schema, compile_schema, model_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.plan import check_back, check_old, edit_of, matches, transition_of
 from ..scripts.script import Script
@@ -148,6 +148,8 @@ def _rehearse(
                 engine.backup(str(copy))
             finally:
                 engine.close()
+        with Store(open_engine(copy, Schema(()))) as rehearsed:
+            rehearsed.unfreeze()
         engine = open_migrations(copy, durability="relaxed")
 
         def settle(script: Script) -> tuple[Fault, ...]:

@@ -184,6 +184,35 @@ class Care:
         with start_meter(progress, "compact") as meter:
             self._engine.compact(meter)
 
+    def freeze(self, *, progress: ProgressOption = False) -> None:
+        """Let no program change entities any more, so that the store can move to another place; once it returns, none does.
+
+        Each write of an entity ends with StoreLocked from then on, in whichever program. All is read as before, and what
+        is maintained is still built, swept and repaired. A backup of the file is frozen, too. On Azure Tables it takes as long
+        as a program may not know of it: 50 seconds. To freeze what is frozen does no harm.
+
+        Args:
+            progress: True for a bar, or a function.
+
+        Raises:
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreReadOnly: the store was opened with ``read_only=True``.
+            StoreError: another program let programs write again meanwhile.
+        """
+        check_outside(self._engine, "freeze")
+        with start_meter(progress, "freeze") as meter:
+            self._engine.freeze(meter)
+
+    def unfreeze(self) -> None:
+        """Let programs change entities again; on Azure Tables, within 10 seconds. It does nothing unless the store is frozen.
+
+        Raises:
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreReadOnly: the store was opened with ``read_only=True``.
+        """
+        check_outside(self._engine, "unfreeze")
+        self._engine.unfreeze()
+
     def backup(self, path: str | os.PathLike[str], /, *, progress: ProgressOption = False) -> None:
         """Write a copy of the current state to a new file, while the store is in use.
 

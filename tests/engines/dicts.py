@@ -19,6 +19,8 @@ from typing import Any, Literal, TypeVar
 
 import attrs
 
+from tablemapper.catalogue.catalogue import Catalogue
+from tablemapper.catalogue.freezing import check_thawed
 from tablemapper.engines.check import Check, Owed, RepairReport, Report
 from tablemapper.engines.decide import Decision, GroupChange, Key, decide, with_maintained
 from tablemapper.engines.protocol import (
@@ -116,6 +118,7 @@ class State:
     notes: Mapping[str, str] = attrs.field(factory=dict)
     last: int = 0
     """The highest timestamp."""
+    frozen: int | None = None
 
     def table(self, name: str) -> Table:
         return self.entities.get(name, NOTHING)
@@ -275,6 +278,10 @@ class DictEngine:
             raise StoreClosed("the store is closed; open it again")
         return self._shelf.state
 
+    def _to_write(self) -> State:
+        check_thawed(Catalogue(frozen=self.state.frozen))
+        return self.state
+
     def close(self) -> None:
         self._closed = True
 
@@ -320,14 +327,15 @@ class DictEngine:
     ) -> None:
         assert not operations or self.together(operations) == len(operations)
         with self._shelf.lock:
-            noted = dict(self.state.notes)
+            before = self._to_write()
+            noted = dict(before.notes)
             for note in notes:
                 if noted.get(note.name) != note.old:
                     raise NoteChanged
                 noted |= {note.name: note.new} if note.new is not None else {}
                 if note.new is None:
                     noted.pop(note.name, None)
-            state, decision = self._decided(self.state, operations, maintained_limit)
+            state, decision = self._decided(before, operations, maintained_limit)
             self._shelf.state = attrs.evolve(state, notes=noted)
         _told(decision)
 
@@ -340,7 +348,7 @@ class DictEngine:
 
     def insert(self, batches: Sequence[Batch]) -> None:
         with self._shelf.lock:
-            self._shelf.state = self._inserted(self.state, batches)
+            self._shelf.state = self._inserted(self._to_write(), batches)
 
     def _inserted(self, state: State, batches: Sequence[Batch], *, keep: bool = True) -> State:
         operations, decided = [], []
@@ -363,7 +371,7 @@ class DictEngine:
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         count = 0
         with self._shelf.lock, meter("insert_many", None) as told:
-            state = self.state
+            state = self._to_write()
             for window in windows:
                 state = self._inserted(state, window, keep=False)
                 count += (number := sum(batch.count for batch in window))
@@ -396,12 +404,21 @@ class DictEngine:
     def violations(self, most: int) -> tuple[Violation, ...]:
         return ()
 
+    def freeze(self, meter: Meter) -> None:
+        with self._shelf.lock:
+            frozen = self._clock() if self.state.frozen is None else self.state.frozen
+            self._shelf.state = attrs.evolve(self.state, frozen=frozen)
+
+    def unfreeze(self) -> None:
+        with self._shelf.lock:
+            self._shelf.state = attrs.evolve(self.state, frozen=None)
+
     def status(self) -> Status:
         items = []
         for model in self.state.models.values():
             items.append(Item(model.name, "class" if model.aggregate is None else "aggregate", "ready", True))
             items += [Item(f"{model.name}.{index.name}", "index", "ready", True) for index in model.indexes]
-        return Status(1, tuple(items))
+        return Status(1, tuple(items), frozen=Catalogue(frozen=self.state.frozen).frozen_since)
 
     def check(self, meter: Meter) -> Report:
         state = self.state
@@ -423,7 +440,7 @@ class DictEngine:
 
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[Key, Delta]) -> None:
         with self._shelf.lock:
-            state, decision = self.state, Decision()
+            state, decision = self._to_write(), Decision()
             for key, delta in groups.items():
                 old = state.group(aggregate, key)
                 new = aggregate.advance(*key, state.last + 1, old, delta, lambda *_: None)
@@ -456,7 +473,7 @@ def _opened(state: State, schema: Schema) -> State:
         for key, (name, row) in table.items.items()
         if known[name].aggregate is None
     }
-    bare = State(models, notes=state.notes, last=state.last)
+    bare = State(models, notes=state.notes, last=state.last, frozen=state.frozen)
     if not entities:
         return bare
     inserts = [Operation("insert", models[name], row[0], row[1], row) for (name, *_), row in entities.items()]

@@ -318,6 +318,64 @@ def test_an_atomic_load_is_whole_or_not_there(store: tm.Store) -> None:
     assert store.check().ok
 
 
+# ------------------------------------------------------------------------------------------ frozen
+
+WRITES: dict[str, Callable[[tm.Store], object]] = {
+    "insert": lambda store: store.insert(Part("a", 2)),
+    "insert_many": lambda store: store.insert_many([Part("a", 2), Part("a", 3)]),
+    "insert_columns": lambda store: store.insert_columns(Part, {"kind": ["a"], "number": [2]}),
+    "upsert": lambda store: store.upsert(Part("a", 1, "y")),
+    "merge": lambda store: store.merge(Part.key("a", 1), name="y"),
+    "replace": lambda store: store.replace(Part("a", 1), if_match="*"),
+    "delete": lambda store: store.delete(Part.key("a", 1)),
+    "update": lambda store: store.update(Part.key("a", 1), lambda part: part.replace(name="y")),
+    "delete_many": lambda store: store.delete_many(store.query(Part).allow_scan()),
+    "clear": lambda store: store.clear(Part),
+    "transaction": lambda store: _in_transaction(store),
+    "copy": lambda store: tm.copy(_another(store), store),
+}
+
+
+def _in_transaction(store: tm.Store) -> None:
+    with store.transaction() as tx:
+        tx.insert(Part("a", 2))
+
+
+def _another(store: tm.Store) -> tm.Store:
+    other = tm.open(":memory:", models=MODELS)
+    other.insert(Part("b", 1))
+    return other
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_frozen_store_is_only_read(opened: Open, name: str) -> None:
+    store, other = tm.Store(opened()), tm.Store(opened())
+    for one in (store, other):  # (in memory they are two)
+        one.upsert(Part("a", 1, "x"))
+    before = held(other)
+    store.freeze()
+    other.freeze()
+    store.freeze()
+    since = store.status().frozen
+    assert since is not None
+    assert "only read" in str(store.status())
+    for one in (store, other):
+        with pytest.raises(tm.StoreLocked, match=r"frozen since 20.*store\.unfreeze\(\)"):
+            WRITES[name](one)
+        assert held(one) == before
+        assert one.check().ok
+        assert one.build().done
+        assert one.repair().ok
+        assert one.sweep() == 0
+    store.unfreeze()
+    other.unfreeze()
+    store.unfreeze()
+    assert store.status().frozen is None
+    WRITES[name](store)
+    assert held(store) != before
+    assert store.check().ok
+
+
 # ------------------------------------------------------------------------------------------ reading
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 from typing import Literal, TypeVar
 
+from ...catalogue.freezing import check_thawed
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
@@ -32,6 +33,7 @@ from .catalogue.partitions import check_models
 from .catalogue.published import as_it_is, open_catalogue
 from .check import held
 from .duplicates import violations
+from .freezing import announce, unfreeze, wait
 from .outer.outbox import Outbox, Times
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
@@ -332,6 +334,8 @@ class AzureEngine:
             raise InvalidTransaction(
                 "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
             )
+        if notes:
+            check_thawed(self.classes.catalogue)
         for note in notes:
             self.run(write_note(self._table, note, self.timeout))
         if operations:
@@ -431,6 +435,19 @@ class AzureEngine:
         found = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
         return tuple([one.violation for one in found[:most]])
 
+    def freeze(self, meter: Meter) -> None:
+        """Let no program change entities any more, and wait until each one knows."""
+        self._check_writable()
+        self.run(announce(self._table, self.timeout))
+        while self.run(wait(self._table, self._current, self._outbox.times.settled, self.timeout)):
+            meter.advance(0)
+
+    def unfreeze(self) -> None:
+        """Let programs change entities again."""
+        self._check_writable()
+        self.run(unfreeze(self._table, self.timeout))
+        self.catch_up()
+
     def status(self) -> Status:
         """Return what is maintained."""
         items = []
@@ -449,7 +466,7 @@ class AzureEngine:
                 is_declared = state is None or what == "aggregate" or state.declared
                 state_now = self._classes.unready.get(label, "ready")
                 items.append(Item(label, what, state_now, is_declared, done.get(label, 0), 0, counts.get(label, 0)))
-        return Status(self._classes.head.generation, tuple(items))
+        return Status(self._classes.head.generation, tuple(items), frozen=catalogue.frozen_since)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
@@ -495,6 +512,7 @@ class AzureEngine:
     def widen(self, aggregate: AggregateMaintenance, groups: Mapping[tuple[str, str], Delta]) -> None:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
+        check_thawed(self.classes.catalogue)
         indexes = self.classes.maintained(aggregate.model)
         self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
 

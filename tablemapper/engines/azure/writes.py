@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from ...catalogue.freezing import check_thawed
 from ...entities.etag import Stamp
 from ...errors import (
     CorruptStore,
@@ -78,8 +79,11 @@ def write(
 
     Raises:
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, InvalidTransaction: nothing was written.
+        StoreLocked: nothing was written, as others wrote the same partition all the time, or the store is frozen.
         OutcomeUnknown: nobody knows whether it was.
     """
+    if any(one.verb != "build" for one in operations):
+        check_thawed(classes.catalogue)
     began: float = yield Now()
     timeout = min(timeout, outbox.times.deadline)
     if len(operations) == 1 and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout))):

@@ -12,8 +12,11 @@ from typing import Any, Literal
 
 import attrs
 
+from ...catalogue.actions import Draft
+from ...catalogue.catalogue import Catalogue
 from ...catalogue.changes import WayBack
 from ...catalogue.dropping import disable, finished, tidied
+from ...catalogue.freezing import check_thawed, frozen, thawed
 from ...catalogue.opening import rebuilt, ruled_anew
 from ...catalogue.possible import contradictions
 from ...catalogue.switching import end_unkept
@@ -273,7 +276,7 @@ class SqliteEngine:
             nonlocal count
             count = clear(sqlite, writer, model)
 
-        self._write(write)
+        self._write(write, of=())
         return count
 
     def _write(
@@ -281,14 +284,24 @@ class SqliteEngine:
         write: Callable[[SqliteSchema, Writer], object],
         *,
         alone: bool = True,
-        of: Iterable[Operation | Batch] = (),
+        of: Iterable[Operation | Batch] | None = None,
     ) -> Pace:
-        """Write entities in one transaction, by what the file holds and maintains then; return its pace if alone."""
+        """Write in one transaction, by what the file holds and maintains then; return its pace if alone.
+
+        Args:
+            write: writes.
+            alone: whether nobody else shares the transaction.
+            of: what changes of entities; None: only what is maintained from them.
+        """
         times = 0
         while True:
             sqlite = self._current.state.sqlite
+            if of is not None and sqlite.stored.frozen is not None:
+                self.catch_up()
+                sqlite = self._sqlite
+                check_thawed(sqlite.stored)
             if sqlite.unkept:
-                sqlite = self._kept(of)
+                sqlite = self._kept(of or ())
             run = partial(_settled, write) if sqlite.violated else write
             try:
                 if alone:
@@ -355,8 +368,7 @@ class SqliteEngine:
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
-        self._write(lambda sqlite, writer: change(writer, disable, label))
-        self.catch_up()
+        self._publish(partial(disable, label=label))
 
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
@@ -411,6 +423,19 @@ class SqliteEngine:
                     self._current.check_ready(sqlite, model)
                     return read_statistics(sqlite, snapshot, model, recent, top, meter)
             self.catch_up()
+
+    def freeze(self, meter: Meter) -> None:
+        """Let no program change entities any more."""
+        self._publish(frozen)
+
+    def unfreeze(self) -> None:
+        """Let programs change entities again."""
+        self._publish(thawed)
+
+    def _publish(self, transition: Callable[[Draft, Catalogue], Catalogue]) -> None:
+        self.file.check_writable()
+        self._write(lambda sqlite, writer: change(writer, transition))
+        self.catch_up()
 
     def status(self) -> Status:
         """Return what the file maintains, and how far that is."""
@@ -492,7 +517,7 @@ class SqliteEngine:
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             write_changes(sqlite, writer, ChangeSet(groups={by_key: dict(groups)}))
 
-        self._write(write)
+        self._write(write, of=())
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the file."""

@@ -47,6 +47,7 @@ _Body = tuple[
     list[JobForm],
     list[TombstoneForm],
     list[AppliedForm],
+    int | None,
 ]
 _log = logging.getLogger("tablemapper.azure")
 
@@ -123,9 +124,10 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
     head = _look(rows["head"], table)
     try:
         packed = b"".join([msgspec.convert(piece, bytes) for piece in _pieces(rows["body"])])
-        models, versions, states, jobs, tombstones, history = msgspec.json.decode(zlib.decompress(packed), type=_Body)
+        body = msgspec.json.decode(zlib.decompress(packed), type=_Body)
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
+    models, versions, states, jobs, tombstones, history, frozen = body
     now = int(Stamp(head.etag))
     states = {label: state if state.since else replace(state, since=now) for label, state in states.items()}
     value = Catalogue(
@@ -135,6 +137,7 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
         jobs=tuple(jobs),
         tombstones=tuple(tombstones),
         history=History(tuple(history)),
+        frozen=now if frozen == 0 else frozen,
     )
     return Published(head, value)
 
@@ -147,7 +150,7 @@ def _pieces(body: Entity) -> Iterator[str]:
 
 
 def _publication(table: str, old: Look | None, value: Catalogue, times: Times = Times()) -> Commit:  # noqa: B008
-    """Return the request that publishes a catalogue: states that came to what they are just now have no time yet."""
+    """Return the request that publishes a catalogue: what came to be so just now has no time yet, but 0."""
     parts = (
         value.models,
         value.versions.by_class,
@@ -155,6 +158,7 @@ def _publication(table: str, old: Look | None, value: Catalogue, times: Times = 
         value.jobs,
         value.tombstones,
         value.history.entries,
+        value.frozen,
     )
     packed = zlib.compress(msgspec.json.encode(parts))
     body: dict[str, Any] = {}

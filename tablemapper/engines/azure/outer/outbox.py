@@ -214,13 +214,13 @@ class Patience:
     doubt: bool = False
     """Whether an answer was lost, so that a request may still be executed later."""
 
-    def check(self) -> Work[None]:
-        """Go on if there is time left: a write sends its transaction up to then only.
+    def check(self, pause: float = 0.0) -> Work[None]:
+        """Go on if there is time left after a pause: a write sends its transaction up to then only.
 
         Raises:
             Late: there is none.
         """
-        if cast(float, (yield Now())) > self.until:
+        if cast(float, (yield Now())) + pause > self.until:
             raise Late("the deadline is over")
 
     def again(self, attempt: int, lost: Lost | None = None) -> Work[None]:
@@ -230,8 +230,9 @@ class Patience:
             Late: there is no time left.
         """
         self.doubt |= lost is not None
-        yield from self.check()
-        yield delay(attempt, lost)
+        pause = delay(attempt, lost)
+        yield from self.check(pause.seconds)
+        yield pause
 
     def send(self, table: str, partition: str, *changes: Change) -> Work[bool]:
         """Send changes that may be made twice; return whether all that they need was there.

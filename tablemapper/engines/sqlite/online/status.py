@@ -58,7 +58,7 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
     items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
-    return Status(generation, items, tuple(_history(catalogue)), **file)
+    return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
 
 
 def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:

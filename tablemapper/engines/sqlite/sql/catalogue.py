@@ -112,7 +112,7 @@ def read_catalogue(read: Read, entries: list[tuple[Any, ...]] | None = None) -> 
         return Catalogue()
     rows = read(
         f"SELECT name, form FROM {NAME} "
-        "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former')"
+        "WHERE name IN ('models', 'tables', 'versions', 'states', 'tombstones', 'staged', 'history', 'twins', 'former', 'frozen')"
     )
     with as_corruption():
         catalogue, statements = _decoded(tuple(rows))
@@ -170,8 +170,15 @@ def _decoded(texts: tuple[tuple[str, str], ...]) -> tuple[Catalogue, dict[str, s
     }
     history = History(decode(rows.get("history", "[]"), type=tuple[AppliedForm, ...]))
     tombstones = decode(rows.get("tombstones", "[]"), type=tuple[TombstoneForm, ...])
+    frozen = decode(rows.get("frozen", "null"), type=int | None)
     catalogue = attrs.evolve(
-        catalogue, staged=staged, twins=tuple(twins), former=former, history=history, tombstones=tombstones
+        catalogue,
+        staged=staged,
+        twins=tuple(twins),
+        former=former,
+        history=history,
+        tombstones=tombstones,
+        frozen=frozen,
     )
     catalogue.check()
     tables = [table for part in catalogue.parts for table in part.tables.values()]
@@ -221,6 +228,7 @@ def write_catalogue(writer: Writer, catalogue: Catalogue) -> None:
         ("twins", twins or None),
         ("former", former or None),
         ("history", catalogue.history.entries or None),
+        ("frozen", catalogue.frozen),
     ):
         if form is None:
             writer.execute(f"DELETE FROM {NAME} WHERE name = ?", (name,))
