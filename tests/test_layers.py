@@ -24,7 +24,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
     [{"schema": ["labels", "forms", "rows", "slots", "groups", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
     [{"evolution": ["members", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "compilation", "following", "translation"]}],
-    [{"catalogue": ["tables", "changes", "catalogue", "names", "zone_rules", "actions", "fences", "dropping", "switching", "layout", "opening", "migrating", "possible"]}],
+    [{"catalogue": ["tables", "changes", "catalogue", "names", "zone_rules", "actions", "fences", "dropping", "freezing", "switching", "layout", "opening", "migrating", "possible"]}],
     [
         {
             "planning": [
@@ -39,7 +39,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.outer": ["marks", "outbox", "reservations", "finishing", "elsewhere"],
             "engines.azure.reading": ["filters", "orders", "reads"],
             "engines.azure.catalogue": ["partitions", "notes", "published", "classes"],
-            "engines.azure": ["known", "writes", "widening", "rounds", "sweep", "duplicates", "builds", "repair", "check", "engine"],
+            "engines.azure": ["known", "writes", "widening", "rounds", "sweep", "duplicates", "freezing", "builds", "repair", "check", "engine"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

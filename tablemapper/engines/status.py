@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Literal
 
 import attrs
 
-__all__ = ["Applied", "Item", "Status"]
+from ..catalogue.catalogue import Catalogue
+
+__all__ = ["Applied", "Item", "Status", "items_of"]
+
+Kind = Literal["class", "index", "aggregate", "copy"]
 
 
 @attrs.frozen
@@ -17,7 +21,7 @@ class Item:
 
     where: str
     """``Product``, ``Product.by_name``; ``Product.by_name#1`` is a former definition, kept for older versions."""
-    kind: Literal["class", "index", "aggregate", "copy"]
+    kind: Kind
     state: str
     """``ready``; ``building``; ``violated``: values are held twice in what is to be unique; ``disabled``: it is to be
     built anew; ``dropping``, then ``dropped``. Of a copy ``copying``, or ``one way`` where an entity was found that the
@@ -72,6 +76,27 @@ class Status:
         rows += [(one.id, "migration", one.state, f"since {one.started:%Y-%m-%d %H:%M}") for one in self.history]
         frozen = [] if self.frozen is None else [f"frozen since {self.frozen:%Y-%m-%d %H:%M} UTC: it is only read"]
         return "\n".join([*frozen, *_aligned(rows)])
+
+
+def items_of(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]) -> Iterator[Item]:
+    """Yield the classes of a catalogue, and what is maintained from them.
+
+    Args:
+        catalogue: of the store.
+        done: how many entities are in what is being built, and of how many, by label.
+        held: how many values are held twice, by label.
+    """
+
+    def item(where: str, kind: Kind) -> Item:
+        form = catalogue.states.get(where)
+        state, declared = ("ready", True) if form is None else (form.state, form.declared)
+        shown = "building" if state == "announced" else state
+        return Item(where, kind, shown, declared, *done.get(where, (0, 0)), held.get(where, 0))
+
+    for name, form in catalogue.models.items():
+        yield item(name, "aggregate" if form.aggregate else "class")
+        for index in form.indexes:
+            yield item(f"{name}.{index}", "index")
 
 
 def _details(item: Item) -> Iterator[str]:

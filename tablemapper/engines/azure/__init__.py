@@ -10,6 +10,7 @@
 - `rounds`: many entities: transactions side by side, and what follows from them together.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
 - `duplicates`: values that are held twice in what is to be unique.
+- `freezing`: an account that is only read while it moves.
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `repair`: what a check found, made right.
 - `check`: what the tables hold, for the comparison with the entities.

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from ...catalogue.freezing import check_thawed
 from ...entities.declaration import IndexModel
@@ -25,7 +25,7 @@ from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
-from ..status import Item, Status
+from ..status import Status, items_of
 from .builds import Builder, Progress, progress
 from .catalogue.classes import Classes, Current
 from .catalogue.notes import noted, write_note
@@ -450,23 +450,13 @@ class AzureEngine:
 
     def status(self) -> Status:
         """Return what is maintained."""
-        items = []
-        catalogue = self.classes.catalogue
-        done = self._done()
-        counts: dict[str, int] = {}
+        catalogue, held = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
             for one in self.run(violations(self._table, self.timeout)):
-                counts[one.label] = counts.get(one.label, 0) + 1
-        for name, form in catalogue.models.items():
-            labels: dict[str, Literal["class", "aggregate", "index"]]
-            labels = {name: "class" if form.source is None else "aggregate"}
-            labels |= dict.fromkeys([f"{name}.{index}" for index in form.indexes], "index")
-            for label, what in labels.items():
-                state = catalogue.states.get(label)
-                is_declared = state is None or what == "aggregate" or state.declared
-                state_now = self._classes.unready.get(label, "ready")
-                items.append(Item(label, what, state_now, is_declared, done.get(label, 0), 0, counts.get(label, 0)))
-        return Status(self._classes.head.generation, tuple(items), frozen=catalogue.frozen_since)
+                held[one.label] = held.get(one.label, 0) + 1
+        done = {label: (count, 0) for label, count in self._done().items()}
+        items = tuple(items_of(catalogue, done, held))
+        return Status(self._classes.head.generation, items, frozen=catalogue.frozen_since)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""

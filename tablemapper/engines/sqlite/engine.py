@@ -262,11 +262,7 @@ class SqliteEngine:
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities in one transaction, and what is maintained from them."""
-
-        def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            insert(sqlite, writer, batches)
-
-        self._write(write, of=batches)
+        self._write(lambda sqlite, writer: insert(sqlite, writer, batches), of=batches)
 
     def clear(self, model: Model) -> int | None:
         """Delete all entities of a class at once; return their number, or None if they have to go one by one."""
@@ -288,10 +284,7 @@ class SqliteEngine:
     ) -> Pace:
         """Write in one transaction, by what the file holds and maintains then; return its pace if alone.
 
-        Args:
-            write: writes.
-            alone: whether nobody else shares the transaction.
-            of: what changes of entities; None: only what is maintained from them.
+        ``of``: what changes of entities; None, if that is only what is maintained from them.
         """
         times = 0
         while True:

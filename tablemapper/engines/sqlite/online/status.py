@@ -11,10 +11,9 @@ from msgspec import convert
 from ....builtin import Builtin
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.names import guests
-from ....schema.forms import ModelForm
 from ....schema.labels import Label
 from ....schema.model import Model
-from ...status import Applied, Item, Status
+from ...status import Applied, Item, Status, items_of
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
@@ -51,26 +50,14 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     generation = read_generation(read)
     file = {"format": read("PRAGMA user_version")[0][0], "bytes": read(_SIZE)[0][0]}
     if not generation:
-        return Status(generation, tuple(_items(catalogue, {}, {})), **file)
+        return Status(generation, tuple(items_of(catalogue, {}, {})), **file)
     progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
-    items = (*_items(catalogue, places, held), *_dropped(catalogue), *copies)
+    items = (*items_of(catalogue, places, held), *_dropped(catalogue), *copies)
     return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
-
-
-def _items(catalogue: Catalogue, places: dict[str, tuple[int, int]], held: dict[str, int]) -> Iterator[Item]:
-    def item(where: str, kind: str) -> Item:
-        form = catalogue.states.get(where)
-        state, declared = ("ready", True) if form is None else (form.state, form.declared)
-        return Item(where, kind, state, declared, *places.get(where, (0, 0)), held.get(where, 0))  # type: ignore[arg-type]
-
-    for name, form in catalogue.models.items():
-        yield item(name, _kind(form))
-        for index in form.indexes:
-            yield item(f"{name}.{index}", "index")
 
 
 def _dropped(catalogue: Catalogue) -> Iterator[Item]:
@@ -81,10 +68,6 @@ def _dropped(catalogue: Catalogue) -> Iterator[Item]:
         if form is None or (index and index not in form.indexes):
             kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"
             yield Item(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
-
-
-def _kind(form: ModelForm) -> str:
-    return "aggregate" if form.aggregate else "class"
 
 
 def _history(catalogue: Catalogue) -> Iterator[Applied]:
