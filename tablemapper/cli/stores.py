@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -44,6 +44,11 @@ Limit = Annotated[int | None, Parameter(help="how many entities this call reads 
 
 def _open(place: Place, models: str, scripts: str | None = None) -> Store:
     return open_store(**existing(place), models=load_models(models), migrations=scripts, build=False)
+
+
+def _without_models(where: dict[str, Any]) -> Store:
+    """Open a store for what needs none of its classes."""
+    return Store(open_engine(where.pop("path"), Schema(()), **where))
 
 
 def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
@@ -111,10 +116,27 @@ def compact(place: Place, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
     path = existing_file(place)
     before = path.stat().st_size
-    with Store(open_engine(path, Schema(()))) as store:
+    with _without_models({"path": path}) as store:
         store.compact(progress=not json)
     after = path.stat().st_size
     return show({"ok": True, "before": before, "after": after}, f"{path}: {before:,} bytes, now {after:,}", json=json)
+
+
+@app.command
+def freeze(place: Place, /, *, json: Json = False) -> Exit:
+    """Let no program change entities any more, so that the store can move; once it returns, none does."""
+    with _without_models(existing(place)) as store:
+        store.freeze(progress=not json)
+        since = store.status().frozen
+    return show({"ok": True, "frozen": since}, f"{title_of(place)}: frozen, and only read", json=json)
+
+
+@app.command
+def unfreeze(place: Place, /, *, json: Json = False) -> Exit:
+    """Let programs change entities again."""
+    with _without_models(existing(place)) as store:
+        store.unfreeze()
+    return show({"ok": True, "frozen": None}, f"{title_of(place)}: programs write again", json=json)
 
 
 @app.command
@@ -127,10 +149,7 @@ def backup(place: Place, copy: Path, /, *, models: Models | None = None, json: J
     where = existing(place)
     if isinstance(where["path"], str) and models is None:
         raise InvalidModel("a backup of an account needs the models, as in --models shop.models")
-    opened = (
-        Store(open_engine(where["path"], Schema(()))) if isinstance(where["path"], Path) else _open(place, models or "")
-    )
-    with opened as store:
+    with _without_models(where) if isinstance(where["path"], Path) else _open(place, models or "") as store:
         store.backup(copy, progress=not json)
     return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 

@@ -102,7 +102,8 @@ def _status(status: Status) -> str:
     lines = [
         (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "") for one in status.items
     ]
-    return _table(("", "kind", "state", "done"), lines, *(f"{one.id}: {one.state}" for one in status.history))
+    frozen = [] if status.frozen is None else ["frozen"]
+    return _table(("", "kind", "state", "done"), lines, *frozen, *(f"{one.id}: {one.state}" for one in status.history))
 
 
 def _store(store: Store) -> str:

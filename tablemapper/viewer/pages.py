@@ -211,6 +211,7 @@ def _status(state: Status) -> dict[str, Any]:
     return {
         "items": [attrs.asdict(one) for one in state.items],
         "history": [attrs.asdict(one) | {"started": one.started.isoformat()} for one in state.history],
+        "frozen": None if state.frozen is None else state.frozen.isoformat(),
     }
 
 

@@ -79,6 +79,8 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit = Ex
         (["check", "{}", "--models", MODELS], "6 entities, 6 index rows, 2 groups: ok"),
         (["repair", "{}", "--models", MODELS], "6 entities, 0 problems repaired, 0 left"),
         (["sweep", "{}", "--models", MODELS], "0 writes finished or undone"),
+        (["freeze", "{}"], ": frozen, and only read"),
+        (["unfreeze", "{}"], ": programs write again"),
         (["advise", "{}"], "nothing to advise"),
         (["stats", "{}", "Part"], "6 entities in 1 partition"),
         (["backup", "{}", "copy.db", "--models", MODELS], "copy.db: a copy of"),

@@ -151,6 +151,21 @@ def test_compact_says_what_it_gained(place: Path, capsys: pytest.CaptureFixture[
     assert report["before"] >= report["after"]
 
 
+def test_a_store_is_frozen_and_thawed_without_models(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import warehouse
+
+    assert _text(capsys, "freeze", "parts.db") == (0, "parts.db: frozen, and only read\n", "")
+    code, report = _json(capsys, "freeze", "parts.db")
+    assert (code, report["ok"], report["frozen"][:2]) == (0, True, "20")
+    assert "frozen since" in _text(capsys, "status", "parts.db")[1]
+    assert _json(capsys, "status", "parts.db")[1]["frozen"] == report["frozen"]
+    with tm.open(place, models=warehouse.ALL) as store, pytest.raises(tm.StoreLocked, match="frozen"):
+        store.insert(warehouse.Part("b", 1))
+    assert _text(capsys, "unfreeze", "parts.db") == (0, "parts.db: programs write again\n", "")
+    with tm.open(place, models=warehouse.ALL) as store:
+        store.insert(warehouse.Part("b", 1))
+
+
 def test_a_sweep_says_how_many_writes_it_finished(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _json(capsys, "sweep", "parts.db", "--models", "warehouse") == (0, {"ok": True, "writes": 0})
     account = "DefaultEndpointsProtocol=http;AccountName=a;AccountKey=a2V5;TableEndpoint=http://remote/a"

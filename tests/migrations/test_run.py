@@ -205,3 +205,27 @@ def test_a_dry_run_finds_every_fault_and_writes_nothing(path: Path) -> None:
     assert [(fault.where, fault.key[0]) for fault in report.faults] == [("Part", "bad"), ("Part", "bad")]
     assert "ConversionSyntax" in report.faults[0].detail
     assert tm.status(path).history == ()
+
+
+def test_a_store_that_was_frozen_under_way_switches_once_it_is_thawed(path: Path) -> None:
+    old = old_entities(path)
+    case = CASES["several"]
+    assert not migrate(path, case, limit=12).done
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        store.freeze()
+        with pytest.raises(tm.StoreLocked, match=r"frozen since .* store\.unfreeze"):
+            migrate(path, case)
+        assert len(list(store.query(OLD).allow_scan())) == 30
+        store.unfreeze()
+    assert migrate(path, case).done
+    check(path, case, old)
+
+
+def test_a_migration_of_a_frozen_store_is_only_tried(path: Path) -> None:
+    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        store.freeze()
+    with pytest.raises(tm.StoreLocked, match="frozen"):
+        migrate(path, CASES["convert"])
+    assert migrate(path, CASES["convert"], dry_run=True).ok
+    status = tm.status(path)
+    assert (status.history, status.frozen is None) == ((), False)

@@ -319,6 +319,15 @@ def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, mo
         assert "building" not in done.text
 
 
+def test_the_status_says_that_a_store_is_frozen(place: Path) -> None:
+    with tm.open(place, models=MODELS) as store:
+        assert json(tm.inspector(store), "/status")["frozen"] is None
+        store.freeze()
+        assert "Frozen since 20" in visit(tm.inspector(store), "/status").text
+        assert json(tm.inspector(store), "/status")["frozen"].startswith("20")
+        assert "frozen" in store.status()._repr_html_()  # type: ignore[attr-defined]
+
+
 class Outline(HTMLParser):
     """What a reader of the screen gets to know of a page."""
 

@@ -239,7 +239,7 @@ def test_a_write_without_any_answer_has_an_unknown_outcome(service: Counting) ->
     service.faults = [service.lose_request] * 500
     with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain \('a', ''\).*read it"):
         tm.Store(engine).insert(Plain("a"))
-    assert 30 < now[0] < 40
+    assert 27 < now[0] <= 30
     with pytest.raises(tm.StoreError, match="does not answer"):
         tm.Store(engine).get(Plain.key("a"))
 
@@ -827,7 +827,7 @@ def test_a_cancelled_call_ends_within_a_pause() -> None:
         def send(self, request: Any) -> Any:
             if isinstance(request, Commit):
                 self.sent.append(request)
-                raise Lost("busy", 60.0)
+                raise Lost("busy", 20.0)
             return memory.send(request)
 
     busy = Busy(memory)
