@@ -156,7 +156,8 @@ class Care:
         """Correct every index row and every aggregate from the entities, and report what was wrong.
 
         Other programs read and write meanwhile: it finds faults in one state of the store, and corrects them in short
-        transactions. If an index or an aggregate has very many faults, it is built anew, and not read meanwhile.
+        transactions. If an index or an aggregate has very many faults, or lies in other partitions of an account, it is built
+        anew, and not read meanwhile.
         Entities never change. An ``_ever`` measure changes only if an existing entity is more extreme.
 
         Raises:

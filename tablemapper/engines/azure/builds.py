@@ -1,8 +1,9 @@
 """Builds beside writers: an index or an aggregate over entities that are there already.
 
-It is *announced* first. Once every process knows of it, it is *building*: each write marks its entity, and adds all that
-it is. When no write is under way any more that does not, a builder reads all entities in the order of their keys, and
-does the same to those without the mark, which changes nothing else of them. At the end it is *ready*.
+It is *announced* first; what is built anew is *disabled* before that, until it is empty. Once every process knows of it,
+it is *building*: each write marks its entity, and adds all that it is. When no write is under way any more that does
+not, a builder reads all entities in the order of their keys, and does the same to those without the mark, which changes
+nothing else of them. At the end it is *ready*.
 
 So an entity is added once, whoever comes first, and a build that ends early goes on where it was: a row of the
 catalogue says where. The marks make that exact; where it is old, entities are read once more.
@@ -11,9 +12,10 @@ catalogue says where. The marks make that exact; where it is old, entities are r
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import product
+from typing import Literal
 
 import attrs
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ from msgspec.structs import replace
 from ...catalogue.actions import Draft
 from ...catalogue.catalogue import Catalogue, JobForm
 from ...catalogue.dropping import finished
+from ...catalogue.opening import registered
 from ...entities.etag import Stamp
 from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, UniqueViolation
 from ...schema.forms import StateForm
@@ -31,6 +34,7 @@ from ..protocol import Built, Operation, Pace
 from .catalogue.classes import Classes, Current
 from .catalogue.published import Published, changed
 from .duplicates import bar, forget, violations
+from .groups import emptied
 from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
@@ -58,7 +62,7 @@ from .tables.service import (
     Some,
 )
 
-__all__ = ["Builder", "Progress", "progress"]
+__all__ = ["Builder", "Idle", "Progress", "given_up", "progress"]
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
@@ -130,6 +134,7 @@ class Builder:
 
     def step(self, most: int, labels: Collection[str] | None) -> Work[Built | None]:
         """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
+        began: float = yield Now()
         classes = yield from self.current.look()
         job = next((one for one in classes.catalogue.jobs if _is_wanted(one, classes, labels)), None)
         if job is None:
@@ -140,9 +145,20 @@ class Builder:
         if left > 0:
             yield Pause(min(left, _WAIT))
             return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+        waits = Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+        if any(state.state == "disabled" for state in states):
+            patience = Patience(began + self.outbox.times.deadline)
+            try:
+                for one in classes.outer_aggregates:
+                    if one.model.name in job.targets:
+                        yield from emptied(one, classes, patience, self.timeout)
+            except Late:
+                return waits
+            yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
+            return waits
         if any(state.state == "announced" for state in states):
-            yield from changed(self.table, self.timeout, lambda held: _begun(held, job))
-            return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+            yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "announced", "building"))
+            return waits
         return (yield from self._go_on(classes, job, most, now))
 
     def _take_up(self, classes: Classes, labels: Collection[str] | None) -> Work[Built | None]:
@@ -312,7 +328,7 @@ class Builder:
                 yield from self._note(job, held)
                 yield Pause(min(left, _WAIT))
                 return Built(job.owner, 0, held.done, 0)
-            yield from sweep((yield from self.current.classes()), self.outbox, self.timeout)
+            yield from sweep(self.current, self.outbox, self.timeout)
         ended, barred = frozenset[str](), {one.label for one in (yield from violations(self.table, self.timeout))}
 
         def end(held: Published) -> Catalogue | None:
@@ -348,16 +364,40 @@ def _row(classes: Classes, model: Model, entity: Entity) -> Row | None:
     return classes.codec(model).row(entity)
 
 
-def _begun(held: Published, job: JobForm) -> Catalogue | None:
-    """Return the catalogue in which what was announced is built; None if it is no more, or is built already."""
+_Step = Literal["disabled", "announced", "building"]
+
+
+def _moved(held: Published, job: JobForm, before: _Step, after: _Step) -> Catalogue | None:
+    """Return the catalogue in which what a job builds is one step further; None if it is no more, or was already."""
     states = held.value.states
-    announced = [label for label in sorted(job.targets) if label in states and states[label].state == "announced"]
-    if job not in held.value.jobs or not announced:
+    here = [label for label in sorted(job.targets) if label in states and states[label].state == before]
+    if job not in held.value.jobs or not here:
         return None
-    building: dict[str, StateForm] = {label: replace(states[label], state="building", since=0) for label in announced}
-    return attrs.evolve(held.value, states=states | building)
+    moved = {label: replace(states[label], state=after, since=0) for label in here}
+    return attrs.evolve(held.value, states=states | moved)
+
+
+def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
+    """Return the catalogue in which aggregates that are ready are to be built anew; None if there are none of them."""
+    number, models = held.head.generation + 1, held.value.models
+    wanted: dict[str, set[str]] = {}
+    for label in labels:
+        form = models.get(label)
+        if form is not None and isinstance(form.source, str) and held.value.states[label].state == "ready":
+            wanted.setdefault(form.source, set()).update({label, *(f"{label}.{name}" for name in form.indexes)})
+    disabled = StateForm("disabled", 0, number=number)
+    return registered(held.value, wanted, disabled, number) if wanted else None
 
 
 def _draft(violated: Collection[str]) -> Draft:
     """Return a draft of a transition that changes no tables, and happens when it is published."""
     return Draft(0, tuple, is_violated=lambda label: label in violated)
+
+
+class Idle:
+    """Builds no groups ahead of others."""
+
+    def step(self, most: int, *, start: bool) -> Built | None:
+        return None
+
+    def close(self) -> None: ...

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 import msgspec
 
-from ...schema.maintenance import IndexMaintenance, IndexRow, index_columns
+from ...entities.etag import Stamp
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
+from ..check import Finding
 from .catalogue.classes import Classes
+from .outer.outbox import intent_of
 from .reading.reads import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
 from .tables.rows import read_value
 from .tables.service import PARTITION, ROW, Entity
 
-__all__ = ["Held", "held"]
+__all__ = ["Group", "Held", "held"]
+
+Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
 
 
 def held(source: Runs, classes: Classes) -> Held:
@@ -27,22 +33,23 @@ class Held:
     """See `engines.check.Stored`.
 
     Attributes:
+        classes: what is maintained.
         intents: what writes have still to do elsewhere, each with the table that it lies in.
     """
 
     def __init__(self, source: Runs, classes: Classes) -> None:
-        self._classes = classes
-        self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self._classes.models}
+        self.classes = classes
+        self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}
         tables: dict[str, list[Model]] = {}
-        for model in self._classes.models:
+        for model in self.classes.models:
             tables.setdefault(model.table, []).append(model)
-            self._indexes |= {index: {} for index in self._classes.maintained(model).indexes}
+            self._indexes |= {index: {} for index in self.classes.maintained(model).indexes}
         for table, models in tables.items():
             for entity in rows_of(source, table):
                 self._take(entity, table, models)
-        for owed in self._classes.outer.values():
+        for owed in self.classes.outer.values():
             for index in owed.indexes:
                 for entity in rows_of(source, index.model.table):
                     self._take_outer(index, entity)
@@ -53,7 +60,7 @@ class Held:
             row = self._rows[index.owner].get((places[1][2], places[1][3]))
             places = (
                 places[1:]
-                if row is not None and row[-1].ops.get(self._classes.marks.of[index].name) == entity[NEXT_OP]
+                if row is not None and row[-1].ops.get(self.classes.marks.of[index].name) == entity[NEXT_OP]
                 else places[:1]
             )
         columns = [] if index.model.unique else index_columns(index.owner, index.model)
@@ -81,11 +88,29 @@ class Held:
         if BELOW in entity:
             return
         for model in models:
-            if self._classes.claims(model, partition, row):
-                self._rows[model][partition, row] = self._classes.codec(model).row(entity)
+            if self.classes.claims(model, partition, row):
+                self._rows[model][partition, row] = self.classes.codec(model).row(entity)
+
+    def wrong(self, findings: Iterable[Finding]) -> dict[Group, Stamp | None]:
+        """Return the groups in other partitions that are not what they should be, each with its ETag, if it is there.
+
+        Those that a write has still to change are not among them.
+        """
+        awaited = {
+            (one.label, one.partition, one.row) for _, entity in self.intents for one in intent_of(entity)[0].deltas
+        }
+        wrong: dict[Group, Stamp | None] = {}
+        for finding in findings:
+            aggregate, key = finding.of, finding.problem.key[:2]
+            if not isinstance(aggregate, AggregateMaintenance) or aggregate not in self.classes.outer_aggregates:
+                continue
+            if (self.classes.marks.name_of(aggregate), *key) not in awaited:
+                row = self._rows[aggregate.model].get(key)
+                wrong[aggregate, key] = None if row is None else row[2]
+        return wrong
 
     def whole(self, model: Model) -> Model:
-        return self._classes.stored(model)
+        return self.classes.stored(model)
 
     def rows(self, model: Model) -> Iterable[Row]:
         return [row[:-1] for row in self._rows[model].values()]

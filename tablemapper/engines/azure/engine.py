@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ...catalogue.freezing import check_thawed
 from ...entities.declaration import IndexModel
@@ -26,26 +26,28 @@ from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status, items_of
-from .builds import Builder, Progress, progress
+from .builds import Builder, Idle, Progress, given_up, progress
 from .catalogue.classes import Classes, Current
 from .catalogue.notes import noted, write_note
 from .catalogue.partitions import check_models
-from .catalogue.published import as_it_is, open_catalogue
-from .check import held
+from .catalogue.published import as_it_is, changed, open_catalogue
+from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
+from .groups import widened
 from .outer.outbox import Outbox, Times
 from .reading.filters import visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
-from .sweep import server_time, sweep, unfinished
+from .sweep import server_time, sweep, unfinished, waited
 from .tables.drive import Driver, Now, Work, read, side_by_side
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
 from .tables.service import (
     ETAG,
     MAX_CHANGES,
+    MAX_PAGE,
     PARTITION,
     ROW,
     Comparison,
@@ -59,13 +61,12 @@ from .tables.service import (
     Refused,
     Service,
 )
-from .widening import widened
 from .writes import write
 
 __all__ = ["AzureEngine"]
 
 T = TypeVar("T")
-_PASSES = 5  # of a repair
+_PASSES = 6  # of a repair; the last one only looks
 _TOGETHER = 16  # fixes
 
 CAPABILITIES = Capabilities(
@@ -237,7 +238,7 @@ class AzureEngine:
 
     def _check_ready(self, model: Model) -> None:
         """Refuse to read groups that are not complete; of entities nothing is looked at."""
-        if model.aggregate is not None and model.name in self._classes.unready:
+        if model.aggregate is not None and model.name in self.unready:  # (it may be built anew since)
             self.catch_up()
             if model.name in self._classes.unready:
                 raise self.describe(model.name).error()
@@ -408,7 +409,7 @@ class AzureEngine:
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
         self._check_writable()
-        return self.run(sweep(self.classes, self._outbox, self.timeout, full=full))
+        return self.run(sweep(self._current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
         """Return how far something that is not ready has come."""
@@ -426,9 +427,9 @@ class AzureEngine:
         self._check_writable()
         return self.run(self._builder.step(most, labels))
 
-    def ahead(self, labels: Collection[str] | None) -> _Idle:
+    def ahead(self, labels: Collection[str] | None) -> Idle:
         """Return what builds nothing ahead."""
-        return _Idle()
+        return Idle()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""
@@ -460,36 +461,49 @@ class AzureEngine:
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
-        check, findings = self._examined(self.classes, meter)
+        check, findings, _ = self._examined(meter)
         return check.report(findings)
 
-    def _examined(self, classes: Classes, meter: Meter) -> tuple[Check, list[Finding]]:
+    def _examined(self, meter: Meter) -> tuple[Check, list[Finding], Held]:
+        classes = self.classes
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = Check(maintained, stored, None, meter)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
-        return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now)))
+        return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now))), stored
 
     def repair(self, meter: Meter) -> RepairReport:
-        """Make rows of indexes, and groups in the partitions of their entities, what the entities say."""
+        """Make everything that is maintained what the entities say.
+
+        A group in another partition than its entities may be behind them while others write. So it counts as wrong if it
+        still is some time later, and nobody has written it. Then its aggregate is built anew.
+        """
         self._check_writable()
-        began, classes = self.run(_now()), self.classes
-        fixes = Fixes(classes, self.timeout)
-        repaired = dict[Problem, None]()
-        for _ in range(_PASSES):
-            check, findings = self._examined(classes, meter)
-            works = list(fixes.of(findings))
+        began, repaired, wrong = self.run(_now()), dict[Problem, None](), dict[Group, Any]()
+        for left in reversed(range(_PASSES)):
+            check, findings, stored = self._examined(meter)
+            works = list(Fixes(stored.classes, self.timeout).of(findings))
+            before, wrong = wrong, stored.wrong(findings)
+            if not left or not (works or wrong):
+                break
             repaired |= dict.fromkeys([one.problem for one in findings])
             for at in range(0, len(works), _TOGETHER):
                 self.run(side_by_side(works[at : at + _TOGETHER]))
-            if not works:
-                break
-        else:
-            check, findings = self._examined(classes, meter)
-        left = tuple(dict.fromkeys([left_of(one) for one in findings]))
+            if broken := {one.model.name for (one, key), etag in wrong.items() if before.get((one, key), 0) == etag}:
+                self._build_anew(broken, meter)
+            elif wrong:
+                since, seconds = self.run(server_time(self._table, self.timeout)), self._outbox.times.deadline
+                while self.run(waited(self._table, since, seconds, self.timeout)):
+                    meter.advance(0)
         still = {one.problem for one in findings}
         done = tuple([problem for problem in repaired if problem not in still])
-        return RepairReport(done, left, check.entity_count, self.run(_now()) - began)
+        problems = tuple(dict.fromkeys([left_of(one, stored.classes) for one in findings]))
+        return RepairReport(done, problems, check.entity_count, self.run(_now()) - began)
+
+    def _build_anew(self, labels: Collection[str], meter: Meter) -> None:
+        self.run(changed(self._table, self.timeout, partial(given_up, labels=labels)))
+        while self.build(MAX_PAGE, labels) is not None:
+            meter.advance(0)
 
     def compact(self, meter: Meter) -> None:
         """Refuse: there is no free space."""
@@ -505,15 +519,6 @@ class AzureEngine:
         check_thawed(self.classes.catalogue)
         indexes = self.classes.maintained(aggregate.model)
         self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
-
-
-class _Idle:
-    """Builds no groups ahead of others."""
-
-    def step(self, most: int, *, start: bool) -> Built | None:
-        return None
-
-    def close(self) -> None: ...
 
 
 def _now() -> Work[float]:

@@ -7,12 +7,10 @@ from ...catalogue.freezing import frozen, thawed
 from ...errors import StoreError
 from .catalogue.classes import Current
 from .catalogue.published import Published, changed
-from .sweep import server_time
-from .tables.drive import Pause, Work
+from .sweep import waited
+from .tables.drive import Work
 
 __all__ = ["announce", "unfreeze", "wait"]
-
-_WAIT = 1.0  # seconds
 
 
 def announce(table: str, timeout: float) -> Work[Published]:
@@ -42,7 +40,4 @@ def wait(table: str, current: Current, settled: float, timeout: float) -> Work[b
     since = (yield from current.look()).catalogue.frozen
     if since is None:
         raise StoreError("another program let programs write again meanwhile; the store is not frozen")
-    left = since / 1e6 + settled - (yield from server_time(table, timeout)) / 1e6
-    if left > 0:
-        yield Pause(min(left, _WAIT))
-    return left > 0
+    return (yield from waited(table, since, settled, timeout))

@@ -12,21 +12,20 @@ from typing import Any
 import attrs
 
 from ...errors import CorruptStore
-from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
 from ..check import Finding, Problem
 from .catalogue.classes import Classes
+from .groups import correction, index_changes
 from .known import local_key
 from .outer.elsewhere import put_of
-from .outer.finishing import changed, values_of
+from .outer.finishing import changed
 from .outer.marks import BARRED, of_writes
 from .sweep import found
 from .tables.drive import Work, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
-from .tables.rows import Hidden, included
+from .tables.rows import included
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
-from .widening import index_changes
 
 __all__ = ["Fixes", "left_of"]
 
@@ -34,7 +33,7 @@ Key = Sequence[Any]
 
 
 class Fixes:
-    """Makes right what was found.
+    """Makes right what was found, but for groups in other partitions than their entities: their aggregates are built anew.
 
     Args:
         classes: what is maintained.
@@ -169,7 +168,7 @@ class Fixes:
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
         try:
-            change = changed(aggregate, key, held, [self._correction(aggregate, live, held)], anyway=True)
+            change = changed(aggregate, key, held, [correction(aggregate, live, held)], anyway=True)
         except CorruptStore:  # (what the group holds cannot be read: it stays a finding)
             return
         if change is None:
@@ -177,24 +176,14 @@ class Fixes:
         indexes = index_changes(aggregate, self._classes.maintained(aggregate.model), key, held, change)
         yield from _tried(Commit(table, key[0], (change, *indexes)))
 
-    def _correction(self, aggregate: AggregateMaintenance, live: Delta, held: Entity | None) -> Delta:
-        hidden = Hidden() if held is None else self._classes.codec(aggregate.model).row(held)[-1]
-        state = None if hidden.state is None else aggregate.aggregate.unpack_signed(hidden.state)
-        delta = aggregate.aggregate.correction(live, state)
-        counts = values_of(hidden.values)
-        for slot in aggregate.aggregate.counted_slots:
-            wanted, stored = live[slot + 1], counts.get(slot, {})
-            delta[slot + 1] = {
-                value: wanted.get(value, 0) - stored.get(value, 0) for value in dict.fromkeys([*wanted, *stored])
-            }
-        return delta
 
-
-def left_of(finding: Finding) -> Problem:
+def left_of(finding: Finding, classes: Classes) -> Problem:
     """Return a problem that is left, with what to do."""
     problem = finding.problem
-    if isinstance(finding.of, AggregateMaintenance):
-        remedy = "a group in another partition than its entities; tm.copy the store into another account, which makes it anew"
+    if finding.of in classes.outer_aggregates:
+        remedy = "others write this group all the time; call store.freeze(), and then repair"
+    elif isinstance(finding.of, AggregateMaintenance):
+        remedy = "tm.copy the store into another account, which makes it anew"
     else:
         remedy = "write the entity again" if finding.of is not None else finding.remedy
     detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"

@@ -13,10 +13,10 @@ import attrs
 from ...entities.etag import Stamp
 from ...errors import TableMapperError
 from ..check import Finding, Problem
-from .catalogue.classes import Classes
+from .catalogue.classes import Classes, Current
 from .outer.finishing import Unknown, carry_out, take_back
 from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
-from .tables.drive import Now, Work, read, side_by_side
+from .tables.drive import Now, Pause, Work, read, side_by_side
 from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.rows import holds
 from .tables.service import (
@@ -36,10 +36,11 @@ from .tables.service import (
     Refused,
 )
 
-__all__ = ["found", "server_time", "sweep", "unfinished"]
+__all__ = ["found", "server_time", "sweep", "unfinished", "waited"]
 
 _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
 _TOGETHER = 16
+_WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -60,16 +61,16 @@ def _rows(table: str, rows: tuple[str, str], partition: str | None = None) -> Fi
     return Find(table, Every(tuple(parts)))
 
 
-def sweep(classes: Classes, outbox: Outbox, timeout: float, *, full: bool = False) -> Work[int]:
+def sweep(current: Current, outbox: Outbox, timeout: float, *, full: bool = False) -> Work[int]:
     """Finish or undo what writers left, and return how many writes that were.
 
     Args:
-        classes: that the store was opened with; what others have left of other classes stays.
+        current: the classes as the process knows them; what others have left of other classes stays.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
         full: also look through the tables of aggregates for markers that nobody needs any more.
     """
-    sweeper = Sweeper(classes, outbox.times, timeout, (yield from server_time(outbox.catalogue, timeout)))
+    sweeper = Sweeper(current, outbox.times, timeout, (yield from server_time(outbox.catalogue, timeout)))
     done = 0
     for number in range(WORKS):
         where = Comparison(PARTITION, "eq", "String", works_partition(number))
@@ -84,7 +85,7 @@ def sweep(classes: Classes, outbox: Outbox, timeout: float, *, full: bool = Fals
                         Commit(outbox.catalogue, one[PARTITION], (Change("delete", one[ROW], {}, one[ETAG]),))
                     )
     if full:
-        for aggregate in classes.outer_aggregates:
+        for aggregate in current.known.outer_aggregates:
             yield from sweeper.marks(aggregate.model.table)
     return done
 
@@ -93,6 +94,21 @@ def server_time(catalogue: str, timeout: float) -> Work[int]:
     """Return the clock of the service in µs: that of a row that is written for it."""
     (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
     return int(Stamp(etag))
+
+
+def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Work[bool]:
+    """Wait a second at most, unless so many have passed by the clock of the service; return whether they had not.
+
+    Args:
+        catalogue: its table.
+        since: a time of that clock in µs.
+        seconds: that are to pass.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    left = since / 1e6 + seconds - (yield from server_time(catalogue, timeout)) / 1e6
+    if left > 0:
+        yield Pause(min(left, _WAIT))
+    return left > 0
 
 
 def _tried(commit: Commit) -> Work[bool]:
@@ -109,13 +125,13 @@ class Sweeper:
     """Sweeps partitions.
 
     Args:
-        classes: that are known.
+        current: the classes as the process knows them.
         times: how long things last.
         timeout: seconds after which to give up, if no answer comes.
         now: the clock of the service, in µs.
     """
 
-    classes: Classes
+    current: Current
     times: Times
     timeout: float
     now: int
@@ -127,6 +143,7 @@ class Sweeper:
     def partition(self, table: str, partition: str) -> Work[tuple[int, int]]:
         """Return how many intents of a partition were finished or undone, and how many are left there."""
         began: float = yield Now()
+        classes = yield from self.current.classes()
         intents = yield from found(_rows(table, INTENTS, partition), self.timeout)
         done = left = 0
         for entity in intents:
@@ -134,7 +151,7 @@ class Sweeper:
             if self.age(entity) <= self.times.lease:
                 continue
             try:
-                more, gone = yield from self._intent(table, entity, Patience(began + self.times.deadline))
+                more, gone = yield from self._intent(classes, table, entity, Patience(began + self.times.deadline))
             except (Late, Refused, Unknown, TableMapperError) as error:
                 _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
             else:
@@ -142,7 +159,7 @@ class Sweeper:
                 left -= gone
         return done, left
 
-    def _intent(self, table: str, entity: Entity, patience: Patience) -> Work[tuple[bool, bool]]:
+    def _intent(self, classes: Classes, table: str, entity: Entity, patience: Patience) -> Work[tuple[bool, bool]]:
         """Return whether something was done, and whether the intent is gone."""
         intent, state = intent_of(entity)
         old = self.age(entity) > self.times.grace
@@ -152,7 +169,7 @@ class Sweeper:
                 return True, False
             return False, False
         if state == "C":
-            yield from carry_out(intent, self.classes.aggregates, patience, self.timeout)
+            yield from carry_out(intent, classes.aggregates, patience, self.timeout)
             yield from self._bury(intent, patience)
             yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
             return True, False

@@ -35,7 +35,7 @@ class AzurePlace:
 
         def sleep(seconds: float) -> None:
             if clock is None:  # (else time stands still but for this)
-                time.sleep(seconds)
+                time.sleep(seconds / 20)
             memory.ahead += _FASTER * seconds
 
         return AzureEngine.open(memory, "in memory", schema, read_only=read_only, sleep=sleep)

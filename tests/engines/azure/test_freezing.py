@@ -83,7 +83,7 @@ class Play:
         while (yield from freezing.wait("TableMapper", current, self.settled, 60.0)):
             pass
         self.frozen = self.members()
-        yield from sweep((yield from current.classes()), outbox, 60.0)
+        yield from sweep(current, outbox, 60.0)
 
     def members(self) -> list[Any]:
         return list(self.store.query(Member).allow_scan())

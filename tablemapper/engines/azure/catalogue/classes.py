@@ -99,11 +99,11 @@ class Classes:
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
                     values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
-                    of[one] = Mark(f"{name}#{state.number}", True, state.state != "announced", values)
+                    of[one] = Mark(f"{name}#{state.number}", True, state.state not in ("announced", "disabled"), values)
                     built.setdefault(model, []).append(of[one])
                 elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
                     of[one] = Mark(name, built=False, sets=True)
-        return Marks(of, built)
+        return Marks(of, built, self.head.generation)
 
     def _in_parts(self, owed: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
         """Return what is maintained in the partition: together, and apart what was built over entities."""

@@ -56,7 +56,7 @@ def outer_of(
     values = _Values()
     deltas = ChangeSet()
     for change in changes:
-        after = dict(of_writes(change.old)) if change.new is not None else {}
+        after = marks.left(change.old) if change.new is not None else {}
         made.ops.append(after)
         if change.operation.verb == "require":
             continue

@@ -19,6 +19,7 @@ from ..tables.drive import Now, Work, read, side_by_side
 from ..tables.names import BELOW, VALUES, mark_key
 from ..tables.rows import codec_of, hidden_members
 from ..tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
+from .marks import number_of
 from .outbox import Delta, Intent, Late, Outbox, Patience, put_works
 from .reservations import Reservations
 
@@ -70,18 +71,22 @@ def _carry_out(
     outbox: Outbox | None,
 ) -> Work[None]:
     works: list[Work[Any]] = [*put_works(patience, [put for intent in intents for put in intent.puts])]
+    numbers = dict(map(number_of, aggregates))
     groups: dict[tuple[str, str, str], list[tuple[Intent, Delta]]] = {}
     for intent in intents:
-        if unknown := [one.label for one in intent.deltas if one.label not in aggregates]:
-            raise Unknown(
-                f"{intent.table} {(intent.partition, intent.row)}: {unknown[0]} is maintained by another program"
-            )
+        for one in intent.deltas:
+            of, number = number_of(one.label)
+            if one.label not in aggregates and number >= numbers.get(of, -1):
+                raise Unknown(
+                    f"{intent.table} {(intent.partition, intent.row)}: {one.label} is maintained by another program"
+                )
         reservations = Reservations(intent, patience, timeout)
         works += [patience.send(one.table, one.partition, Change("delete", one.row, {}, "*")) for one in intent.deletes]
         works += [reservations.release(one) for one in intent.releases]
         works += [reservations.end(one, done=True) for one in intent.takes if one.was is not None]
         for one in intent.deltas:
-            groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
+            if one.label in aggregates:  # (else it was built anew since, with the entity as it is)
+                groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
     for (label, _, _), several in groups.items():
         works += [
             add(aggregates[label], several[at : at + _TOGETHER], patience, timeout, outbox)
@@ -121,8 +126,9 @@ def carry_out_together(
         for one in sure if not patience.doubt else ():
             if now - (one.patience.until - timeout) <= outbox.times.lease:
                 for delta in one.intent.deltas:  # (nobody else can have read the intent to finish it)
-                    table = aggregates[delta.label].model.table
-                    outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
+                    if delta.label in aggregates:
+                        table = aggregates[delta.label].model.table
+                        outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
     except (Late, Lost, Refused, StoreError, Unknown) as error:
         _log.warning(
             "%s is written; what follows from it in other partitions is left to sweep(): %s", following[0].what, error

@@ -16,7 +16,7 @@ from ....schema.model import Model
 from ....schema.rows import Row
 from ..tables.rows import Hidden
 
-__all__ = ["BARRED", "Mark", "Marks", "Part", "label_of", "marked", "of_writes", "parts_of"]
+__all__ = ["BARRED", "Mark", "Marks", "Part", "label_of", "marked", "number_of", "of_writes", "parts_of"]
 
 BARRED = "-"
 """The mark of an entity whose values in a unique index others had before it: it holds none."""
@@ -80,15 +80,30 @@ class Marks:
     Attributes:
         of: by what is maintained: of each index in other partitions, and of all that was built.
         built: those of what was built from the entities of a class.
+        generation: of the catalogue that says so.
     """
 
     of: Mapping[Part, Mark]
     built: Mapping[Model, Sequence[Mark]]
+    generation: int
+    _names: frozenset[str] = attrs.field(init=False)
+
+    @_names.default
+    def _(self) -> frozenset[str]:
+        return frozenset([mark.name for mark in self.of.values()])
 
     def name_of(self, aggregate: AggregateMaintenance) -> str:
         """Return what intents call an aggregate: its name, or its mark."""
         mark = self.of.get(aggregate)
         return aggregate.model.name if mark is None else mark.name
+
+    def left(self, row: Row | None) -> dict[str, str]:
+        """Return the marks of an entity without those of builds that are no more."""
+        return {
+            name: op
+            for name, op in of_writes(row).items()
+            if name in self._names or not 0 < number_of(name)[1] <= self.generation
+        }
 
     def concerned(self, part: Part, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """See `Mark.concerned`."""
@@ -99,6 +114,12 @@ class Marks:
 def of_writes(row: Row | None) -> Mapping[str, str]:
     """Return the marks of an entity, each with the write that its rows are of."""
     return row[-1].ops if row is not None and isinstance(row[-1], Hidden) else {}
+
+
+def number_of(name: str) -> tuple[str, int]:
+    """Return the name of an index or an aggregate, as a mark or an intent has it, and the number of its build; 0: of none."""
+    of, _, number = name.removeprefix("=").rpartition("#")
+    return (of, int(number)) if of and number.isdecimal() else (name, 0)
 
 
 def marked(marks: Sequence[Mark], row: Row | None) -> bool:

@@ -1,0 +1,321 @@
+"""Groups elsewhere that somebody else's tool has damaged are built anew, beside programs that write: step by step in an
+order that is drawn, with kills, lost answers and late requests; then as a user calls it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import attrs
+import pytest
+from msgspec import UNSET
+
+import tablemapper as tm
+from tablemapper.engines.azure import builds
+from tablemapper.engines.azure.builds import Builder, given_up
+from tablemapper.engines.azure.catalogue import classes
+from tablemapper.engines.azure.catalogue.published import changed
+from tablemapper.engines.azure.outer import finishing
+from tablemapper.engines.azure.outer.marks import Mark
+from tablemapper.engines.azure.tables.drive import Pause, Work
+from tablemapper.engines.azure.tables.names import HIDDEN
+from tablemapper.schema.model import compile_schema
+
+from .crew import Board, Member
+from .memory import Memory, Stored
+from .schedule import Rates, Schedule
+from .test_builds import NEW, RATES, SIZES, TIMES, Clocked, Play, cls
+
+Patch = pytest.MonkeyPatch
+NO_WAIT = attrs.evolve(TIMES, look=0.0, deadline=0.0)
+
+
+def damage(rng: random.Random, memory: Memory, table: str) -> int:
+    """Lose some groups of a table, put others in their places, and invent one; return how many were changed."""
+    rows = {key: row for key, row in memory.tables[table].items() if not HIDDEN[0] <= key[1] < HIDDEN[1]}
+    after, others = dict(memory.tables[table]), list(rows.values())
+    for key, row in rows.items():
+        if rng.random() < 0.4:
+            del after[key]
+        elif rng.random() < 0.5:
+            after[key] = attrs.evolve(rng.choice(others), etag=row.etag)
+    for row in others[:1]:
+        after["invented", next(iter(rows))[1]] = row
+    changed = sum(after.get(key) != row for key, row in rows.items()) + len(others[:1])
+    memory.tables[table] = after
+    return changed
+
+
+class Anew(Play):
+    """Programs of one version that write the same entities, and those that build damaged aggregates anew."""
+
+    def __init__(self, seed: int, rates: Rates = RATES) -> None:
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        self.memory = Clocked(seed)
+        self.ops = itertools.count()
+        self.numbers = itertools.count(100)
+        self.errors: list[BaseException] = []
+        self.alone = self.built = False
+        self.shops = "aab"
+        self.first = self.memory.open(NEW)
+        items = cls(NEW, "Item")
+        store = tm.Store(self.first)
+        for shop in "ab":
+            for n in range(5):
+                store.upsert(items(shop, n, self.rng.choice(["red", "blue", None]), SIZES[n % 4]))
+        for table in ("Colors", "Shades"):
+            damage(self.rng, self.memory, table)
+        self.schedule = self.memory.schedule = Schedule(self.memory, seed, rates, TIMES.look)
+        for _ in range(3):
+            self.schedule.start(self.program(NEW, 0.0, 4))
+        for _ in range(2):
+            self.schedule.start(self.builder())
+            self.schedule.start(self.sweeper())
+
+    def builder(self) -> Work[None]:
+        yield Pause(self.rng.random() * 5)
+        labels = ["Colors", "Shades"]
+        with_both = self.rng.random() < 0.5
+        for some in [labels] if with_both else [[one] for one in labels]:
+            yield from changed("TableMapper", 60.0, _once(partial(given_up, labels=some)))
+        program = yield from self.opened(NEW)
+        builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 3, 60.0)
+        for _ in range(400):
+            try:
+                if (yield from builder.step(self.rng.randrange(1, 5), None)) is None:
+                    return
+            except tm.TableMapperError as error:
+                if isinstance(error, tm.SchemaMismatch | tm.CorruptStore):
+                    self.errors.append(error)
+            yield Pause(self.rng.random() * 0.4)
+
+    def run(self) -> None:
+        self.schedule.run()
+        states = self.memory.open(NEW)._classes.catalogue.states
+        if left := [label for label in ("Colors", "Shades") if states[label].number is UNSET]:  # (a builder was killed)
+            self.memory.open(NEW).run(changed("TableMapper", 60.0, partial(given_up, labels=left)))
+        super().run()
+
+
+def _once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a change of the catalogue that is done once: a builder that comes later begins once more."""
+    tries = iter([change])
+    return lambda held: next(tries, lambda _: None)(held)
+
+
+def play(seeds: Iterable[int]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for seed in seeds:
+        one = Anew(seed)
+        try:
+            one.run()
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+        for name, count in one.schedule.counts.items():
+            counts[name] = counts.get(name, 0) + count
+    return counts
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_what_is_built_anew_beside_writers_is_complete(full_size: bool) -> None:
+    counts = play(range(2_000 if full_size else 30))
+    assert min(counts.values()) > 0, counts
+
+
+def _not_emptied(patch: Patch) -> None:
+    """What the groups held before is still in them."""
+
+    def nothing(*_: Any) -> Work[None]:
+        yield from ()
+
+    patch.setattr(builds, "emptied", nothing)
+
+
+def _emptied_late(patch: Patch) -> None:
+    """Others begin to add while a builder may still be emptying."""
+    plain = builds._moved
+    patch.setattr(
+        builds,
+        "_moved",
+        lambda held, job, before, after: plain(held, job, before, "building" if before == "disabled" else after),
+    )
+    patch.setattr(Builder, "step", _without_waits(Builder.step, "disabled"))
+
+
+def _emptied_at_once(patch: Patch) -> None:
+    """A builder empties groups while others add to them who do not know of it."""
+    patch.setattr(Builder, "step", _without_waits(Builder.step, "disabled"))
+
+
+def _without_waits(plain: Any, state: str) -> Any:
+    def step(self: Builder, most: int, labels: Any) -> Any:
+        known = yield from self.current.look()
+        times = self.outbox.times
+        if any(one.state == state for one in known.catalogue.states.values()):
+            self.outbox.times = attrs.evolve(times, look=-times.deadline / 2)  # (nothing is waited for)
+        try:
+            return (yield from plain(self, most, labels))
+        finally:
+            self.outbox.times = times
+
+    return step
+
+
+def _added_to_what_is_past(patch: Patch) -> None:
+    """What an intent adds to an earlier build is added to the one of now."""
+    plain = finishing._carry_out
+
+    def carry_out(intents: Any, aggregates: Any, *rest: Any) -> Any:
+        now = {finishing.number_of(name)[0]: name for name in aggregates}
+        for intent in intents:
+            intent.deltas = [
+                type(one)(now.get(finishing.number_of(one.label)[0], one.label), *_rest(one)) for one in intent.deltas
+            ]
+        return plain(intents, aggregates, *rest)
+
+    patch.setattr(finishing, "_carry_out", carry_out)
+
+
+def _rest(one: Any) -> tuple[Any, ...]:
+    return one.partition, one.row, one.packed
+
+
+def _one_mark_for_all(patch: Patch) -> None:
+    """An entity that was in an earlier build counts as if it were in the one of now."""
+    patch.setattr(
+        classes,
+        "Mark",
+        lambda name, built, sets, values=None: Mark(name.partition("#")[0], built, sets, values),
+    )
+
+
+MUTANTS = {
+    one.__name__: one
+    for one in (_not_emptied, _emptied_late, _emptied_at_once, _added_to_what_is_past, _one_mark_for_all)
+}
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    MUTANTS[name](monkeypatch)
+    with pytest.raises(AssertionError):
+        play(range(300))
+
+
+# ---------------------------------------------------------------------------------------------- what a user calls
+
+
+def crew() -> tuple[Clocked, tm.Store]:
+    memory = Clocked(1)
+    store = tm.Store(memory.open(compile_schema([Member, Board])))
+    store.insert_many([Member("a", f"m{n}", ["red", "blue"][n % 2], float(n)) for n in range(20)])
+    return memory, store
+
+
+def lose(memory: Memory, table: str, key: tuple[str, str]) -> Stored:
+    memory.tables[table] = dict(memory.tables[table])
+    return memory.tables[table].pop(key)
+
+
+def test_groups_elsewhere_are_built_anew_by_a_repair() -> None:
+    memory, store = crew()
+    lost = lose(memory, "Boards", ("red", ""))
+    memory.tables["Boards"]["green", ""] = lost
+    assert len(store.check().problems) >= 2
+    report = store.repair()
+    assert report.ok, report
+    assert {(one.kind, one.key) for one in report.repaired if not one.key[2:]} == {
+        ("missing", ("red", "")),
+        ("dangling", ("green", "")),
+    }
+    assert store.check().ok
+    assert store.get(Board.key("red")) == Board("red", 10, 90.0, 18.0)
+    assert store.get(Board.key("green")) is None
+    store.insert(Member("a", "new", "red", 100.0))
+    store.delete(Member.key("a", "m0"))
+    assert store.get(Board.key("red")) == Board("red", 10, 190.0, 100.0)
+    assert store.check().ok
+
+
+def test_a_repair_of_what_is_right_gives_nothing_up() -> None:
+    memory, store = crew()
+    sent = len(memory.sent)
+    assert store.repair().repaired == ()
+    assert len(memory.sent) - sent < 10
+
+
+def test_groups_are_not_read_while_they_are_built_anew_by_a_program_that_only_reads_them() -> None:
+    memory, store = crew()
+    reader = tm.Store(memory.open(compile_schema([Member, Board])))
+    assert reader.get(Board.key("red")) is not None
+    lose(memory, "Boards", ("red", ""))
+    store._engine.run(changed("TableMapper", 60.0, partial(given_up, labels=["Board"])))
+    memory.now += TIMES.look + 0.1
+    with pytest.raises(tm.NotReady, match=r"Board: it must be built again; call store\.build\(\)"):
+        reader.get(Board.key("red"))
+    assert [(one.where, one.state) for one in reader.status().items if one.state != "ready"] == [("Board", "disabled")]
+    assert reader.query(Member).where(Member.crew == "a").count() == 20
+    assert reader.build().built == ("Board",)  # (whoever builds goes on with it)
+    assert reader.get(Board.key("red")) == store.get(Board.key("red")) == Board("red", 10, 90.0, 18.0)
+    assert store.check().ok
+
+
+def test_what_ever_was_stays() -> None:
+    class Highest(tm.Aggregate, of=Member, table="Highest"):
+        team: tm.Field[str] = tm.group_by(Member.team)
+        members: tm.Field[int] = tm.count()
+        most: tm.Field[float | None] = tm.max_ever(Member.score)
+
+        key = tm.Key[str](partition="{team}")
+
+    memory = Clocked(1)
+    store = tm.Store(memory.open(compile_schema([Member, Highest])))
+    store.insert_many([Member("a", f"m{n}", "red", float(n)) for n in range(5)])
+    store.insert(Member("a", "x", "blue", 7.0))
+    store.delete(Member.key("a", "m4"))
+    store.delete(Member.key("a", "x"))
+    before = [store.get(Highest.key(team)) for team in ("red", "blue")]
+    assert before == [Highest("red", 4, 4.0), Highest("blue", 0, 7.0)]
+    store._engine.run(changed("TableMapper", 60.0, partial(given_up, labels=["Highest"])))
+    assert store.build().done
+    assert [store.get(Highest.key(team)) for team in ("red", "blue")] == before
+    assert store.check().ok
+
+
+def test_a_group_that_others_write_all_the_time_is_left() -> None:
+    memory, store = crew()
+    lose(memory, "Boards", ("red", ""))
+    engine = memory.open(compile_schema([Member, Board]))
+    numbers, pass_by = itertools.count(), memory.pass_by
+
+    def write(seconds: float) -> None:
+        pass_by(seconds)
+        store.insert(Member("b", f"n{next(numbers)}", "red", 1.0))
+
+    engine._driver._sleep = write  # type: ignore[attr-defined]
+    report = tm.Store(engine).repair()
+    assert {one.key[:2] for one in report.left} == {("red", "")}
+    assert "call store.freeze(), and then repair" in report.left[0].detail
+    store.freeze()
+    assert store.repair().ok
+    store.unfreeze()
+    assert store.check().ok
+
+
+def test_marks_of_builds_that_are_no_more_go_with_the_next_write() -> None:
+    memory, store = crew()
+    for _ in range(3):
+        store._engine.run(changed("TableMapper", 60.0, partial(given_up, labels=["Board"])))
+        assert store.build().done
+    store.merge(Member.key("a", "m0"), score=5.0)
+    texts = [str(row.typed) for key, row in memory.tables["Members"].items() if key[1] == "m0"]
+    assert texts[0].count("=Board#") == 1
+    assert store.check().ok
