@@ -12,7 +12,7 @@ catalogue says where. The marks make that exact; where it is old, entities are r
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import product
 from typing import Literal
@@ -23,10 +23,8 @@ from msgspec.structs import replace
 from ...catalogue.actions import Draft
 from ...catalogue.catalogue import Catalogue, JobForm
 from ...catalogue.dropping import finished
-from ...catalogue.opening import registered
 from ...entities.etag import Stamp
 from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, UniqueViolation
-from ...schema.forms import StateForm
 from ...schema.labels import Label
 from ...schema.model import Model
 from ...schema.rows import Row
@@ -62,7 +60,7 @@ from .tables.service import (
     Some,
 )
 
-__all__ = ["Builder", "Idle", "Progress", "given_up", "progress"]
+__all__ = ["Builder", "Idle", "Progress", "progress"]
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
@@ -149,9 +147,8 @@ class Builder:
         if any(state.state == "disabled" for state in states):
             patience = Patience(began + self.outbox.times.deadline)
             try:
-                for one in classes.outer_aggregates:
-                    if one.model.name in job.targets:
-                        yield from emptied(one, classes, patience, self.timeout)
+                for part in parts_of(classes.maintained(classes.schema.by_name[job.owner]).only(job.targets)):
+                    yield from emptied(part, classes, patience, self.timeout)
             except Late:
                 return waits
             yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
@@ -375,18 +372,6 @@ def _moved(held: Published, job: JobForm, before: _Step, after: _Step) -> Catalo
         return None
     moved = {label: replace(states[label], state=after, since=0) for label in here}
     return attrs.evolve(held.value, states=states | moved)
-
-
-def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
-    """Return the catalogue in which aggregates that are ready are to be built anew; None if there are none of them."""
-    number, models = held.head.generation + 1, held.value.models
-    wanted: dict[str, set[str]] = {}
-    for label in labels:
-        form = models.get(label)
-        if form is not None and isinstance(form.source, str) and held.value.states[label].state == "ready":
-            wanted.setdefault(form.source, set()).update({label, *(f"{label}.{name}" for name in form.indexes)})
-    disabled = StateForm("disabled", 0, number=number)
-    return registered(held.value, wanted, disabled, number) if wanted else None
 
 
 def _draft(violated: Collection[str]) -> Draft:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ...catalogue.freezing import check_thawed
+from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
 from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
@@ -26,17 +27,17 @@ from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status, items_of
-from .builds import Builder, Idle, Progress, given_up, progress
+from .builds import Builder, Idle, Progress, progress
 from .catalogue.classes import Classes, Current
 from .catalogue.notes import noted, write_note
 from .catalogue.partitions import check_models
-from .catalogue.published import as_it_is, changed, open_catalogue
+from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
 from .groups import widened
 from .outer.outbox import Outbox, Times
-from .reading.filters import visible
+from .reading.filters import all_of, visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
@@ -52,8 +53,6 @@ from .tables.service import (
     ROW,
     Comparison,
     Entity,
-    Every,
-    Filter,
     Find,
     Get,
     Lost,
@@ -282,7 +281,7 @@ class AzureEngine:
         while True:
             beyond = [] if last is None else [Comparison(PARTITION, "gt", "String", last)]
             page: Page
-            find = Find(model.table, _every(*beyond, visible()), (PARTITION, ROW, BELOW), 1)
+            find = Find(model.table, all_of([*beyond, visible()]), (PARTITION, ROW, BELOW), 1)
             page = self.run(read(find, self.timeout))
             while not page.entities and page.after is not None:
                 page = self.run(read(Find(find.table, find.where, find.select, 1, page.after), self.timeout))
@@ -473,13 +472,15 @@ class AzureEngine:
         return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now))), stored
 
     def repair(self, meter: Meter) -> RepairReport:
-        """Make everything that is maintained what the entities say.
+        """Make everything that is maintained what the entities say, by the rules of time zones that are here.
 
         A group in another partition than its entities may be behind them while others write. So it counts as wrong if it
         still is some time later, and nobody has written it. Then its aggregate is built anew.
         """
         self._check_writable()
         began, repaired, wrong = self.run(_now()), dict[Problem, None](), dict[Group, Any]()
+        if ruled := outdated(self.classes.catalogue, newer_too=True):
+            self._build_anew(ruled, meter)
         for left in reversed(range(_PASSES)):
             check, findings, stored = self._examined(meter)
             works = list(Fixes(stored.classes, self.timeout).of(findings))
@@ -524,10 +525,6 @@ class AzureEngine:
 def _now() -> Work[float]:
     now: float = yield Now()
     return now
-
-
-def _every(*parts: Filter) -> Filter:
-    return parts[0] if len(parts) == 1 else Every(parts)
 
 
 def _run(driver: Driver, name: str, work: Work[T]) -> T:

@@ -1,4 +1,4 @@
-"""Rows of groups that others than writes change: a copy that takes over what ever was, a repair, a build that begins anew."""
+"""Rows that others than writes change: a copy takes over what ever was, a repair corrects a group, a build begins anew."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import attrs
 
 from ...errors import CorruptStore, StoreError
 from ...schema.groups import Delta
-from ...schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
+from ...schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, Maintenance
+from ...schema.model import is_local
 from .catalogue.classes import Classes
 from .known import local_key
-from .outer.finishing import changed, values_of
+from .outer.finishing import changed, deleted, values_of
+from .outer.marks import Part
 from .outer.outbox import Patience
-from .reading.filters import visible
+from .reading.filters import text, visible
 from .tables.drive import Now, Work, delay, read, side_by_side
-from .tables.names import BASE_ROW, BELOW
+from .tables.names import BASE_ROW, BELOW, index_prefix
 from .tables.rows import Hidden, codec_of, included
-from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Find, Get, Lost, Page, Refused
+from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
 
 __all__ = ["correction", "emptied", "index_changes", "widened"]
 
@@ -109,25 +111,37 @@ def correction(aggregate: AggregateMaintenance, live: Delta, found: Entity | Non
     return delta
 
 
-def emptied(aggregate: AggregateMaintenance, classes: Classes, patience: Patience, timeout: float) -> Work[None]:
-    """Take all entities out of the groups of an aggregate; what ever was stays. What is empty already is left alone.
+def emptied(part: Part, classes: Classes, patience: Patience, timeout: float) -> Work[None]:
+    """Delete the rows of an index, or take all entities out of the groups of an aggregate; what ever was stays.
 
     Args:
-        aggregate: to which nobody adds anything meanwhile.
+        part: to which nobody adds anything meanwhile.
         classes: what is maintained.
         patience: until when something is sent.
         timeout: seconds after which to give up, if no answer comes.
 
     Raises:
-        Late: not all of them are.
+        Late: not all is done.
     """
-    find = Find(aggregate.model.table, visible())
+    if isinstance(part, IndexMaintenance):
+        local, front = is_local(part.owner, part.model), index_prefix(part.label)
+        rows = Every((text(ROW, "ge", front), text(ROW, "lt", f"{front[:-1]}{chr(ord(front[-1]) + 1)}")))
+        find = Find(part.owner.table, rows) if local else Find(part.model.table)
+    else:
+        find = Find(part.model.table, visible())
     while True:
         page: Page = yield from read(find, timeout)
-        groups = [one for one in page.entities if classes.claims(aggregate.model, one[PARTITION], one[ROW])]
-        for at in range(0, len(groups), _TOGETHER):
-            works = [_emptied(aggregate, classes, one, patience, timeout) for one in groups[at : at + _TOGETHER]]
-            yield from side_by_side(works)
+        yield from patience.check()
+        if isinstance(part, IndexMaintenance):
+            places: dict[str, list[Change]] = {}
+            for one in page.entities:
+                places.setdefault(one[PARTITION], []).append(Change("delete", one[ROW], {}, "*"))
+            works = [deleted(patience, find.table, partition, changes) for partition, changes in places.items()]
+        else:
+            groups = [one for one in page.entities if classes.claims(part.model, one[PARTITION], one[ROW])]
+            works = [_emptied(part, classes, one, patience, timeout) for one in groups]
+        for at in range(0, len(works), _TOGETHER):
+            yield from side_by_side(works[at : at + _TOGETHER])
         if page.after is None:
             return
         find = attrs.evolve(find, after=page.after)

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import attrs
 import pytest
@@ -15,15 +18,16 @@ from msgspec import UNSET
 
 import tablemapper as tm
 from tablemapper.engines.azure import builds
-from tablemapper.engines.azure.builds import Builder, given_up
+from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import classes
-from tablemapper.engines.azure.catalogue.published import changed
+from tablemapper.engines.azure.catalogue.published import changed, given_up
 from tablemapper.engines.azure.outer import finishing
 from tablemapper.engines.azure.outer.marks import Mark
 from tablemapper.engines.azure.tables.drive import Pause, Work
 from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
+from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
 from .schedule import Rates, Schedule
@@ -319,3 +323,106 @@ def test_marks_of_builds_that_are_no_more_go_with_the_next_write() -> None:
     texts = [str(row.typed) for key, row in memory.tables["Members"].items() if key[1] == "m0"]
     assert texts[0].count("=Board#") == 1
     assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- rules of time zones
+
+OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
+TIMES_OF_SALES = [datetime(2024, 3, 30, 12, tzinfo=UTC) + n * timedelta(minutes=50) for n in range(60)]
+
+
+@pytest.fixture
+def rules() -> Iterator[Callable[..., None]]:
+    """Return a function after which Oslo has the rules of a zone, of a release."""
+    yield lambda zone, release: rules_from(lambda name: zone if name == "Europe/Oslo" else ZoneInfo(name), release)
+    rules_from(ZoneInfo)
+
+
+def _at_night(sale: Any) -> Any:
+    return sale.at.truncate("%H", "Europe/Oslo") == "02"
+
+
+def sales() -> Any:
+    """Return the classes as a program declares them that begins now: what local times make is in three places."""
+
+    class Sale(tm.Entity, table="Sales"):
+        shop: tm.Field[str]
+        at: tm.Field[datetime]
+
+        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
+        night = tm.Index[str](partition="{shop}", where=_at_night)
+        nights = tm.Index[str](partition=("at night", "{shop}"), where=_at_night)
+
+    class PerDay(tm.Aggregate, of=Sale, table="PerDay"):
+        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
+        sales: tm.Field[int] = tm.count()
+
+        key = tm.Key[date](partition="{day}")
+
+    class PerShop(tm.Aggregate, of=Sale, table="Sales"):
+        shop: tm.Field[str] = tm.group_by(Sale.shop)
+        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
+        sales: tm.Field[int] = tm.count()
+
+        key = tm.Key[str, date](partition="{shop}", row=("day", "{day}"))
+        by_sales = tm.Index[str, int](partition="{shop}", row="{sales}")
+
+    return Sale, PerDay, PerShop
+
+
+def days(zone: tzinfo) -> dict[date, int]:
+    return Counter(at.astimezone(zone).date() for at in TIMES_OF_SALES)
+
+
+def assert_by_rules_of(zone: tzinfo, store: tm.Store, models: Any) -> None:
+    sale, per_day, per_shop = models
+    wanted = days(zone)
+    assert {one.day: one.sales for one in store.query(per_day).allow_scan()} == wanted
+    assert {one.day: one.sales for one in store.query(per_shop).where(per_shop.shop == "x")} == wanted
+    assert [one.sales for one in store.query(per_shop.by_sales("x"))] == sorted(wanted.values())
+    at_night = [at for at in TIMES_OF_SALES if at.astimezone(zone).hour == 2]
+    assert [one.at for one in store.query(sale.night("x"))] == at_night
+    assert [one.at for one in store.query(sale.nights("x"))] == at_night
+    assert store.check().ok, str(store.check())
+
+
+def test_what_local_times_make_is_built_anew_by_newer_rules_of_their_zone(rules: Any) -> None:
+    memory = Clocked(1)
+    rules(OSLO, "2024a")
+    models = sales()
+    older = tm.Store(memory.open(compile_schema(models)))
+    older.insert_many(models[0]("x", at) for at in TIMES_OF_SALES)
+    assert_by_rules_of(OSLO, older, models)
+    rules(HELSINKI, "2025a")
+    newer_models = sales()
+    newer = tm.Store(memory.open(compile_schema(newer_models)))
+    with pytest.raises(tm.NotReady, match="PerDay"):
+        newer.get(newer_models[1].key(date(2024, 3, 30)))
+    report = newer.build()
+    assert report.done
+    assert set(report.built) == {"Sale.night", "Sale.nights", "PerDay", "PerShop", "PerShop.by_sales"}
+    assert_by_rules_of(HELSINKI, newer, newer_models)
+    # A program with the older rules can read what does not depend on them, and writes nothing.
+    rules(OSLO, "2024a")
+    memory.now += 10
+    older.get(models[0].key("x", TIMES_OF_SALES[0]))
+    with pytest.raises(
+        tm.SchemaMismatch, match=r"maintained by newer \(2025a\) rules of Europe/Oslo .* update its time zones"
+    ):
+        older.insert(models[0]("y", TIMES_OF_SALES[0]))
+    with pytest.raises(tm.NotReady, match="other rules of a time zone"):
+        older.get(models[1].key(date(2024, 3, 30)))
+    restarted_models = sales()
+    restarted = tm.Store(memory.open(compile_schema(restarted_models)))
+    with pytest.raises(tm.SchemaMismatch, match="store.repair"):
+        restarted.insert(restarted_models[0]("y", TIMES_OF_SALES[0]))
+    assert restarted.repair().ok  # (who asks for it gets the rules of here)
+    assert_by_rules_of(OSLO, restarted, restarted_models)
+
+
+def test_the_same_rules_give_nothing_up(rules: Any) -> None:
+    memory = Clocked(1)
+    rules(OSLO, "2024a")
+    store = tm.Store(memory.open(compile_schema(sales())))
+    rules(OSLO, "2025a")
+    assert tm.Store(memory.open(compile_schema(sales()))).status().generation == store.status().generation

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from msgspec import UNSET
 
+from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.fields import FieldModel
 from ....errors import SchemaMismatch
 from ....evolution.following import Followed, follow
@@ -52,14 +53,15 @@ class Classes:
         self.head = published.head
         self.catalogue = catalogue = published.value
         self.schema = schema
+        others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
-            label: "building" if one.state == "announced" else one.state
-            for label, one in catalogue.states.items()
-            if one.state != "ready"
+            label: "building" if state == "announced" else state
+            for label, state in states_here(catalogue, others, ()).items()
+            if state != "ready"
         }
-        self.followed: dict[Model, Followed] = follow(
-            schema, catalogue.models, catalogue.versions, {model: model.name for model in schema.models}, {}
-        )
+        names = {model: model.name for model in schema.models}
+        refused = refused_writes(catalogue, others)
+        self.followed: dict[Model, Followed] = follow(schema, catalogue.models, catalogue.versions, names, refused)
         for model in schema.models:
             if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
                 raise SchemaMismatch(model.name, [reason])
@@ -241,4 +243,5 @@ class Current:
     def _published(self) -> Work[Published]:
         if self._read_only and (found := (yield from read_catalogue(self._table, self._timeout))) is not None:
             return found
-        return (yield from open_catalogue(self._table, self.known.schema, self._timeout, self._times))
+        schema = self.known.schema
+        return (yield from open_catalogue(self._table, schema, self._timeout, self._times, follows=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -22,6 +22,7 @@ from ....catalogue import opening
 from ....catalogue.catalogue import Catalogue, JobForm
 from ....catalogue.layout import with_new
 from ....catalogue.opening import registered, targets
+from ....catalogue.zone_rules import outdated, ruled_here
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, SchemaMismatch
 from ....evolution.changes import Anything
@@ -30,12 +31,13 @@ from ....evolution.evolution import Evolution, evolve
 from ....evolution.history import History
 from ....evolution.versions import Version, Versions
 from ....schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
+from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ..outer.outbox import Times
 from ..tables.drive import ATTEMPTS, Work, delay, read
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = ["Look", "Published", "as_it_is", "changed", "open_catalogue", "read_catalogue", "read_head"]
+__all__ = ["Look", "Published", "as_it_is", "changed", "given_up", "open_catalogue", "read_catalogue", "read_head"]
 
 FORMAT = 1
 _PIECE = 40_000  # bytes of the body in one property
@@ -217,14 +219,19 @@ def _busy() -> SchemaMismatch:
 # ---------------------------------------------------------------------------------------------- opened
 
 
-def open_catalogue(table: str, schema: Schema, timeout: float, times: Times) -> Work[Published]:
+def open_catalogue(
+    table: str, schema: Schema, timeout: float, times: Times, *, follows: bool = False
+) -> Work[Published]:
     """Return the catalogue of a store, to which a schema was added.
+
+    What is maintained by other rules of a time zone is given up, unless they are those of a newer release.
 
     Args:
         table: of the catalogue.
         schema: the opened classes.
         timeout: seconds after which to give up, if no answer comes.
         times: how long things last in a store that is created.
+        follows: whether the process has the store open already, so that it gives nothing up.
 
     Raises:
         SchemaMismatch: it differs in a way that opening cannot take over.
@@ -238,7 +245,11 @@ def open_catalogue(table: str, schema: Schema, timeout: float, times: Times) -> 
         if faults := [*evolution.faults, *_not_yet(evolution, value, schema)]:
             raise SchemaMismatch("the models are not those that the store was written with", faults)
         if old is not None and not evolution.changed and not evolution.extends:
-            return old
+            anew = None if follows else given_up(old, outdated(value))
+            if anew is None:
+                return old
+            yield from _published(_publication(table, old.head, anew), attempt)
+            continue
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
             raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
@@ -276,6 +287,26 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
         return after
     number = head.generation + 1
     return registered(after, targets(evolution, held.models.keys()), StateForm("announced", 0, number=number), number)
+
+
+def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
+    """Return the catalogue in which some of what is ready is to be built anew, by the rules of time zones that are here.
+
+    An index on an aggregate is built with that. None: nothing of it is ready.
+    """
+    number, models, states = held.head.generation + 1, held.value.models, held.value.states
+    wanted: dict[str, set[str]] = {}
+    for label in labels:
+        owner = Label.of(label).owner
+        source = models[owner].source
+        all_of_it = {label} if source is None else {owner, *(f"{owner}.{name}" for name in models[owner].indexes)}
+        if all(states[one].state == "ready" for one in all_of_it):
+            wanted.setdefault(source or owner, set()).update(all_of_it)
+    if not wanted:
+        return None
+    after = registered(held.value, wanted, StateForm("disabled", 0, number=number), number)
+    ruled = {label: ruled_here(models, label, after.states[label]) for some in wanted.values() for label in some}
+    return attrs.evolve(after, states=after.states | ruled)
 
 
 def as_it_is(

@@ -31,6 +31,7 @@ __all__ = [
     "carry_out_together",
     "changed",
     "check_room",
+    "deleted",
     "pack_values",
     "take_back",
     "values_of",
@@ -143,10 +144,11 @@ def _delete_works(patience: Patience, intents: Sequence[Intent]) -> Iterable[Wor
     for one in intents:
         places.setdefault((one.table, one.partition), []).append(Change("delete", one.row, {}, "*"))
     for (table, partition), changes in places.items():
-        yield _deleted(patience, table, partition, changes)
+        yield deleted(patience, table, partition, changes)
 
 
-def _deleted(patience: Patience, table: str, partition: str, changes: Sequence[Change]) -> Work[None]:
+def deleted(patience: Patience, table: str, partition: str, changes: Sequence[Change]) -> Work[None]:
+    """Delete rows of a partition that others may delete, too."""
     for at in range(0, len(changes), MAX_CHANGES):
         some = changes[at : at + MAX_CHANGES]
         if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (who sweeps was faster)
