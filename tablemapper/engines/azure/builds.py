@@ -32,10 +32,10 @@ from ..protocol import Built, Operation, Pace
 from .catalogue.classes import Classes, Current
 from .catalogue.published import Published, changed
 from .duplicates import bar, forget, violations
-from .groups import emptied
 from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
+from .overwriting import emptied
 from .reading.filters import visible
 from .rounds import Chunk, in_rounds
 from .sweep import found, server_time, sweep

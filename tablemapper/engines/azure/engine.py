@@ -35,8 +35,8 @@ from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
-from .groups import widened
 from .outer.outbox import Outbox, Times
+from .overwriting import widened
 from .reading.filters import all_of, visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of

@@ -19,13 +19,13 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, Key, decide
 from ..protocol import Operation
 from .catalogue.classes import Classes
-from .outer.finishing import values_of
+from .outer.groups import values_of
 from .tables.drive import Work, read, side_by_side
-from .tables.names import BASE_ROW, index_key
-from .tables.rows import Hidden
+from .tables.names import BASE_ROW
+from .tables.rows import Hidden, local_key
 from .tables.service import ETAG, Entity, Get
 
-__all__ = ["Known", "local_key"]
+__all__ = ["Known"]
 
 _Place = tuple[str, str]
 
@@ -198,7 +198,3 @@ def _same_write(one: Row, other: Row) -> bool:
     """Return whether two rows of an entity are of the same write."""
     ours, theirs = one[-1], other[-1]
     return isinstance(ours, Hidden) and isinstance(theirs, Hidden) and bool(ours.op) and ours.op == theirs.op
-
-
-def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
-    return index_key(index.label, row[1], row[3], unique=index.model.unique)

@@ -16,15 +16,13 @@ from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
 from ..check import Finding, Problem
 from .catalogue.classes import Classes
-from .groups import correction, index_changes
-from .known import local_key
 from .outer.elsewhere import put_of
-from .outer.finishing import changed
+from .outer.groups import changed, correction, index_changes
 from .outer.marks import BARRED, of_writes
 from .sweep import found
 from .tables.drive import Work, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
-from .tables.rows import included
+from .tables.rows import included, local_key
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
 
 __all__ = ["Fixes", "left_of"]

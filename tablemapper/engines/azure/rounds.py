@@ -95,7 +95,7 @@ def _done(
     following: list[Following] = []
     yield All([_written(classes, chunk, outbox, timeout, following) for chunk in chunks])
     known = yield from classes()
-    if not (yield from carry_out_together(following, known.aggregates, timeout, outbox)):
+    if not (yield from carry_out_together(following, known, timeout, outbox)):
         for chunk in chunks:
             chunk.followed = False
     return chunks

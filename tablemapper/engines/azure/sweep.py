@@ -169,7 +169,7 @@ class Sweeper:
                 return True, False
             return False, False
         if state == "C":
-            yield from carry_out(intent, classes.aggregates, patience, self.timeout)
+            yield from carry_out(intent, classes, patience, self.timeout)
             yield from self._bury(intent, patience)
             yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
             return True, False

@@ -31,14 +31,15 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
 from .catalogue.classes import Classes
-from .known import Known, local_key
+from .known import Known
 from .outer.elsewhere import outer_of
-from .outer.finishing import Following, carry_out_together, check_room, pack_values, take_back
+from .outer.finishing import Following, carry_out_together, take_back
+from .outer.groups import check_room, pack_values
 from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
 from .tables.names import BASE_ROW, OP
-from .tables.rows import Hidden, included, members_of, ops_member
+from .tables.rows import Hidden, included, local_key, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Following", "TooLarge", "write"]
@@ -339,7 +340,7 @@ class _Attempt:
         if self.following is not None:
             self.following.append(following)
         else:
-            yield from carry_out_together([following], known.classes.aggregates, known.timeout, self.outbox)
+            yield from carry_out_together([following], known.classes, known.timeout, self.outbox)
         return etags
 
     # -- before the transaction

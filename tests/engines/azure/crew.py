@@ -44,6 +44,7 @@ class Board(tm.Aggregate, of=Member, table="Boards"):
     most: tm.Field[float | None] = tm.max(Member.score)
 
     key = tm.Key[str](partition="{team}")
+    by_members = tm.Index[str, int](partition="{team}", row="{members}")
 
 
 MODELS = [Member, Board]

@@ -23,7 +23,7 @@ from tablemapper.aio.workers import Workers
 from tablemapper.engines.azure import repair, rounds, sweep, writes
 from tablemapper.engines.azure.check import held as check_held
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer import elsewhere, finishing, reservations
+from tablemapper.engines.azure.outer import elsewhere, groups, reservations
 from tablemapper.engines.azure.outer.outbox import Outbox, Patience, Times, intent_of
 from tablemapper.engines.azure.tables.drive import Pause, Work, read
 from tablemapper.engines.azure.tables.names import INTENTS, MARKS, NEXT_OP, OP
@@ -78,6 +78,7 @@ class Team(tm.Aggregate, of=User, table="Teams"):
     high: tm.Field[int] = tm.count(where=User.score > 1.0)
 
     key = tm.Key[str](partition="{team}", row="team")
+    by_most = tm.Index[str, float](partition="{team}", row="{most}", include=("users",))
 
 
 class Best(tm.Aggregate, of=User, table="Teams"):
@@ -93,6 +94,7 @@ class Tagged(tm.Aggregate, of=User, table="Tagged", where=lambda u: u.score < 1e
     last: tm.Field[str | None] = tm.max(User.name)
 
     key = tm.Key[str](partition="all", row="{tag}")
+    by_users = tm.Index[int](partition="all", row="{users}")
 
 
 class Tenant(tm.Aggregate, of=User, table="Users"):
@@ -423,17 +425,17 @@ LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
 
 def _no_marker(patch: Patch) -> None:
     numbers = itertools.count()
-    patch.setattr(finishing, "mark_key", lambda op, group: f"{MARKS[0]}{next(numbers)}")
+    patch.setattr(groups, "mark_key", lambda op, group: f"{MARKS[0]}{next(numbers)}")
 
 
 def _removed_at_zero(patch: Patch) -> None:
-    plain = finishing.changed
+    plain = groups.changed
 
     def changed(aggregate: Any, key: Any, found: Any, delta: Any) -> Change | None:
         change = plain(aggregate, key, found, delta)
         if change is not None and change.kind == "replace":
             state = (
-                finishing.codec_of(aggregate.model)
+                groups.codec_of(aggregate.model)
                 .row(found | change.members | {"PartitionKey": "", "RowKey": ""})[-1]
                 .state
             )
@@ -441,7 +443,7 @@ def _removed_at_zero(patch: Patch) -> None:
                 return attrs.evolve(change, kind="delete", members={})
         return change
 
-    patch.setattr(finishing, "changed", changed)
+    patch.setattr(groups, "changed", changed)
 
 
 def _no_decision(patch: Patch) -> None:
@@ -580,6 +582,7 @@ class Squad(tm.Aggregate, of=Account, table="Squads"):
     most: tm.Field[float | None] = tm.max(Account.score)
 
     key = tm.Key[str](partition="{team}", row="team")
+    by_accounts = tm.Index[str, int](partition="{team}", row="{accounts}")
 
 
 class Faulty:
@@ -695,8 +698,9 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> No
             if not intents:
                 intents.extend(intent_of(row)[0] for row in rows)
                 first = intents[0]
-                work = finishing.add(
-                    engine.classes.aggregates["Squad"], [(first, first.deltas[0])], Patience(1e9), 60.0
+                squad = engine.classes.aggregates["Squad"]
+                work = groups.add(
+                    squad, engine.classes.maintained(squad.model), [(first, first.deltas[0])], Patience(1e9), 60.0
                 )
                 bench.memory.send = plain  # type: ignore[method-assign]
                 engine.run(work)
@@ -709,10 +713,27 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> No
     bench.swept()
 
 
+def test_rows_that_an_index_has_of_groups_change_with_them() -> None:
+    bench = Bench([Account, Squad])
+    bench.store.insert_many([Account(f"t{n}", "1", None, ["red", "blue"][n % 3 > 0], 1.0) for n in range(6)])
+    assert [(one.team, one.accounts) for one in bench.store.query(Squad.by_accounts("blue"))] == [("blue", 4)]
+    first = bench.store.query(Squad.by_accounts("red", 2)).one()
+    assert first == Squad("red", 2, 2.0, 1.0)
+    # What somebody has lost does not keep others from writing; a repair puts it back.
+    squads = bench.memory.tables["Squads"]
+    bench.memory.tables["Squads"] = {key: row for key, row in squads.items() if not key[1].startswith(' "x')}
+    bench.store.insert(Account("new", "1", None, "red", 5.0))
+    assert bench.store.query(Squad.by_accounts("red", 3)).one().most == 5.0
+    assert not bench.store.check().ok
+    assert bench.store.repair().ok
+    assert bench.store.query(Squad.by_accounts("blue", 4)).one().team == "blue"
+    bench.swept()
+
+
 def test_a_group_with_too_many_different_values_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench([Account, Squad])
-    monkeypatch.setattr(finishing, "_VALUES", 100)
-    monkeypatch.setattr(finishing, "_FULL", 0)
+    monkeypatch.setattr(groups, "_VALUES", 100)
+    monkeypatch.setattr(groups, "_FULL", 0)
     with pytest.raises(tm.InvalidEntity, match="use min_ever or max_ever, or group by a shard") as caught:
         for number in range(30):
             bench.store.insert(Account("acme", str(number), None, "red", number / 7))
@@ -861,7 +882,8 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     intent, _ = intent_of(held)
     bench.now += 700
     bench.store.sweep()
-    other = finishing.add(engine.classes.aggregates["Squad"], [(intent, intent.deltas[0])], Patience(1e9), 60.0)
+    squad = engine.classes.aggregates["Squad"]
+    other = groups.add(squad, engine.classes.maintained(squad.model), [(intent, intent.deltas[0])], Patience(1e9), 60.0)
     next(other)  # (who read the intent before, too, looks at the group now, and its request takes a while)
     late: Any = None
     while not isinstance(late, Commit):

@@ -42,13 +42,11 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
     if model.aggregate is None:
         return
     of = schema.by_class[model.aggregate.source]
-    outer = not is_inner(model, of)
     for index in model.indexes:
-        if outer:
+        if index.unique and not is_inner(model, of):
             yield (
-                f"{model.name}.{index.name}: an index on an aggregate in another partition than its entities is not possible "
-                f'on Azure Tables yet; give the aggregate table="{of.table}" and the partition of {of.name}, '
-                f"{of.declaration.templates[0].text!r}, or sort its groups in Python"
+                f"{model.name}.{index.name}: a unique index on an aggregate in another partition than its entities is not "
+                f"possible on Azure Tables, as their writes cannot be refused for it; leave out unique=True"
             )
         elif not is_local(model, index):
             yield (

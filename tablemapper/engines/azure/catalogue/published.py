@@ -285,8 +285,11 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
     after = attrs.evolve(held, models=models, versions=versions, states=states)
     if head is None:
         return after
-    number = head.generation + 1
-    return registered(after, targets(evolution, held.models.keys()), StateForm("announced", 0, number=number), number)
+    number, wanted = head.generation + 1, targets(evolution, held.models.keys())
+    grouped = [wanted.pop(owner) for owner in list(wanted) if models[owner].source is not None]
+    after = registered(after, wanted, StateForm("announced", 0, number=number), number)
+    # (An index on groups that are there comes with the aggregate, which is built anew.)
+    return given_up(Published(head, after), [label for labels in grouped for label in sorted(labels)]) or after
 
 
 def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
@@ -351,8 +354,8 @@ def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[
     for label in evolution.former:
         yield f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
     for model, name in evolution.indexes:
-        if model.aggregate is not None:
-            yield f"{model.name}.{name}: a new index on an aggregate cannot be built {over}"
+        if model.aggregate is not None and held.states[model.name].state != "ready":
+            yield f"{model.name}.{name}: {model.name} is being built; add the index to it once it is ready"
     for model in schema.models:
         form = held.models.get(model.name)
         for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():

@@ -3,6 +3,7 @@
 - `marks`: what says of an entity whether it is in what was built over entities.
 - `outbox`: intents: packed, fenced, and where they are.
 - `reservations`: unique values over partitions: taken, passed on, given up.
-- `finishing`: an intent carried out, or taken back; deltas of groups in other partitions.
+- `groups`: rows of groups in other partitions, and those that indexes have of them: deltas added, each once.
+- `finishing`: an intent carried out, or taken back.
 - `elsewhere`: from what a write does to entities to its intent.
 """

@@ -21,7 +21,7 @@ from ....kept import kept
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import FIRST, Row
-from .names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES
+from .names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "hidden_members",
     "holds",
     "included",
+    "local_key",
     "members_of",
     "ops_member",
     "read_value",
@@ -132,6 +133,11 @@ def included(index: IndexMaintenance, row: Sequence[Any]) -> Entity:
     for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
         members |= members_of(field, value)
     return members
+
+
+def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
+    """Return the row key of the row of an index that lies in the partition of what it is of."""
+    return index_key(index.label, row[1], row[3], unique=index.model.unique)
 
 
 def read_value(field: FieldModel, entity: Members) -> Any:

@@ -8,20 +8,19 @@ import attrs
 
 from ...errors import CorruptStore, StoreError
 from ...schema.groups import Delta
-from ...schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, Maintenance
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, Maintenance
 from ...schema.model import is_local
 from .catalogue.classes import Classes
-from .known import local_key
-from .outer.finishing import changed, deleted, values_of
+from .outer.finishing import deleted
+from .outer.groups import changed, correction, index_changes, there
 from .outer.marks import Part
 from .outer.outbox import Patience
 from .reading.filters import text, visible
 from .tables.drive import Now, Work, delay, read, side_by_side
-from .tables.names import BASE_ROW, BELOW, index_prefix
-from .tables.rows import Hidden, codec_of, included
+from .tables.names import index_prefix
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
 
-__all__ = ["correction", "emptied", "index_changes", "widened"]
+__all__ = ["emptied", "widened"]
 
 _TOGETHER = 16  # groups
 
@@ -63,52 +62,6 @@ def widened(
             )
         yield delay(min(attempt, 3))
         attempt += 1
-
-
-def index_changes(
-    aggregate: AggregateMaintenance, owed: Maintenance, key: tuple[str, str], found: Entity | None, change: Change
-) -> list[Change]:
-    """Return the changes of the rows that indexes on the groups have of one."""
-    if not owed.indexes:
-        return []
-    codec = codec_of(aggregate.model)
-    old, new = found, None
-    if change.kind != "delete":
-        new = {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
-    before, after = [None if one is None or BELOW in one else codec.row(one)[:-1] for one in (old, new)]
-    changes = ChangeSet()
-    if before is not None and after is not None:
-        changes.changed(owed, [(before, after)])
-    elif after is not None:
-        changes.added(owed, [after])
-    elif before is not None:
-        changes.removed(owed, [before])
-    made = []
-    for index, rows in changes.indexes.items():
-        made += [Change("delete", local_key(index, row), {}, "*") for row in rows.deletes]
-        made += [
-            Change("upsert", local_key(index, row), {BASE_ROW: row[3], **included(index, row)})
-            for row in (*rows.puts, *rows.rewrites)
-        ]
-    return made
-
-
-def correction(aggregate: AggregateMaintenance, live: Delta, found: Entity | None) -> Delta:
-    """Return the delta that leads from a group, as it was read, to what live entities add up to.
-
-    Raises:
-        CorruptStore: what the group holds cannot be read.
-    """
-    hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
-    state = None if hidden.state is None else aggregate.aggregate.unpack_signed(hidden.state)
-    delta = aggregate.aggregate.correction(live, state)
-    counts = values_of(hidden.values)
-    for slot in aggregate.aggregate.counted_slots:
-        wanted, stored = live[slot + 1], counts.get(slot, {})
-        delta[slot + 1] = {
-            value: wanted.get(value, 0) - stored.get(value, 0) for value in dict.fromkeys([*wanted, *stored])
-        }
-    return delta
 
 
 def emptied(part: Part, classes: Classes, patience: Patience, timeout: float) -> Work[None]:
@@ -157,10 +110,8 @@ def _emptied(
             nothing = correction(aggregate, aggregate.aggregate.zero(), found)
             if (change := changed(aggregate, key, found, [nothing])) is None:
                 return
-            changes = [change]
-            for one in index_changes(aggregate, owed, key, found, change):
-                if one.kind != "delete" or (yield from read(Get(aggregate.model.table, key[0], one.row), timeout)):
-                    changes.append(one)
+            rows = index_changes(aggregate, owed, key, found, change)
+            changes = [change, *(yield from there(aggregate.model.table, key[0], rows, timeout))]
         except CorruptStore:
             changes = [Change("delete", key[1], {}, found[ETAG])]
         yield from patience.check()
