@@ -415,7 +415,7 @@ def test_a_repair_that_deletes_blindly_is_caught(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(repair, "_tried", tried)
     with pytest.raises(AssertionError):
-        play(range(60), repairers=8, many=0.0)
+        play(range(60, 260), repairers=8, many=0.0)
 
 
 # ---------------------------------------------------------------------------------------------- mutants

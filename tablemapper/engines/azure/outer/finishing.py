@@ -17,6 +17,7 @@ from ....schema.model import Model
 from ..tables.drive import Now, Work, side_by_side
 from ..tables.names import mark_key
 from ..tables.service import MAX_CHANGES, Change, Lost, Refused
+from .combining import add_with_others
 from .groups import add, together
 from .marks import number_of
 from .outbox import Delta, Intent, Late, Outbox, Patience, put_works
@@ -94,10 +95,9 @@ def _carry_out(
         aggregate = aggregates[label]
         owed = classes.maintained(aggregate.model)
         most = together(owed)
-        works += [
-            add(aggregate, owed, several[at : at + most], patience, timeout, outbox)
-            for at in range(0, len(several), most)
-        ]
+        for at in range(0, len(several), most):
+            given = aggregate, owed, several[at : at + most], patience, timeout
+            works.append(add(*given) if outbox is None else add_with_others(*given, outbox))
     yield from side_by_side(works)
 
 

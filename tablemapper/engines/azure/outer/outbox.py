@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 import msgspec
@@ -41,6 +42,7 @@ __all__ = [
     "WORKS",
     "Delete",
     "Delta",
+    "Group",
     "Intent",
     "Late",
     "Outbox",
@@ -285,6 +287,10 @@ def works_partition(number: int) -> str:
     return f"work {number:x}"
 
 
+Group: TypeAlias = tuple[str, str, str]
+"""What intents call an aggregate, and the key of a group."""
+
+
 class Outbox:
     """What the writes of a process share: the partitions that it has named to those who sweep, and markers.
 
@@ -300,6 +306,11 @@ class Outbox:
         self.times = times or Times()
         self.full: set[tuple[str, str, str]] = set()
         """Groups in which there may be no room for more values."""
+        self.lock = threading.Lock()
+        self.led: dict[Group, float] = {}
+        """Groups that a writer adds to just now, each with the time at which that is over."""
+        self.waiting: dict[Group, list[Any]] = {}
+        """The other writers that have something for a group."""
         self._named: dict[tuple[str, str], float] = {}
         self._spent: dict[tuple[str, str], list[str]] = {}
 
