@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "builtin", "limits", "codegen", "progress", "events", "accept", "kept"]}],
     [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "spellings", "constraints", "nested", "json_reader", "arrow", "mends", "sums"]},
-        {"keys": ["forms", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
+        {"keys": ["texts", "times", "zones", "cuts", "codec", "template", "compilation", "composed", "overlap"]},
     ],
     [{"expressions": ["habits", "arithmetic", "elements", "steps", "junctions", "tree", "predicates", "python", "sortable"]}],
     [{"entities": ["fields", "key", "index", "declaration", "body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
@@ -48,7 +48,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "tables", "catalogue", "maintained_tables", "statements", "sizes", "classes", "schema", "filters", "range_sql", "places", "select",
             ],
             "engines.sqlite.rows": [
-                "contested", "clearing", "jobs", "maintained", "building", "ahead", "twins", "followers", "writes", "current", "load", "check", "reads", "statistics", "partitions",
+                "contested", "clearing", "jobs", "maintained", "building", "group_build", "twins", "followers", "writes", "current", "load", "check", "reads", "statistics", "partitions",
             ],
             "engines.sqlite.online": ["run", "clearing", "takeover", "repair", "status", "copying", "migration"],
             "engines.sqlite": ["engine"],
@@ -130,8 +130,8 @@ def test_imports_point_to_a_lower_room_or_to_the_left() -> None:
 
 
 def test_neighbours_never_import_each_other() -> None:
-    assert _wrong("keys.forms", ["values.scalars", "errors"]) == ["values.scalars"]
-    assert _wrong("values.nested", ["values.scalars", "keys.forms"]) == ["keys.forms"]
+    assert _wrong("keys.texts", ["values.scalars", "errors"]) == ["values.scalars"]
+    assert _wrong("values.nested", ["values.scalars", "keys.texts"]) == ["keys.texts"]
 
 
 def test_engines_do_not_know_each_other() -> None:

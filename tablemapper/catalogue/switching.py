@@ -23,7 +23,7 @@ from .dropping import disable, states_after
 from .freezing import check_thawed
 from .names import Names, composed
 
-__all__ = ["end_unkept", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
+__all__ = ["end_stale_twins", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
 
 _log = logging.getLogger("tablemapper.catalogue")
 
@@ -131,7 +131,7 @@ def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bo
     return _with_tombstones(catalogue, twin.catalogue.models, by, draft.now)
 
 
-def end_unkept(draft: Draft, catalogue: Catalogue, migrations: Collection[str]) -> Catalogue:
+def end_stale_twins(draft: Draft, catalogue: Catalogue, migrations: Collection[str]) -> Catalogue:
     """Return a catalogue without the twins that this process cannot keep in step with what it is about to write."""
     for twin in [twin for twin in catalogue.twins if twin.migration in migrations]:
         catalogue = ended(draft, catalogue, twin, twin.migration, unkept=True)

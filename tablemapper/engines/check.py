@@ -147,7 +147,7 @@ class Finding:
     """What the user can do where that is None."""
 
 
-Owed: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
+Duty: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
 """What is maintained, and the entities that it is maintained from, by their rows; None: from all."""
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 
@@ -163,14 +163,14 @@ class Check:
     """
 
     def __init__(
-        self, maintained: Mapping[Model, Sequence[Owed]], stored: Stored, last: int | None, meter: Meter
+        self, maintained: Mapping[Model, Sequence[Duty]], stored: Stored, last: int | None, meter: Meter
     ) -> None:
         self._maintained = maintained
         self._stored = stored
         self._last = last
         self._meter = meter
         self._groups: dict[AggregateMaintenance, Groups] = {
-            aggregate: {} for owed in maintained.values() for part, _ in owed for aggregate in part.aggregates
+            aggregate: {} for duties in maintained.values() for part, _ in duties for aggregate in part.aggregates
         }
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
         self.entity_count = self.index_count = self.group_count = 0
@@ -200,7 +200,7 @@ class Check:
         """Return what the entities of a group add up to; known once all was found."""
         return self._live[aggregate].get((key[0], key[1])) or aggregate.aggregate.zero()
 
-    def _owed(self, model: Model, row: Row) -> Maintenance:
+    def _duties(self, model: Model, row: Row) -> Maintenance:
         """Return what is maintained from an entity or a group."""
         (whole, _), *rest = self._maintained[model]
         return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
@@ -215,7 +215,7 @@ class Check:
         for row in self._stored.rows(model):
             self.entity_count += 1
             self._meter.advance(1)
-            maintenance = everything = self._owed(model, row)
+            maintenance = everything = self._duties(model, row)
             try:
                 yield from self._entity(whole, row)
             except _UNREADABLE as error:
@@ -289,7 +289,7 @@ class Check:
     def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow] | None:
         """Return the rows that the entity or the group of an index's row should have there; None if nobody knows."""
         row = self._stored.row(model, key[2], key[3])
-        if row is not None and index not in self._owed(model, row).indexes:
+        if row is not None and index not in self._duties(model, row).indexes:
             return []
         return index.rows_of(row, self._stored.whole(model))
 
@@ -320,7 +320,7 @@ class Check:
             self.group_count += 1
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
-                entries = _entries(self._owed(model, row), row)
+                entries = _entries(self._duties(model, row), row)
             except _UNREADABLE as error:
                 yield Finding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue

@@ -20,7 +20,7 @@ from ..errors import EntityExists, EntityNotFound, InvalidTransaction, Precondit
 from ..schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
-from .check import Owed
+from .check import Duty
 from .protocol import Operation
 
 __all__ = [
@@ -73,7 +73,7 @@ class Stored(Protocol):
 class Duties(Protocol):
     """What is maintained from each class."""
 
-    def owed(self, model: Model) -> Sequence[Owed]:
+    def duties(self, model: Model) -> Sequence[Duty]:
         """Return the maintenance of a class: for each part, which entities it concerns; None: all."""
         ...
 
@@ -124,7 +124,7 @@ class Decision:
 
 
 def decide(
-    duties: Duties,
+    maintained: Duties,
     operations: Sequence[Operation],
     stored: Stored,
     timestamp: int,
@@ -133,7 +133,7 @@ def decide(
     """Return what operations on different entities change; two inserts of one are refused.
 
     Args:
-        duties: what is maintained.
+        maintained: what is maintained from each class.
         operations: in the order of the caller. Their rows are not changed.
         stored: the store before them.
         timestamp: what is written gets it.
@@ -153,14 +153,14 @@ def decide(
             if (first := inserted.setdefault(place, change.new)) is not change.new:
                 raise exists(operation.model, change.new, first)
     written = [change for change in decision.entities if change.operation.verb != "require"]
-    _decide_groups(decision, duties, written, stored, timestamp)
+    _decide_groups(decision, maintained, written, stored, timestamp)
     for change in written:
         if change.new is not None:
-            change.new = _with_maintained(duties, change.operation.model, change.new, decision, stored)
+            change.new = _with_maintained(maintained, change.operation.model, change.new, decision, stored)
     for change in written:
-        for maintenance, passed in duties.owed(change.operation.model):
+        for maintenance, passed in maintained.duties(change.operation.model):
             if passed is None or passed(change.operation.key):
-                rows = duties.concerned(maintenance, change.old, change.new)
+                rows = maintained.concerned(maintenance, change.old, change.new)
                 _add(decision.changes, Maintenance(maintenance.indexes, ()), *rows)
     _check_unique(decision.changes, stored)
     if maintained_limit is not None:
@@ -213,14 +213,14 @@ def _add(changes: ChangeSet, maintenance: Maintenance, old: Row | None, new: Row
 
 
 def _decide_groups(
-    decision: Decision, duties: Duties, written: Sequence[EntityChange], stored: Stored, timestamp: int
+    decision: Decision, maintained: Duties, written: Sequence[EntityChange], stored: Stored, timestamp: int
 ) -> None:
     """Decide what becomes of groups, of the indexes on them, and of indexes over the fields that they maintain."""
     changes = decision.changes
     for change in written:
-        for maintenance, passed in duties.owed(change.operation.model):
+        for maintenance, passed in maintained.duties(change.operation.model):
             if passed is None or passed(change.operation.key):
-                rows = duties.concerned(maintenance, change.old, change.new)
+                rows = maintained.concerned(maintenance, change.old, change.new)
                 _add(changes, Maintenance((), maintenance.aggregates), *rows)
     own = {(change.operation.model, change.operation.key) for change in written}
     dependents: dict[tuple[Model, Key], Row] = {}
@@ -230,7 +230,7 @@ def _decide_groups(
             if found is None:
                 continue
             decision.groups[aggregate.model, found.key] = found
-            owner = duties.owner(aggregate.model)
+            owner = maintained.owner(aggregate.model)
             if owner is not None and (owner, found.key) not in own:
                 entity = stored.row(owner, found.key)
                 dependents |= {} if entity is None else {(owner, found.key): entity}
@@ -238,12 +238,12 @@ def _decide_groups(
             new = None if found.new is None else found.new[:-1]
             if old is not None and new is not None and old[2] == new[2]:
                 continue  # what is shown did not change
-            for maintenance, passed in duties.owed(aggregate.model):
+            for maintenance, passed in maintained.duties(aggregate.model):
                 if passed is None or passed(found.key):
                     _add(changes, Maintenance(maintenance.indexes, ()), old, new)
     for (owner, key), entity in dependents.items():
-        after = _with_maintained(duties, owner, entity, decision, stored)
-        for maintenance, passed in duties.owed(owner):
+        after = _with_maintained(maintained, owner, entity, decision, stored)
+        for maintenance, passed in maintained.duties(owner):
             if passed is None or passed(key):
                 changes.changed(Maintenance(maintenance.indexes, ()), [(entity, after)])
 
@@ -263,23 +263,23 @@ def _decide_group(
     return None if new is old else GroupChange(aggregate, key, old, new)
 
 
-def _with_maintained(duties: Duties, model: Model, row: Row, decision: Decision, stored: Stored) -> Row:
+def _with_maintained(maintained: Duties, model: Model, row: Row, decision: Decision, stored: Stored) -> Row:
     """Return a row with the maintained fields that its key has after what was decided."""
 
     def group(aggregate: Model, key: Key) -> Row | None:
         change = decision.groups.get((aggregate, key))
         return stored.row(aggregate, key) if change is None else change.new
 
-    return with_maintained(duties, model, row, group)
+    return with_maintained(maintained, model, row, group)
 
 
-def with_maintained(duties: Duties, model: Model, row: Row, group: Callable[[Model, Key], Row | None]) -> Row:
+def with_maintained(maintained: Duties, model: Model, row: Row, group: Callable[[Model, Key], Row | None]) -> Row:
     """Return a row with the maintained fields of its key, by a function that gives the row of a group."""
     if not model.maintained:
         return row
     values = list(row)
     for field in model.maintained:
-        keeper, value = duties.keeper(model, field), model.defaults[field.property]
+        keeper, value = maintained.keeper(model, field), model.defaults[field.property]
         held = group(keeper, row[:2])
         if held is not None:
             at = next(at for at, column in enumerate(keeper.columns, FIRST) if column.property == field.property)

@@ -287,7 +287,7 @@ class Reads(Protocol):
         ...
 
 
-class Ahead(Protocol):
+class GroupBuild(Protocol):
     """Builds the groups of aggregates, each at once, while nobody else writes."""
 
     def step(self, most: int, *, start: bool) -> Built | None:
@@ -419,7 +419,7 @@ class Engine(Protocol):
         """
         ...
 
-    def ahead(self, labels: Collection[str] | None) -> Ahead:
+    def group_build(self, labels: Collection[str] | None) -> GroupBuild:
         """Return a build that writes each group once, while nobody else writes, where `build` would write it with each batch.
 
         Args:

@@ -30,7 +30,7 @@ from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
 from ..expressions.arithmetic import Number
 from ..expressions.habits import RECORD_HABITS, habit_fault, refuse_habits, without_habits
 from ..expressions.tree import Assignment, Attr, Predicate
-from ..keys.forms import check_key
+from ..keys.texts import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueType

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import UNSET
 
 from ..builtin import Builtin
-from ..keys.forms import check_key
 from ..keys.template import Template
+from ..keys.texts import check_key
 from ..schema.forms import FieldForm, LinkForm, ModelForm, stored_default
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row

@@ -18,7 +18,7 @@ from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts, forms
 from ..expressions.tree import And, Attr, Compare, Each, In, Leaf, Not, Or
 from ..keys.cuts import Cut
-from ..keys.forms import MICROSECOND
+from ..keys.texts import MICROSECOND
 from ..planning.conditions import AnyPredicate, present, time_comparisons
 from ..planning.question import QuerySpec
 from ..planning.ranges import BoundPlan

@@ -1,6 +1,6 @@
 """How values become partition keys and row keys, in order, and back.
 
-- `forms`: the text of each type and spec.
+- `texts`: the text of each type and spec.
 - `times`: time formats.
 - `zones`: time zones: the local time of a moment, and the moments of a local time.
 - `cuts`: what a time is cut down to, in UTC or in a zone.

@@ -20,7 +20,7 @@ import attrs
 from ..builtin import Builtin
 from ..errors import InvalidEntity, InvalidModel, shown
 from ..limits import MAX_KEY_UNITS
-from .forms import (
+from .texts import (
     ABOVE,
     DESCENDING,
     DIGITS,

@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from ..builtin import Builtin
-from .forms import bind
 from .template import Slot, Template
+from .texts import bind
 from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
 
 __all__ = ["composed", "composed_fields", "decode_source", "whole_fields"]

@@ -13,7 +13,7 @@ import attrs
 from ..builtin import Builtin
 from ..codegen import Names, compile_functions
 from ..errors import shown
-from .forms import MICROSECOND
+from .texts import MICROSECOND
 from .times import bucket_edge, finest_unit, first_moment, ordered_unit, time_format_fault, time_pattern
 from .zones import crosses_back, edges, local_time, zone_fault
 

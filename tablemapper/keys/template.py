@@ -22,7 +22,7 @@ import attrs
 from ..errors import shown
 from ..limits import utf16_units
 from .codec import KeyCodec
-from .forms import SEPARATOR, Cuts, NotAKey, bind, raise_last
+from .texts import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
 __all__ = ["NotAKey", "Parts", "Slot", "Template", "renamed_text"]
 

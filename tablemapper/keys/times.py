@@ -10,7 +10,7 @@ from functools import lru_cache
 import attrs
 
 from ..builtin import Builtin
-from .forms import MICROSECOND
+from .texts import MICROSECOND
 
 __all__ = [
     "UNITS",

@@ -19,7 +19,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from ..builtin import Builtin
-from .forms import MICROSECOND
+from .texts import MICROSECOND
 
 __all__ = ["crosses_back", "edges", "fingerprint", "local_time", "release", "zone_fault"]
 

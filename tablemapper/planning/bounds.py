@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from ..errors import InvalidEntity
-from ..keys.forms import Cuts, raise_last
 from ..keys.template import Parts, Slot, Template
+from ..keys.texts import Cuts, raise_last
 
 __all__ = ["EVERYTHING", "NOTHING", "Bound", "Reach", "reach"]
 

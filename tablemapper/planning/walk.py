@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import attrs
 
-from ..keys.forms import SEPARATOR, raise_last
+from ..keys.texts import SEPARATOR, raise_last
 from .bounds import Bound
 from .ranges import BoundPlan
 

@@ -16,7 +16,7 @@ import msgspec
 from ..errors import InvalidQuery, TableMapperError, did_you_mean, shown
 from ..execution.columns import Block, ColumnReader
 from ..expressions.tree import Attr
-from ..keys.forms import SEPARATOR
+from ..keys.texts import SEPARATOR
 from ..planning.projection import KeyPiece
 from ..schema.rows import DAMAGE, Row, unreadable
 from ..values.arrow import ArrowColumn, load_package, parse_lines

@@ -20,7 +20,7 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.python import python_source, walk
 from ..kept import kept
-from ..keys.forms import check_key
+from ..keys.texts import check_key
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
 from .group_rows import Advance, group_rows
 from .groups import AggregateModel, Delta

@@ -23,7 +23,7 @@ from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
 from ..keys.composed import decode_source
-from ..keys.forms import check_key
+from ..keys.texts import check_key
 from ..limits import (
     MAX_ENTITY,
     MAX_INT64,

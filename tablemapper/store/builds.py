@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 
 import attrs
 
-from ..engines.protocol import Ahead, Built, Engine, Pace, Violation
+from ..engines.protocol import Built, Engine, GroupBuild, Pace, Violation
 from ..errors import InvalidQuery, UniqueViolation, shown
 from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
@@ -82,8 +82,8 @@ def build(
     """
     limit = check_pace("build", limit, hold, rest)
     start = monotonic()
-    with ExitStack() as meters, closing(engine.ahead(labels)) as ahead:
-        work = _Building(engine, labels, limit, hold, progress, ahead, meters)
+    with ExitStack() as meters, closing(engine.group_build(labels)) as groups:
+        work = _Building(engine, labels, limit, hold, progress, groups, meters)
         in_batches(work.step, hold=hold, rest=rest, sleep=sleep)
     done = not any(
         state in ("building", "disabled")
@@ -104,7 +104,7 @@ class _Building:
     limit: int | None
     hold: float
     progress: ProgressOption
-    ahead: Ahead
+    groups: GroupBuild
     meters: ExitStack
     """Closes the meter of the class whose entities are read."""
     entities: int = 0
@@ -118,7 +118,7 @@ class _Building:
         if self.limit is not None and self.entities >= self.limit:
             return None
         scattered = self.limit is None and self._last is not None and _is_scattered(self._last, self.hold)
-        batch = self.ahead.step(self._groups, start=scattered)
+        batch = self.groups.step(self._groups, start=scattered)
         if batch is not None:
             if batch.pace.seconds:
                 self._groups = steered(self._groups, batch.pace.seconds, self.hold)

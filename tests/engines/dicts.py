@@ -21,7 +21,7 @@ import attrs
 
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.catalogue.freezing import check_thawed
-from tablemapper.engines.check import Check, Owed, RepairReport, Report
+from tablemapper.engines.check import Check, Duty, RepairReport, Report
 from tablemapper.engines.decide import Decision, GroupChange, Key, decide, with_maintained
 from tablemapper.engines.protocol import (
     Batch,
@@ -128,7 +128,7 @@ class State:
 
     # -- what is maintained: `decide.Duties`
 
-    def owed(self, model: Model) -> Sequence[Owed]:
+    def duties(self, model: Model) -> Sequence[Duty]:
         schema = Schema(tuple(self.models.values()))
         known = self.models[model.name]
         sources = [other for other in self.models.values() if _source(other) == model.name]
@@ -143,7 +143,7 @@ class State:
             return None
         owner = self.models[kept[0]]
         at = next(at for at, field in enumerate(owner.columns, FIRST) if field.property == kept[1])
-        indexes = self.owed(owner)[0][0].indexes
+        indexes = self.duties(owner)[0][0].indexes
         return owner if any(at in index.places for index in indexes) else None
 
     def keeper(self, model: Model, field: FieldModel) -> Model:
@@ -398,7 +398,7 @@ class DictEngine:
     def build(self, most: int, labels: Collection[str] | None) -> Built | None:
         return None
 
-    def ahead(self, labels: Collection[str] | None) -> Idle:
+    def group_build(self, labels: Collection[str] | None) -> Idle:
         return Idle()
 
     def violations(self, most: int) -> tuple[Violation, ...]:
@@ -422,7 +422,9 @@ class DictEngine:
 
     def check(self, meter: Meter) -> Report:
         state = self.state
-        check = Check({model: state.owed(model) for model in state.models.values()}, Holding(state), state.last, meter)
+        check = Check(
+            {model: state.duties(model) for model in state.models.values()}, Holding(state), state.last, meter
+        )
         return check.report(check.findings(()))
 
     eventual = ()
@@ -575,7 +577,7 @@ class _Reading:
         if index is None:
             self._table = state.table(self._model.table)
         else:
-            found = [one for one in state.owed(self._model)[0][0].indexes if one.model.name == index.name]
+            found = [one for one in state.duties(self._model)[0][0].indexes if one.model.name == index.name]
             self._table = state.index(found[0])
         self._sorting = [_sorted_by(self._plan, step) for step in self._plan.sort]
 

@@ -79,7 +79,9 @@ def _content(engine: SqliteEngine | DictEngine, stored: Stored) -> dict[str, Any
             values = stored.values(model) if model.aggregate.counted_slots else ()
             held[f"{model.name} values"] = sorted(map(repr, values))
         parts = (
-            engine.state.owed(model) if isinstance(engine, DictEngine) else [(engine._sqlite.maintenance[model], None)]
+            engine.state.duties(model)
+            if isinstance(engine, DictEngine)
+            else [(engine._sqlite.maintenance[model], None)]
         )
         for part, _ in parts:
             for index in part.indexes:

@@ -77,8 +77,8 @@ def test_versions_are_found_retired_and_revived_by_class() -> None:
     assert versions.live("A") == versions.live("A", "form") == [CURRENT]
     assert versions.live("A", "other") == versions.live("C") == []
     after = versions.retire(9, "m2", lambda name, version: version.beside == "m1", unkept=True)
-    stale = _version(until=9, retired_by="m2", behind="m1", unkept=True)
-    assert after == Versions({"A": [RETIRED, CURRENT], "B": [stale, RETIRED]})
+    unkept = _version(until=9, retired_by="m2", behind="m1", unkept=True)
+    assert after == Versions({"A": [RETIRED, CURRENT], "B": [unkept, RETIRED]})
     assert versions.revive("m1", "m1", but=["B"]) == Versions({"A": [UNDONE, CURRENT], "B": [TWIN, RETIRED]})
 
 

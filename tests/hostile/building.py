@@ -100,7 +100,7 @@ def building(path: str) -> None:
 
 def write_ahead(store: tm.Store, most: int, slices: int = 1000) -> None:
     """Build aggregates by slices of their groups."""
-    builder = store._engine.ahead(["Makers", "Prices"])
+    builder = store._engine.group_build(["Makers", "Prices"])
     try:
         while slices and (built := builder.step(most, start=True)) is not None:
             slices -= not built.entities

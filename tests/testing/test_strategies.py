@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.keys.forms import FORMS
+from tablemapper.keys.texts import FORMS
 from tablemapper.limits import utf16_units
 from tablemapper.schema.model import model_of
 from tablemapper.testing import entities, keys, strategies, values

@@ -35,7 +35,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file import transactions
 from tablemapper.engines.sqlite.online import copying, migration, takeover
-from tablemapper.engines.sqlite.rows import ahead, building, followers, jobs
+from tablemapper.engines.sqlite.rows import building, followers, group_build, jobs
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
@@ -139,7 +139,7 @@ def _slices_beside_others() -> None:
         pace = self._write(lambda now, writer: results.append(write(writer)))
         return results[0], pace
 
-    ahead.Ahead._alone = alone  # type: ignore[method-assign]
+    group_build.GroupBuild._alone = alone  # type: ignore[method-assign]
 
 
 def _frontier_left() -> None:
@@ -356,10 +356,10 @@ def build(round: Round, draw: random.Random, _: int) -> None:
 
 def note_steps(round: Round) -> None:
     """Have builders say what they do ahead of the cursor, and do it in small steps soon after somebody else wrote."""
-    ahead._LOOK, ahead._CHUNK, transactions._COMPANY = 0.002, 64, 0.01
-    real = ahead.Ahead.step
+    group_build._LOOK, group_build._CHUNK, transactions._COMPANY = 0.002, 64, 0.01
+    real = group_build.GroupBuild.step
 
-    def step(self: ahead.Ahead, most: int, *, start: bool) -> Any:
+    def step(self: group_build.GroupBuild, most: int, *, start: bool) -> Any:
         built = real(self, most, start=start)
         if built is None or built.ended or built.entities < 0:
             round.stage[0] = 0
@@ -369,7 +369,7 @@ def note_steps(round: Round) -> None:
             round.event("abandonment" if built.entities else "slice")
         return built
 
-    ahead.Ahead.step = step  # type: ignore[method-assign]
+    group_build.GroupBuild.step = step  # type: ignore[method-assign]
 
 
 def migrate(round: Round, draw: random.Random, _: int) -> None:

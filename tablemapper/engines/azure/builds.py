@@ -351,8 +351,8 @@ def _is_wanted(job: JobForm, classes: Classes, labels: Collection[str] | None) -
 
 
 def _marks(classes: Classes, job: JobForm, model: Model) -> list[Mark]:
-    owed = classes.maintained(model).only(job.targets)
-    return [classes.marks.of[one] for one in parts_of(owed)]
+    duties = classes.maintained(model).only(job.targets)
+    return [classes.marks.of[one] for one in parts_of(duties)]
 
 
 def _row(classes: Classes, model: Model, entity: Entity) -> Row | None:

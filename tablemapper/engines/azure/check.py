@@ -49,8 +49,8 @@ class Held:
         for table, models in tables.items():
             for entity in rows_of(source, table):
                 self._take(entity, table, models)
-        for owed in self.classes.outer.values():
-            for index in owed.indexes:
+        for duties in self.classes.outer.values():
+            for index in duties.indexes:
                 for entity in rows_of(source, index.model.table):
                     self._take_outer(index, entity)
 

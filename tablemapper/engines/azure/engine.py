@@ -316,14 +316,14 @@ class AzureEngine:
 
     def _most_rows(self, model: Model) -> int:
         """Return how many rows the write of an entity is expected to have at most."""
-        owed = self._classes.maintained(model)
-        return 1 + sum(8 if index.model.fan_out else 2 for index in owed.indexes) + 2 * len(owed.aggregates)
+        duties = self._classes.maintained(model)
+        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + 2 * len(duties.aggregates)
 
     def _most_new(self, classes: Classes, model: Model) -> int:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
-        owed = classes.inner[model]
-        rows = 1 + sum(4 if index.model.fan_out else 1 for index in owed.indexes)
-        return max((MAX_CHANGES - (model in classes.outer) - len(owed.aggregates)) // rows, 1)
+        duties = classes.inner[model]
+        rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
+        return max((MAX_CHANGES - (model in classes.outer) - len(duties.aggregates)) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
@@ -426,7 +426,7 @@ class AzureEngine:
         self._check_writable()
         return self.run(self._builder.step(most, labels))
 
-    def ahead(self, labels: Collection[str] | None) -> Idle:
+    def group_build(self, labels: Collection[str] | None) -> Idle:
         """Return what builds nothing ahead."""
         return Idle()
 

@@ -26,13 +26,13 @@ _TOGETHER = 16  # groups
 
 
 def widened(
-    aggregate: AggregateMaintenance, owed: Maintenance, key: tuple[str, str], delta: Delta, timeout: float
+    aggregate: AggregateMaintenance, duties: Maintenance, key: tuple[str, str], delta: Delta, timeout: float
 ) -> Work[None]:
     """Add a delta of ``_ever`` measures to a group; it may be added many times.
 
     Args:
         aggregate: of the group.
-        owed: the indexes on its groups, which lie in their partitions.
+        duties: the indexes on its groups, which lie in their partitions.
         key: of the group.
         delta: what it adds.
         timeout: seconds after which to give up.
@@ -48,7 +48,7 @@ def widened(
         if change is None:
             return
         try:
-            yield Commit(aggregate.model.table, key[0], (change, *index_changes(aggregate, owed, key, found, change)))
+            yield Commit(aggregate.model.table, key[0], (change, *index_changes(aggregate, duties, key, found, change)))
             return
         except Lost as lost:
             why: Any = lost
@@ -103,14 +103,14 @@ def emptied(part: Part, classes: Classes, patience: Patience, timeout: float) ->
 def _emptied(
     aggregate: AggregateMaintenance, classes: Classes, found: Entity | None, patience: Patience, timeout: float
 ) -> Work[None]:
-    attempt, owed = 0, classes.maintained(aggregate.model)
+    attempt, duties = 0, classes.maintained(aggregate.model)
     while found is not None:
         key, changes = (found[PARTITION], found[ROW]), list[Change]()
         try:
             nothing = correction(aggregate, aggregate.aggregate.zero(), found)
             if (change := changed(aggregate, key, found, [nothing])) is None:
                 return
-            rows = index_changes(aggregate, owed, key, found, change)
+            rows = index_changes(aggregate, duties, key, found, change)
             changes = [change, *(yield from there(aggregate.model.table, key[0], rows, timeout))]
         except CorruptStore:
             changes = [Change("delete", key[1], {}, found[ETAG])]

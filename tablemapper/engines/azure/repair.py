@@ -41,9 +41,9 @@ class Fixes:
     def __init__(self, classes: Classes, timeout: float) -> None:
         self._classes = classes
         self._timeout = timeout
-        self._outer = {index for owed in classes.outer.values() for index in owed.indexes}
+        self._outer = {index for duties in classes.outer.values() for index in duties.indexes}
         self._inner = {
-            one: model for model in classes.models for owed, _ in classes.owed(model) for one in owed.aggregates
+            one: model for model in classes.models for duties, _ in classes.duties(model) for one in duties.aggregates
         }
 
     def of(self, findings: Iterable[Finding]) -> Iterator[Work[None]]:

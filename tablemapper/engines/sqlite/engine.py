@@ -19,7 +19,7 @@ from ...catalogue.dropping import disable, finished, tidied
 from ...catalogue.freezing import check_thawed, frozen, thawed
 from ...catalogue.opening import rebuilt, ruled_anew
 from ...catalogue.possible import contradictions
-from ...catalogue.switching import end_unkept
+from ...catalogue.switching import end_stale_twins
 from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
@@ -44,18 +44,18 @@ from .online.repair import Repair
 from .online.run import Change, change
 from .online.status import read_status
 from .online.takeover import as_it_is, has_to_change, take_over, verify
-from .rows.ahead import Ahead
 from .rows.building import build_batch, violations
 from .rows.check import examine, examine_twins
 from .rows.clearing import clear
 from .rows.contested import violated
 from .rows.current import Current
+from .rows.group_build import GroupBuild
 from .rows.load import SortedLoad
 from .rows.maintained import write_changes
 from .rows.partitions import next_partition, partition_rows
 from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
-from .rows.twins import unkept
+from .rows.twins import stale_twins
 from .rows.writes import DeleteFoundNothing, insert, transact
 from .sql.catalogue import (
     READ_NOTE,
@@ -293,7 +293,7 @@ class SqliteEngine:
                 self.catch_up()
                 sqlite = self._sqlite
                 check_thawed(sqlite.stored)
-            if sqlite.unkept:
+            if sqlite.stale_twins:
                 sqlite = self._kept(of or ())
             run = partial(_settled, write) if sqlite.violated else write
             try:
@@ -310,8 +310,8 @@ class SqliteEngine:
 
     def _kept(self, written: Iterable[Operation | Batch]) -> SqliteSchema:
         """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
-        while twins := unkept(sqlite := self._sqlite, written):
-            end = partial(_end_unkept, [twin.migration for twin in twins])
+        while twins := stale_twins(sqlite := self._sqlite, written):
+            end = partial(_end_stale_twins, [twin.migration for twin in twins])
             with suppress(OtherGeneration):  # (then it is looked at again)
                 self.file.write_alone(end, generation=sqlite.generation)
             self.catch_up()
@@ -355,9 +355,9 @@ class SqliteEngine:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
 
-    def ahead(self, labels: Collection[str] | None) -> Ahead:
+    def group_build(self, labels: Collection[str] | None) -> GroupBuild:
         """Return what builds groups ahead of the next entities, while nobody else writes."""
-        return Ahead(self.file, lambda: self._sqlite, self._write, _end_job, labels)
+        return GroupBuild(self.file, lambda: self._sqlite, self._write, _end_job, labels)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
@@ -529,9 +529,9 @@ def _rows(snapshot: Snapshot, sql: str, args: Sequence[Any] = ()) -> Iterator[Ro
         yield from chunk
 
 
-def _end_unkept(migrations: Collection[str], writer: Writer) -> None:
+def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:
     """End the twins that this process cannot keep in step with what it is about to write."""
-    change(writer, end_unkept, migrations)
+    change(writer, end_stale_twins, migrations)
 
 
 def _end_job(writer: Writer, built: Built) -> None:

@@ -12,8 +12,8 @@ from ....entities.fields import FieldModel
 from ....errors import SchemaMismatch
 from ....evolution.following import Followed, follow
 from ....evolution.versions import retirement
-from ....keys.forms import NotAKey
 from ....keys.template import Template
+from ....keys.texts import NotAKey
 from ....schema.maintenance import (
     IndexMaintenance,
     Maintenance,
@@ -22,7 +22,7 @@ from ....schema.maintenance import (
 )
 from ....schema.model import Model, Schema, is_local, reserved_keys
 from ....schema.rows import Row
-from ...check import Owed
+from ...check import Duty
 from ..outer.marks import Mark, Marks, Part, label_of, parts_of
 from ..outer.outbox import Times
 from ..tables.drive import Now, Work
@@ -65,25 +65,27 @@ class Classes:
         for model in schema.models:
             if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
                 raise SchemaMismatch(model.name, [reason])
-        self._owed: dict[Model, Maintenance] = {}
+        self._duties: dict[Model, Maintenance] = {}
         for model in schema.models:
-            self._owed[model] = self._maintenance(model)
-            for aggregate in self._owed[model].aggregates:
-                self._owed.setdefault(aggregate.model, maintenance(schema, aggregate.model))
+            self._duties[model] = self._maintenance(model)
+            for aggregate in self._duties[model].aggregates:
+                self._duties.setdefault(aggregate.model, maintenance(schema, aggregate.model))
         self.outer: dict[Model, Maintenance] = {}
         self.inner: dict[Model, Maintenance] = {}
-        for model, owed in self._owed.items():
+        for model, duties in self._duties.items():
             outer = Maintenance(
-                tuple([one for one in owed.indexes if not is_local(model, one.model)]),
-                tuple([one for one in owed.aggregates if not is_inner(one.model, model)]),
+                tuple([one for one in duties.indexes if not is_local(model, one.model)]),
+                tuple([one for one in duties.aggregates if not is_inner(one.model, model)]),
             )
             if outer.indexes or outer.aggregates:
                 self.outer[model] = outer
-            self.inner[model] = owed.less([outer])
+            self.inner[model] = duties.less([outer])
         self.marks = self._marks()
-        self._parts = {model: self._in_parts(owed) for model, owed in self.inner.items()}
-        self.aggregates = {self.marks.name_of(one): one for owed in self._owed.values() for one in owed.aggregates}
-        self.outer_aggregates = [one for owed in self.outer.values() for one in owed.aggregates]
+        self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
+        self.aggregates = {
+            self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
+        }
+        self.outer_aggregates = [one for duties in self.outer.values() for one in duties.aggregates]
         tables: dict[str, int] = {}
         for form in catalogue.models.values():
             tables[form.table] = tables.get(form.table, 0) + 1
@@ -95,8 +97,8 @@ class Classes:
     def _marks(self) -> Marks:
         of: dict[Part, Mark] = {}
         built: dict[Model, list[Mark]] = {}
-        for model, owed in self._owed.items():
-            for one in parts_of(owed):
+        for model, duties in self._duties.items():
+            for one in parts_of(duties):
                 name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
@@ -107,26 +109,26 @@ class Classes:
                     of[one] = Mark(name, built=False, sets=True)
         return Marks(of, built, self.head.generation)
 
-    def _in_parts(self, owed: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
+    def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
         """Return what is maintained in the partition: together, and apart what was built over entities."""
         parts = [
             (Maintenance((one,), ()) if isinstance(one, IndexMaintenance) else Maintenance((), (one,)), mark)
-            for one in parts_of(owed)
+            for one in parts_of(duties)
             if (mark := self.marks.of.get(one)) is not None
         ]
-        return [(owed.less([part for part, _ in parts]), None), *parts]
+        return [(duties.less([part for part, _ in parts]), None), *parts]
 
     def _maintenance(self, model: Model) -> Maintenance:
-        owed = maintenance(self.schema, model)
+        duties = maintenance(self.schema, model)
         if (followed := self.followed.get(model)) is None:
-            return owed
+            return duties
         aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
-        return Maintenance((*owed.indexes, *followed.indexes), (*owed.aggregates, *aggregates))
+        return Maintenance((*duties.indexes, *followed.indexes), (*duties.aggregates, *aggregates))
 
     @property
     def models(self) -> tuple[Model, ...]:
         """The opened classes, and the aggregates over them that were not opened."""
-        return tuple(self._owed)
+        return tuple(self._duties)
 
     def stored(self, model: Model) -> Model:
         """Return a class with all that is stored of it."""
@@ -138,24 +140,24 @@ class Classes:
 
     def maintained(self, model: Model) -> Maintenance:
         """Return all that is maintained from a class."""
-        return self._owed[model]
+        return self._duties[model]
 
     def ready(self, model: Model) -> Maintenance:
         """Return what is maintained from a class, and complete."""
-        owed = self._owed[model]
+        duties = self._duties[model]
         return Maintenance(
-            tuple([one for one in owed.indexes if one.label not in self.unready and model.name not in self.unready]),
-            tuple([one for one in owed.aggregates if one.model.name not in self.unready]),
+            tuple([one for one in duties.indexes if one.label not in self.unready and model.name not in self.unready]),
+            tuple([one for one in duties.aggregates if one.model.name not in self.unready]),
         )
 
     def index(self, model: Model, name: str) -> IndexMaintenance:
         """Return the maintenance of an index."""
-        return next(one for one in self._owed[model].indexes if one.model.name == name)
+        return next(one for one in self._duties[model].indexes if one.model.name == name)
 
     def needs_row(self, model: Model) -> bool:
         """Return whether a write of an entity depends on what is stored."""
-        owed = self._owed[model]
-        return bool(owed.indexes or owed.aggregates) or (model in self.followed and self.followed[model].checked)
+        duties = self._duties[model]
+        return bool(duties.indexes or duties.aggregates) or (model in self.followed and self.followed[model].checked)
 
     @cached_property
     def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
@@ -178,7 +180,7 @@ class Classes:
 
     # -- what is maintained: `decide.Duties`
 
-    def owed(self, model: Model) -> Sequence[Owed]:
+    def duties(self, model: Model) -> Sequence[Duty]:
         """Return what is maintained from a class in the partitions of its entities: from all of them."""
         return [(part, None) for part, _ in self._parts[model]]
 

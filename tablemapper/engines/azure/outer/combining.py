@@ -33,7 +33,7 @@ class _Writer:
 
 def add_with_others(
     aggregate: AggregateMaintenance,
-    owed: Maintenance,
+    duties: Maintenance,
     several: _Several,
     patience: Patience,
     timeout: float,
@@ -49,8 +49,8 @@ def add_with_others(
     try:
         while mine.state != "added":
             now: float = yield Now()
-            if some := _taken(outbox, group, mine, together(owed), now):
-                yield from _lead(outbox, group, some, aggregate, owed, timeout)
+            if some := _taken(outbox, group, mine, together(duties), now):
+                yield from _lead(outbox, group, some, aggregate, duties, timeout)
                 return
             yield Pause(_POLL)
             if mine.state == "waiting":
@@ -87,12 +87,12 @@ def _lead(
     group: Group,
     some: Sequence[_Writer],
     aggregate: AggregateMaintenance,
-    owed: Maintenance,
+    duties: Maintenance,
     timeout: float,
 ) -> Work[None]:
     patience, done = Patience(min(one.patience.until for one in some)), False
     try:
-        yield from add(aggregate, owed, [each for one in some for each in one.several], patience, timeout, outbox)
+        yield from add(aggregate, duties, [each for one in some for each in one.several], patience, timeout, outbox)
         done = True
     finally:
         with outbox.lock:

@@ -63,10 +63,10 @@ def outer_of(
         if change.new is not None:
             for mark in marks.built.get(change.operation.model, ()):
                 mark.set_in(after, change.old, change.new)
-        owed = outer.get(change.operation.model, _NOTHING)
-        for index in owed.indexes:
+        duties = outer.get(change.operation.model, _NOTHING)
+        for index in duties.indexes:
             _in_index(made, values, index, marks.of[index], change, after)
-        for aggregate in owed.aggregates:
+        for aggregate in duties.aggregates:
             _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
     for place, entry in values.wanted.items():
         index = place[0]
@@ -140,13 +140,13 @@ def _delete(index: IndexMaintenance, row: IndexRow, op: str) -> Delete:
     return Delete(index.model.table, row[0], outer_key(row[1], row[2], row[3], op))
 
 
-def _collect(deltas: ChangeSet, owed: Maintenance, old: Row | None, new: Row | None) -> None:
+def _collect(deltas: ChangeSet, duties: Maintenance, old: Row | None, new: Row | None) -> None:
     if old is not None and new is not None:
-        deltas.changed(owed, [(old, new)])
+        deltas.changed(duties, [(old, new)])
     elif new is not None:
-        deltas.added(owed, [new])
+        deltas.added(duties, [new])
     elif old is not None:
-        deltas.removed(owed, [old])
+        deltas.removed(duties, [old])
 
 
 def _deltas(changes: ChangeSet, marks: Marks) -> Iterable[Delta]:

@@ -93,10 +93,10 @@ def _carry_out(
                 groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
     for (label, _, _), several in groups.items():
         aggregate = aggregates[label]
-        owed = classes.maintained(aggregate.model)
-        most = together(owed)
+        duties = classes.maintained(aggregate.model)
+        most = together(duties)
         for at in range(0, len(several), most):
-            given = aggregate, owed, several[at : at + most], patience, timeout
+            given = aggregate, duties, several[at : at + most], patience, timeout
             works.append(add(*given) if outbox is None else add_with_others(*given, outbox))
     yield from side_by_side(works)
 

@@ -40,14 +40,14 @@ _MOST_VALUES = 800_000  # of a group in another partition: what was committed ha
 _log = logging.getLogger("tablemapper.azure")
 
 
-def together(owed: Maintenance) -> int:
+def together(duties: Maintenance) -> int:
     """Return how many deltas of a group one transaction takes, beside the rows that indexes have of it."""
-    return min(_TOGETHER, MAX_CHANGES - 1 - 2 * len(owed.indexes))
+    return min(_TOGETHER, MAX_CHANGES - 1 - 2 * len(duties.indexes))
 
 
 def add(
     aggregate: AggregateMaintenance,
-    owed: Maintenance,
+    duties: Maintenance,
     several: Sequence[tuple[Intent, Delta]],
     patience: Patience,
     timeout: float,
@@ -57,7 +57,7 @@ def add(
 
     Args:
         aggregate: of the group.
-        owed: the indexes on its groups, which lie in their partitions.
+        duties: the indexes on its groups, which lie in their partitions.
         several: at most `together` deltas of one group, each with the intent that has it.
         patience: of who adds them.
         timeout: seconds after which to give up, if no answer comes.
@@ -81,7 +81,7 @@ def add(
         try:
             changes = [Change("insert", mark, of) for mark, (of, _) in marks.items()]
             if change is not None:
-                rows = index_changes(aggregate, owed, (partition, row), found, change)
+                rows = index_changes(aggregate, duties, (partition, row), found, change)
                 changes += [change, *((yield from there(table, partition, rows, timeout)) if lost_rows else rows)]
             changes += [Change("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
             yield Commit(table, partition, tuple(changes))
@@ -203,10 +203,10 @@ def check_room(
 
 
 def index_changes(
-    aggregate: AggregateMaintenance, owed: Maintenance, key: tuple[str, str], found: Entity | None, change: Change
+    aggregate: AggregateMaintenance, duties: Maintenance, key: tuple[str, str], found: Entity | None, change: Change
 ) -> list[Change]:
     """Return the changes of the rows that indexes on the groups have of one."""
-    if not owed.indexes:
+    if not duties.indexes:
         return []
     codec = codec_of(aggregate.model)
     old, new = found, None
@@ -215,11 +215,11 @@ def index_changes(
     before, after = [None if one is None or BELOW in one else codec.row(one)[:-1] for one in (old, new)]
     changes = ChangeSet()
     if before is not None and after is not None:
-        changes.changed(owed, [(before, after)])
+        changes.changed(duties, [(before, after)])
     elif after is not None:
-        changes.added(owed, [after])
+        changes.added(duties, [after])
     elif before is not None:
-        changes.removed(owed, [before])
+        changes.removed(duties, [before])
     made = []
     for index, rows in changes.indexes.items():
         made += [Change("delete", local_key(index, row), {}, "*") for row in rows.deletes]

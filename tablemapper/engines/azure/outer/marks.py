@@ -24,9 +24,9 @@ Part: TypeAlias = IndexMaintenance | AggregateMaintenance
 """What is maintained from a class, by itself."""
 
 
-def parts_of(owed: Maintenance) -> list[Part]:
+def parts_of(duties: Maintenance) -> list[Part]:
     """Return all that is maintained, one by one."""
-    return [*owed.indexes, *owed.aggregates]
+    return [*duties.indexes, *duties.aggregates]
 
 
 def label_of(part: Part) -> str:

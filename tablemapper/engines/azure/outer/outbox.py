@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from ....errors import CorruptStore
-from ....keys.forms import SEPARATOR
+from ....keys.texts import SEPARATOR
 from ....limits import MAX_KEY_UNITS, utf16_units
 from ..tables.drive import Now, Work, delay
 from ..tables.names import digest, intent_key

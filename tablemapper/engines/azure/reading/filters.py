@@ -17,8 +17,8 @@ import attrs
 
 from ....builtin import Builtin
 from ....expressions.tree import And, Attr, Compare, In, Or, Parameter, StartsWith
-from ....keys.forms import SEPARATOR, raise_last
 from ....keys.template import Slot, Template
+from ....keys.texts import SEPARATOR, raise_last
 from ....limits import MAX_INT32, MIN_DATETIME, MIN_INT32
 from ....planning.bounds import EVERYTHING, Bound
 from ....planning.conditions import AnyPredicate

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 
-from ....keys.forms import SEPARATOR, check_key
+from ....keys.texts import SEPARATOR, check_key
 from ....limits import MAX_KEY_UNITS, utf16_units
 
 __all__ = [

@@ -30,7 +30,7 @@ from ..file.file import File
 from ..file.writer import Writer
 from ..rows.check import Rows
 from ..rows.contested import FORGET, delete_contested, put_contested
-from ..rows.jobs import owed
+from ..rows.jobs import duties
 from ..rows.maintained import seek_value
 from ..sql.catalogue import READ_NOTE, write_note
 from ..sql.schema import SqliteSchema
@@ -197,7 +197,7 @@ class _Tables:
         self._passed = {
             index: passed
             for model in sqlite.jobs
-            for part, passed in owed(sqlite, writer.get, model)
+            for part, passed in duties(sqlite, writer.get, model)
             for index in part.indexes
             if passed is not None
         }
@@ -275,7 +275,7 @@ class _Tables:
     def _fix_index_rows(self, model: Model, key: tuple[Any, ...], *rows: Row | None) -> None:
         """Correct all index rows of some rows of one key: the old row of a group, and the new one."""
         stored_model = self._sqlite.statements[model].model
-        for maintenance, passed in owed(self._sqlite, self._writer.get, model):
+        for maintenance, passed in duties(self._sqlite, self._writer.get, model):
             for index in maintenance.indexes if passed is None or passed(key) else ():
                 for row in rows:
                     for entry in index.rows_of(row, stored_model) or ():

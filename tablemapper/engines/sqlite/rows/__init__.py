@@ -5,7 +5,7 @@
 - `jobs`: builds and copies that are under way, and what each write owes to builds.
 - `maintained`: the rows of indexes and of groups.
 - `building`: the batches of a build.
-- `ahead`: groups of aggregates that are built ahead of the entities.
+- `group_build`: groups of aggregates that are built ahead of the entities.
 - `twins`: the tables of classes before a migration, in step with those after it.
 - `followers`: what follows from a write, in one list.
 - `writes`: operations, on the rows of entities.

@@ -14,7 +14,7 @@ from ...check import Check, Finding, Problem
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 from .contested import NOTED, NOTES
-from .jobs import owed
+from .jobs import duties
 from .twins import script_sides
 
 __all__ = ["Rows", "examine", "examine_twins"]
@@ -39,7 +39,7 @@ def examine(
     def first(sql: str, args: Sequence[Any]) -> Row | None:
         return next(rows(sql, args), None)
 
-    maintained = {model: owed(sqlite, first, model) for model in sqlite.maintenance}
+    maintained = {model: duties(sqlite, first, model) for model in sqlite.maintenance}
     check = Check(maintained, _Stored(sqlite, rows), last, meter)
     aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
     moved = (finding for table in sqlite.catalogue.tables.values() for finding in _moved(table, aggregates, rows))
@@ -60,7 +60,7 @@ def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tup
             findings.append(Finding(Problem(kind, where, key, detail), None, remedy))
     unknown = [
         f"{link.old} before {twin.migration}: what it should hold is not known without migrations= that contain that"
-        for twins in sqlite.unkept.values()
+        for twins in sqlite.stale_twins.values()
         for twin in twins
         for link in twin.links
         if link.steps

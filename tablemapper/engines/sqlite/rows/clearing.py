@@ -20,8 +20,8 @@ def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     outlives its entities; an index is over a field that is maintained from them.
     """
     kept = sqlite.maintenance[model]
-    owed = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins
-    if owed or any(one.aggregate.keeps_empty or one.model.name in sqlite.owners for one in kept.aggregates):
+    duties = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins
+    if duties or any(one.aggregate.keeps_empty or one.model.name in sqlite.owners for one in kept.aggregates):
         return None
     count = _delete_entities(sqlite, writer, model)
     groups = [one.model for one in kept.aggregates]

@@ -4,7 +4,7 @@ One invariant holds at each commit: an index that is being built has the rows of
 of its job. A group of an aggregate that is being built has what these entities contribute; a group up to the frontier
 of the job, by its own key, has what all entities contribute. A batch adds the entities after the cursor, in the order
 of their keys, and moves the cursor. A slice adds the groups after the frontier, in the order of theirs, and moves the
-frontier: see `ahead`. A write maintains everything for an entity up to the cursor, and for one after it the groups up
+frontier: see `group_build`. A write maintains everything for an entity up to the cursor, and for one after it the groups up
 to the frontier. SQLite has one writer at a time, which reads both in its own transaction.
 
 A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
@@ -27,8 +27,20 @@ from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
 __all__ = [
-    "BUILDS", "CREATE_JOBS", "CURSOR", "END", "ENQUEUE", "LEDGER", "QUEUE", "REACH", "Passed", "copied", "left", "owed",
-    "passed_by", "progress",
+    "BUILDS",
+    "CREATE_JOBS",
+    "CURSOR",
+    "END",
+    "ENQUEUE",
+    "LEDGER",
+    "QUEUE",
+    "REACH",
+    "Passed",
+    "copied",
+    "duties",
+    "left",
+    "passed_by",
+    "progress",
 ]  # fmt: skip
 
 BUILDS = "tablemapper_builds"
@@ -56,7 +68,7 @@ Passed: TypeAlias = Callable[[Sequence[Any]], bool]
 """A function that returns whether a cursor has passed a row, by the row's first two values."""
 
 
-def owed(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
+def duties(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maintenance, Passed | None]]:
     """Return the maintenance that a write of a class owes: for each part, which entities it concerns; None: all."""
     of_all = (sqlite.maintenance[model], None)
     return (of_all, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (of_all,)

@@ -23,7 +23,7 @@ from ..driver.driver_errors import DRIVER_ERRORS, translated
 from ..file.writer import Writer
 from ..sql.schema import SqliteSchema
 from .followers import Maintained, following
-from .jobs import owed
+from .jobs import duties
 from .maintained import delete_rows, put_rows, write_groups
 from .writes import apply, completed_rows, insert_rows
 
@@ -128,7 +128,7 @@ class _HeldBack(Maintained):
     load: SortedLoad
 
     def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
-        for kept, passed in owed(self.sqlite, writer.get, model):
+        for kept, passed in duties(self.sqlite, writer.get, model):
             if passed is None:
                 for index in kept.indexes:
                     self.load.keep(index, index.rows(rows))

@@ -33,7 +33,7 @@ from ..sql.maintained_tables import Values
 from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
 from .contested import delete_contested, is_noted, put_contested
-from .jobs import owed
+from .jobs import duties
 
 __all__ = [
     "Part",
@@ -64,7 +64,7 @@ def collect(
     part: Part | None = None,
 ) -> None:
     """Add to a set what entities of a class, or groups, change in what is maintained from them, or in a part of that."""
-    for maintenance, passed in owed(sqlite, writer.get, model):
+    for maintenance, passed in duties(sqlite, writer.get, model):
         kept = maintenance if part is None else part(maintenance)
         if removed:
             changes.removed(kept, removed if passed is None else list(filter(passed, removed)))

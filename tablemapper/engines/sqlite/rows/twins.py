@@ -40,7 +40,7 @@ from ..file.writer import Writer
 from ..sql.catalogue import as_corruption
 from ..sql.schema import SqliteSchema
 
-__all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "unkept"]
+__all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "stale_twins"]
 
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, Sequence[Operation]], None]
@@ -295,7 +295,7 @@ def script_sides(sqlite: SqliteSchema) -> Iterator[tuple[str, ScriptSide]]:
     """Yield the links by functions of scripts that this process knows, each with its migration."""
     for model, twins in sqlite.twins.items():
         for twin in twins:
-            if twin not in sqlite.guests and twin not in sqlite.unkept.get(model, ()):
+            if twin not in sqlite.guests and twin not in sqlite.stale_twins.get(model, ()):
                 sides = _sides(sqlite, model, twin)
                 yield from ((twin.migration, side) for side in sides if isinstance(side, ScriptSide))
 
@@ -336,10 +336,10 @@ def _what(twin: Twin, name: str, catalogue: Catalogue) -> str:
     return f"{' and '.join(named)}, which this class shares a table with" if named else "what belongs to this class"
 
 
-def unkept(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[Twin]:
+def stale_twins(sqlite: SqliteSchema, written: Iterable[Operation | Batch]) -> list[Twin]:
     """Return the twins that a write leaves behind, as this process does not know the scripts that they need."""
     models = {each.model for each in written if not isinstance(each, Operation) or each.verb != "require"}
-    return list(dict.fromkeys([twin for model in models for twin in sqlite.unkept.get(model, ())]))
+    return list(dict.fromkeys([twin for model in models for twin in sqlite.stale_twins.get(model, ())]))
 
 
 def _written(model: Model, catalogue: Catalogue) -> SqliteSchema:

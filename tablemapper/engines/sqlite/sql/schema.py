@@ -53,7 +53,7 @@ class SqliteSchema(StoredClasses):
         blocked: the aggregates that this program cannot maintain, and why.
         copies: the copies of each class by a migration; an entity that changes before their cursor is queued.
         twins: the twins that writes of each class keep in step.
-        unkept: the twins of each class that need the functions of a script which this process does not know.
+        stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
         followers: what follows from writes of some classes, once it was needed; see `rows.followers`.
         inserts: the functions that insert one entity of a class, once they were needed.
@@ -92,7 +92,7 @@ class SqliteSchema(StoredClasses):
         self.blocked = {model: reason for model in self.models if (reason := self._unknown_index(model, labels))}
         self.copies = _copies(self.catalogue, self.schema)
         self.twins = self._twins()
-        self.unkept = self._unkept()
+        self.stale_twins = self._stale_twins()
         self.sides: dict[tuple[Model, str], Any] = {}
         self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}
@@ -186,14 +186,14 @@ class SqliteSchema(StoredClasses):
                     twins[model] = (*twins.get(model, ()), twin)
         return twins
 
-    def _unkept(self) -> dict[Model, list[Twin]]:
-        unkept: dict[Model, list[Twin]] = {}
+    def _stale_twins(self) -> dict[Model, list[Twin]]:
+        stale_twins: dict[Model, list[Twin]] = {}
         for model, twins in self.twins.items():
             for twin in twins:
                 needs_script = any(link.steps and link.new == self.names[model] for link in twin.links)
                 if needs_script and twin not in self.guests and self._way_back(twin) is None:
-                    unkept.setdefault(model, []).append(twin)
-        return unkept
+                    stale_twins.setdefault(model, []).append(twin)
+        return stale_twins
 
     def _way_back(self, twin: Twin) -> WayBack | None:
         """Return the way back to a twin; None if this process does not know the script that ran."""

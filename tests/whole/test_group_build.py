@@ -17,8 +17,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.rows import ahead, building, jobs
-from tablemapper.engines.sqlite.rows.ahead import Ahead
+from tablemapper.engines.sqlite.rows import building, group_build, jobs
+from tablemapper.engines.sqlite.rows.group_build import GroupBuild
 
 from .answers import random_rows
 from .models import Measure, Model, Record, compiled
@@ -74,12 +74,12 @@ class Program:
         engine = self.store._engine
         assert isinstance(engine, SqliteEngine)
         self.engine = engine
-        self.ahead: Ahead | None = None
+        self.groups: GroupBuild | None = None
         self.slices = 0
 
     def close(self) -> None:
-        if self.ahead is not None:
-            self.ahead.close()
+        if self.groups is not None:
+            self.groups.close()
         self.store.close()
 
     def entities(self, most: int) -> list[Any]:
@@ -148,16 +148,16 @@ class Program:
     def build(self) -> None:
         """Do the next step of a build."""
         draw = self.draw
-        if self.ahead is not None and draw.random() < 0.05:
-            self.ahead.close()
-            self.ahead = None
+        if self.groups is not None and draw.random() < 0.05:
+            self.groups.close()
+            self.groups = None
         if draw.random() < 0.9:
-            self.ahead = self.ahead or self.engine.ahead(None)
-            step = self.ahead.step(draw.choice([1, 1, 2, 5]), start=True)
+            self.groups = self.groups or self.engine.group_build(None)
+            step = self.groups.step(draw.choice([1, 1, 2, 5]), start=True)
             self.slices += step is not None and not step.entities
             if step is not None:
                 return
-            self.ahead = None
+            self.groups = None
         if draw.random() < 0.5:
             self.engine.build(draw.choice([1, 1, 2, 5]), None)
 
@@ -197,7 +197,7 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
                 assert (newest or programs[1]).store.check().problems == ()
             newest = newest or program(versions.new)
             for one in programs:
-                one.ahead = None
+                one.groups = None
             slices = sum(one.slices for one in programs)
             newest.store.build(rest=0)
         except tm.InvalidEntity:  # an entity that was there cannot be in a group
@@ -213,8 +213,8 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every job wait for its steps, however few entities there are, and every step be small."""
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-    monkeypatch.setattr(ahead, "_CHUNK", 3)
-    monkeypatch.setattr(ahead, "_LOOK", 0.0)
+    monkeypatch.setattr(group_build, "_CHUNK", 3)
+    monkeypatch.setattr(group_build, "_LOOK", 0.0)
 
 
 def test_what_is_built_is_right_after_each_step(tmp_path: Path, *, full_size: bool) -> None:
@@ -228,7 +228,7 @@ def slices_beside_others(patch: pytest.MonkeyPatch) -> None:
         pace = self._write(lambda now, writer: results.append(write(writer)))
         return results[0], pace
 
-    patch.setattr(Ahead, "_alone", write)
+    patch.setattr(GroupBuild, "_alone", write)
 
 
 def batches_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
@@ -236,7 +236,7 @@ def batches_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
 
 
 def slices_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ahead, "left", lambda job, frontier: job.targets)
+    patch.setattr(group_build, "left", lambda job, frontier: job.targets)
 
 
 def batches_that_exclude_the_frontier_only(patch: pytest.MonkeyPatch) -> None:

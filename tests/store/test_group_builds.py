@@ -14,7 +14,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.rows import ahead
+from tablemapper.engines.sqlite.rows import group_build
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import builds
@@ -79,17 +79,17 @@ class Steps(list[Any]):
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     done = Steps()
-    real = ahead.Ahead.step
+    real = group_build.GroupBuild.step
 
-    def step(self: ahead.Ahead, most: int, *, start: bool) -> Any:
+    def step(self: group_build.GroupBuild, most: int, *, start: bool) -> Any:
         if (built := real(self, most, start=start)) is not None:
             done.append(built)
             done.then(len(done))
         return built
 
-    monkeypatch.setattr(ahead.Ahead, "step", step)
-    monkeypatch.setattr(ahead, "_LOOK", 0.0)
-    monkeypatch.setattr(ahead, "_CHUNK", 100)
+    monkeypatch.setattr(group_build.GroupBuild, "step", step)
+    monkeypatch.setattr(group_build, "_LOOK", 0.0)
+    monkeypatch.setattr(group_build, "_CHUNK", 100)
     return done
 
 
@@ -172,23 +172,23 @@ def test_a_writer_that_goes_on_is_noticed_while_entities_are_read(path: Path, st
 def test_what_another_thread_learns_as_a_job_begins_is_not_mixed_with_what_was_known(
     path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, dropped = ahead.Ahead._next_job, list[None]()
+    real, dropped = group_build.GroupBuild._next_job, list[None]()
     with tm.open(path, models=[*MODELS, Numbers], build=False) as store, tm.open(path, models=[Part]) as other:
 
-        def learn(self: ahead.Ahead, *known: Any) -> Any:
+        def learn(self: group_build.GroupBuild, *known: Any) -> Any:
             if (job := real(self, *known)) is not None and not dropped:
                 dropped.append(drop(other, "Numbers"))
                 engine_of(store).catch_up()
             return job
 
-        monkeypatch.setattr(ahead.Ahead, "_next_job", learn)
+        monkeypatch.setattr(group_build.GroupBuild, "_next_job", learn)
         assert build(store, labels=["Names"]).ok
         assert store.check().problems == ()
 
 
 def test_no_more_groups_are_kept_than_fit(path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_MOST", 120)
-    monkeypatch.setattr(ahead, "_LOOK", 1e9)
+    monkeypatch.setattr(group_build, "_MOST", 120)
+    monkeypatch.setattr(group_build, "_LOOK", 1e9)
     with tm.open(path, models=MODELS, build=False) as store:
         report = build(store)
         assert (report.ok, report.entities, steps) == (True, COUNT, [])
@@ -238,7 +238,7 @@ def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
     with tm.open(path, models=MODELS, build=False) as store:
         with monkeypatch.context() as patch:
             if within:
-                steps.then = lambda number: patch.setattr(ahead.Ahead, "_alone", stop)
+                steps.then = lambda number: patch.setattr(group_build.GroupBuild, "_alone", stop)
             else:
                 steps.then = stop
             with pytest.raises(RuntimeError, match="stop") as caught:
@@ -270,7 +270,7 @@ def opened(path: Path, **options: Any) -> SqliteEngine:
 
 def slices(engine: SqliteEngine, most: int) -> Iterator[int]:
     """Build ahead, and yield how many groups are written."""
-    builder, done = engine.ahead(None), 0
+    builder, done = engine.group_build(None), 0
     yield done
     try:
         while (built := builder.step(most, start=True)) is not None and built.entities >= 0:
@@ -309,7 +309,7 @@ def test_builders_that_are_killed_leave_whole_slices(tmp_path: Path, *, full_siz
 
     def build_all() -> None:
         with tm.open(path, models=MODELS, durability="relaxed", build=False) as store:
-            builder, connection = engine_of(store).ahead(None), engine_of(store).file._connection
+            builder, connection = engine_of(store).group_build(None), engine_of(store).file._connection
             assert connection is not None
             connection.set_progress_handler(lambda: os.kill(os.getpid(), signal.SIGKILL), steps)
             while builder.step(7, start=True) or store._engine.build(7, None):

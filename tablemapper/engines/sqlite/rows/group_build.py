@@ -30,7 +30,7 @@ from ..sql.schema import Job, SqliteSchema
 from .building import build_slice
 from .jobs import CURSOR, left, progress
 
-__all__ = ["Ahead"]
+__all__ = ["GroupBuild"]
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 _LOOK = 0.1  # seconds of reading after which it is looked whether somebody else wrote
 
 
-class Ahead:
+class GroupBuild:
     """The steps of a build that write groups ahead of cursors. Each job is tried once.
 
     Args:
