@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -49,6 +49,7 @@ _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
 
+T = TypeVar("T")
 _Place = tuple[str, str]
 
 
@@ -135,7 +136,8 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
             _judge(refused, what)
             if not attempt:
                 return False
-            found = yield from read(Get(model.table, what.partition, what.row), outbox.times.deadline)
+            get = Get(model.table, what.partition, what.row)
+            found = yield from _in_doubt(what, read(get, outbox.times.deadline))
             if found is not None and found.get(OP) == members[OP]:
                 return True
             raise _unknown(what, "an answer was lost, and the entity was written since") from None
@@ -417,7 +419,7 @@ class _Attempt:
                     raise _unknown(what, str(lost)) from None
                 attempt += 1
             except Refused as refused:
-                if attempt and (yield from self._was_done(refused)):
+                if attempt and (yield from _in_doubt(what, self._was_done(refused))):
                     return (yield from _etags(made, self.known))
                 _judge(refused, what)
                 return None
@@ -454,6 +456,20 @@ def _unknown(what: Operation, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(message, entity=what.model.name, key=what.key)
 
 
+def _in_doubt(what: Operation, work: Work[T]) -> Work[T]:
+    """Return what a work finds out of a transaction that may have been executed.
+
+    Raises:
+        OutcomeUnknown: it finds nothing out, as no answer comes.
+    """
+    try:
+        return (yield from work)
+    except OutcomeUnknown:
+        raise
+    except StoreError as error:
+        raise _unknown(what, str(error)) from None
+
+
 def _judge(refused: Refused, what: Operation) -> None:
     """Raise for a refusal that no reading explains."""
     if refused.code == "TableNotFound":
@@ -488,7 +504,10 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
 
 
 def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:
-    """Return the ETags of what was written, None of what others wrote since."""
+    """Return the ETags of what was written, None of what others wrote since, or nobody tells."""
     works = [read(Get(known.table, known.partition, one.row), known.timeout) for one in made.changes]
-    found = yield from side_by_side(works)
+    try:
+        found = yield from side_by_side(works)
+    except StoreError:  # (no answer came, and it is written)
+        return [None] * len(made.changes)
     return [None if one is None or one.get(OP) != made.op else one[ETAG] for one in found]
