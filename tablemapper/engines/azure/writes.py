@@ -93,7 +93,15 @@ def write(
     known = Known(classes, operations, timeout)
     yield from known.begin()
     for attempt in range(ATTEMPTS):
-        decision = yield from known.decide(maintained_limit)
+        try:
+            decision = yield from known.decide(maintained_limit)
+        except UniqueViolation as error:
+            if error.holder is not None or attempt == ATTEMPTS - 1:
+                raise
+            # (An entity has its value itself: somebody wrote it after it was read, and before the row of the index was.)
+            yield delay(attempt // 4)
+            yield from known.begin(afresh=True)
+            continue
         made = _Transaction(classes, known, decision, outbox.new_op())
         etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout), following).run()
         if etags is not None:

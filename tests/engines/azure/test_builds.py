@@ -470,6 +470,38 @@ def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
     assert store.check().ok
 
 
+def test_an_entity_that_is_added_by_another_writer_while_it_is_read_is_no_duplicate() -> None:
+    memory, _ = filled(1)
+    items = cls(NEW, "Item")
+    tm.Store(memory.open(OLD)).merge(cls(OLD, "Item").key("shop0", 0), nick="ann")
+    builder, store = memory.open(NEW), tm.Store(memory.open(NEW))
+    while (
+        builder.status()["Item.by_nick"].state != "building"
+        or memory.now < builder.classes.catalogue.states["Item.by_nick"].since / 1e6 + TIMES.settled
+    ):
+        builder.build(200, None)
+    plain, writes_of_others = memory.send, iter(["another ETag", "an entity with its mark"])
+
+    def send(request: Any) -> Any:
+        first = isinstance(request, Commit) and request.table == "Items"
+        index_row = isinstance(request, Get) and request.row.startswith(' "xItem.by_nick')
+        if first or index_row:
+            memory.send = plain  # type: ignore[method-assign]
+            if first and next(writes_of_others, "") == "another ETag":
+                ((key, row),) = [one for one in memory.tables["Items"].items() if one[0][1].startswith("item")]
+                memory.tables["Items"] = memory.tables["Items"] | {key: attrs.evolve(row, etag=row.etag[:-3] + '1Z"')}
+            elif index_row and next(writes_of_others, ""):
+                store.merge(items.key("shop0", 0), size=3.0)
+            memory.send = send  # type: ignore[method-assign]
+        return plain(request)
+
+    memory.send = send  # type: ignore[method-assign]
+    assert tm.Store(builder).build().ok
+    assert next(writes_of_others, None) is None
+    assert store.query(items.by_nick("shop0", "ann")).one().size == 3.0
+    assert store.check().ok
+
+
 def test_duplicates_of_what_is_to_be_unique_are_listed_and_resolved() -> None:
     memory, before = filled(12)
     was = cls(OLD, "Item")
