@@ -18,7 +18,7 @@ from tablemapper.execution.prepared import PreparedPlan
 from tablemapper.execution.totals import Groups
 from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
-from tablemapper.keys import codec, cuts, forms
+from tablemapper.keys import codec, cuts, texts
 from tablemapper.keys.cuts import Cut
 from tablemapper.planning import advice, conditions, parts, planner, projection, question, ranges, walk
 from tablemapper.planning.bounds import Bound, Reach
@@ -61,7 +61,7 @@ def an_upper_bound_lost(patch: Patch) -> None:
 
 
 def a_prefix_that_ends_too_late(patch: Patch) -> None:
-    _after(patch, codec, "successor", forms.successor)
+    _after(patch, codec, "successor", texts.successor)
 
 
 def a_lost_duplicate_check(patch: Patch) -> None:
