@@ -9,7 +9,10 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.tables.service import Commit, Lost
+from tablemapper.engines.azure.outer.groups import add
+from tablemapper.engines.azure.outer.outbox import Delta, Intent, Patience
+from tablemapper.engines.azure.tables.drive import All, Now
+from tablemapper.engines.azure.tables.service import Commit, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
 from .crew import Board, Member
@@ -103,3 +106,24 @@ def test_others_go_on_where_the_first_of_them_fails() -> None:
     assert held is not None
     assert total - 2 <= held.members <= total
     assert missing >= 2  # (each that may have been added stays for a sweep)
+
+
+@pytest.mark.parametrize("status", [409, 412, 404])
+def test_who_adds_for_others_needs_no_thread_that_may_wait_for_it(status: int) -> None:
+    store = opened(Memory())
+    classes: Any = store._engine._classes  # type: ignore[attr-defined]
+    board = classes.aggregates["Board"]
+    packed = board.aggregate.pack_delta(board.aggregate.zero())
+    several = [(Intent("Members", "c", f"{n:025}"), Delta("Board", "red", "", packed)) for n in range(5)]
+    work = add(board, classes.maintained(board.model), several, Patience(1e9), 60.0)
+    step, refusals = next(work), 0
+    try:
+        while True:
+            assert not isinstance(step, All)
+            if isinstance(step, Commit):
+                refusals += 1
+                step = work.throw(Refused(status, "")) if refusals < 4 else work.send(())
+            else:
+                step = work.send(0.0 if isinstance(step, Now) else None)
+    except StopIteration:
+        assert refusals == 4

@@ -15,7 +15,7 @@ import msgspec
 from ....errors import InvalidEntity
 from ....schema.groups import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
-from ..tables.drive import Work, read, side_by_side
+from ..tables.drive import Work, read
 from ..tables.names import BASE_ROW, BELOW, VALUES, mark_key
 from ..tables.rows import Hidden, codec_of, hidden_members, included, local_key
 from ..tables.service import ETAG, MAX_CHANGES, PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
@@ -92,8 +92,10 @@ def add(
                 raise
             if refused.status == 404:
                 spent, lost_rows = [], True  # (who sweeps was faster, or somebody has lost rows of indexes)
-            held = yield from side_by_side([read(Get(table, partition, mark), timeout) for mark in marks])
-            marks = {mark: of for (mark, of), there in zip(marks.items(), held, strict=True) if there is None}
+            for mark in list(marks) if refused.status == 409 else ():
+                # (One by one: threads that wait for this one may have all those that run things side by side.)
+                if (yield from read(Get(table, partition, mark), timeout)) is not None:
+                    del marks[mark]
             if marks:
                 yield from patience.again(min(attempt, 3))
         else:
