@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import tablemapper as tm
 from tablemapper.catalogue import dropping, migrating, opening, switching, zone_rules
-from tablemapper.catalogue.actions import Draft, Drop
+from tablemapper.catalogue.actions import CopyRows, CreateLike, Draft, Drop
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
@@ -217,6 +217,38 @@ def test_a_class_that_does_not_fit_gets_tables_of_its_own_where_there_are_none()
     assert {Drop(name) for name in gone if not name.startswith("Stock")} <= set(draft.actions)
     assert after.table_of("Part").name not in gone
     assert set(after.states) == {"Stock.by_pieces"}
+
+
+class Sale(tm.Entity, table="Sales"):
+    shop: tm.Field[str]
+    number: tm.Field[int]
+    key = tm.Key[str, int](partition="{shop}", row="{number}")
+
+
+class Best(tm.Aggregate, of=Sale, table="Best"):
+    shop: tm.Field[str] = tm.group_by(Sale.shop)
+    most: tm.Field[int | None] = tm.max_ever(Sale.number)
+    key = tm.Key[str](partition="{shop}")
+
+
+@pytest.mark.parametrize(
+    ("transition", "stays"),
+    [
+        (_ruled_anew, True),
+        (lambda draft, catalogue: dropping.disable(draft, catalogue, "Best", keep_ever=True), True),
+        (lambda draft, catalogue: dropping.disable(draft, catalogue, "Best"), False),
+    ],
+    ids=["other rules", "kept", "not kept"],
+)
+def test_what_ever_was_stays_in_groups_that_are_built_anew(transition: Transition, stays: bool) -> None:
+    values = Values()
+    values.open(Sale, Best)
+    draft = Draft(END, lambda: values.names, values.catalogue.past)
+    after = transition(draft, values.catalogue)
+    (created,) = [one for one in draft.actions if isinstance(one, CreateLike) and one.other == "Best"]
+    copied = [one for one in draft.actions if isinstance(one, CopyRows)]
+    assert copied == ([CopyRows("Best", created.name)] if stays else [])
+    assert after.states["Best"].state == "disabled"
 
 
 @pytest.mark.parametrize("newer_too", [False, True])
