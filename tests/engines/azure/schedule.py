@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -170,3 +171,24 @@ class Schedule:
             parent.error = parent.error or error
             if not parent.waits and parent.error is None:
                 parent.answer = parent.results
+
+
+class Play(Protocol):
+    """Processes that are drawn, and what has to hold of what they did."""
+
+    def run(self) -> Mapping[str, int]:
+        """Let all of them end, look whether it holds, and return how often what happened."""
+        ...
+
+
+def played(play: Callable[[int], Play], seeds: Iterable[int]) -> Counter[str]:
+    """Run a play for each seed, and return how often what happened in all of them."""
+    counts = Counter[str]()
+    for seed in seeds:
+        one = play(seed)
+        try:
+            counts.update(one.run())
+        except AssertionError as error:
+            error.add_note(f"seed {seed}")
+            raise
+    return counts

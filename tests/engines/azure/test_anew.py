@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from tablemapper.schema.model import compile_schema
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
-from .schedule import Rates, Schedule
+from .schedule import Rates, Schedule, played
 from .test_builds import NEW, RATES, SIZES, TIMES, Clocked, Play, cls
 
 Patch = pytest.MonkeyPatch
@@ -97,12 +97,12 @@ class Anew(Play):
                     self.errors.append(error)
             yield Pause(self.rng.random() * 0.4)
 
-    def run(self) -> None:
+    def run(self) -> dict[str, int]:
         self.schedule.run()
         states = self.memory.open(NEW)._classes.catalogue.states
         if left := [label for label in ("Colors", "Shades") if states[label].number is UNSET]:  # (a builder was killed)
             self.memory.open(NEW).run(changed("TableMapper", 60.0, partial(given_up, labels=left)))
-        super().run()
+        return super().run()
 
 
 def _once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -111,24 +111,10 @@ def _once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda held: next(tries, lambda _: None)(held)
 
 
-def play(seeds: Iterable[int]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for seed in seeds:
-        one = Anew(seed)
-        try:
-            one.run()
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
-        for name, count in one.schedule.counts.items():
-            counts[name] = counts.get(name, 0) + count
-    return counts
-
-
 @pytest.mark.one_python
 @pytest.mark.long
 def test_what_is_built_anew_beside_writers_is_complete(full_size: bool) -> None:
-    counts = play(range(2_000 if full_size else 30))
+    counts = played(Anew, range(2_000 if full_size else 30))
     assert min(counts.values()) > 0, counts
 
 
@@ -211,7 +197,7 @@ MUTANTS = {
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[name](monkeypatch)
     with pytest.raises(AssertionError):
-        play(range(300))
+        played(Anew, range(300))
 
 
 # ---------------------------------------------------------------------------------------------- what a user calls

@@ -9,9 +9,11 @@ import json
 import math
 import random
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import attrs
@@ -35,7 +37,7 @@ from tablemapper.store.operations import Operations
 
 from .memory import Memory, Options
 from .place import AzurePlace
-from .schedule import Rates, Schedule
+from .schedule import Rates, Schedule, played
 
 RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
 TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
@@ -310,7 +312,7 @@ class Play:
 
     # -- what has to hold
 
-    def run(self) -> None:
+    def run(self) -> dict[str, int]:
         self.schedule.run()
         assert self.memory.broken is None, self.memory.broken
         store = tm.Store(self.engine)
@@ -339,26 +341,13 @@ class Play:
         repaired = store.repair()
         assert not repaired.left, str(repaired)
         assert store.check().ok, str(store.check())
+        outcomes = [told.outcome for told in self.told]
+        of_outcomes = {name: outcomes.count(name) for name in ("done", "failed", "unknown")}
+        return {**self.schedule.counts, "passed": self.passed, **of_outcomes}
 
 
-def play(seeds: Iterable[int], **options: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for seed in seeds:
-        one = Play(seed, **options)
-        try:
-            one.run()
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
-        outcomes = [told.outcome for told in one.told]
-        found = {
-            **one.schedule.counts,
-            "passed": one.passed,
-            **{name: outcomes.count(name) for name in ("done", "failed", "unknown")},
-        }
-        for name, count in found.items():
-            counts[name] = counts.get(name, 0) + count
-    return counts
+def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
+    return played(partial(Play, **options), seeds)
 
 
 @pytest.mark.one_python

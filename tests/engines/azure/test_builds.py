@@ -10,7 +10,9 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from tablemapper.schema.model import Schema, compile_schema
 from tablemapper.store.operations import Operations
 
 from .memory import Memory, Options
-from .schedule import Rates, Schedule
+from .schedule import Rates, Schedule, played
 from .versions import ADDED, Kinds, new, old
 
 TIMES = Times(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
@@ -183,7 +185,7 @@ class Play:
             yield Pause(self.rng.random() * 12)
             yield from sweep(program.current, program.outbox, 60.0)
 
-    def run(self) -> None:
+    def run(self) -> dict[str, int]:
         self.schedule.run()
         assert not self.errors, self.errors[0]
         engine = self.memory.open(NEW)
@@ -219,6 +221,7 @@ class Play:
             sizes = [one.size for one in found if one.shop == shop]
             assert (0 if whole is None else whole.items) == len(sizes)
             assert whole is None or whole.total == math.fsum(sizes)
+        return self.schedule.counts
 
     def unique(self, store: tm.Store, items: Any, name: str, noted: Sequence[Any]) -> None:
         """Compare the values that are held twice with those that are noted."""
@@ -237,18 +240,8 @@ class Play:
             assert not ready or len(several) == 1
 
 
-def play(seeds: Iterable[int], **options: Any) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for seed in seeds:
-        one = Play(seed, **options)
-        try:
-            one.run()
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
-        for name, count in one.schedule.counts.items():
-            counts[name] = counts.get(name, 0) + count
-    return counts
+def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
+    return played(partial(Play, **options), seeds)
 
 
 @pytest.mark.one_python

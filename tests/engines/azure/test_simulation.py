@@ -20,7 +20,7 @@ from tablemapper.store.operations import Operations
 
 from .memory import Memory, Options
 from .place import AzurePlace
-from .schedule import Killed, Process, Rates, Schedule
+from .schedule import Killed, Process, Rates, Schedule, played
 from .test_engine import MODELS, Kind, Part
 
 RATES = Rates(crash=0.01, lost=0.05, late=0.03, busy=0.03)
@@ -84,7 +84,7 @@ class Play:
                 return self.operations.replace(part, "*")
         return self.operations.delete(Part.key("a", number), None)
 
-    def run(self) -> None:
+    def run(self) -> dict[str, int]:
         self.schedule.run()
         store = tm.Store(self.engine)
         report = store.check()
@@ -102,28 +102,14 @@ class Play:
                 assert times == 0, (token.name, error)
             elif error is None and token.process.ended and token.names:
                 assert times >= 1, token.name
-
-
-def play(seeds: range) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for seed in seeds:
-        one = Play(seed)
-        try:
-            one.run()
-        except AssertionError as error:
-            error.add_note(f"seed {seed}")
-            raise
-        for name, count in one.schedule.counts.items():
-            counts[name] = counts.get(name, 0) + count
-        unknown = sum(isinstance(token.process.error, tm.OutcomeUnknown) for token in one.tokens)
-        counts["unknown"] = counts.get("unknown", 0) + unknown
-    return counts
+        unknown = sum(isinstance(token.process.error, tm.OutcomeUnknown) for token in self.tokens)
+        return {**self.schedule.counts, "unknown": unknown}
 
 
 @pytest.mark.one_python
 @pytest.mark.long
 def test_writes_are_whole_and_their_outcomes_true_whatever_is_lost(full_size: bool) -> None:
-    counts = play(range(3_000 if full_size else 150))
+    counts = played(Play, range(3_000 if full_size else 150))
     assert min(counts.values()) > 0, counts
 
 
@@ -148,7 +134,7 @@ def _always_done(*_: Any) -> Iterator[Any]:
 def test_a_mutant_is_caught(name: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writes, name, mutant)
     with pytest.raises(AssertionError):
-        play(range(600))
+        played(Play, range(600))
 
 
 def test_a_group_without_its_etag_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,4 +145,4 @@ def test_a_group_without_its_etag_is_caught(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(writes._Transaction, "_groups", unconditional)
     with pytest.raises(AssertionError):
-        play(range(600))
+        played(Play, range(600))
