@@ -481,7 +481,9 @@ class AzureEngine:
         began, repaired, wrong = self.run(_now()), dict[Problem, None](), dict[Group, Any]()
         if ruled := outdated(self.classes.catalogue, newer_too=True):
             self._build_anew(ruled, meter)
-        for left in reversed(range(_PASSES)):
+        left = _PASSES
+        while True:
+            left -= 1
             check, findings, stored = self._examined(meter)
             works = list(Fixes(stored.classes, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)

@@ -41,9 +41,11 @@ class Maintains(Protocol):
     @property
     def aggregates(self) -> Mapping[str, AggregateMaintenance]:
         """All aggregates, by what intents call them."""
+        ...
 
     def maintained(self, model: Model) -> Maintenance:
         """Return all that is maintained from a class, or from the groups of an aggregate."""
+        ...
 
 
 class Unknown(Exception):

@@ -86,11 +86,10 @@ class Marks:
     of: Mapping[Part, Mark]
     built: Mapping[Model, Sequence[Mark]]
     generation: int
-    _names: frozenset[str] = attrs.field(init=False)
-
-    @_names.default
-    def _(self) -> frozenset[str]:
-        return frozenset([mark.name for mark in self.of.values()])
+    _names: frozenset[str] = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda self: frozenset([one.name for one in self.of.values()]), takes_self=True),
+    )
 
     def name_of(self, aggregate: AggregateMaintenance) -> str:
         """Return what intents call an aggregate: its name, or its mark."""
