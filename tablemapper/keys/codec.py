@@ -1,4 +1,4 @@
-"""The codec of one kind and one spec: the one definition of key encoding, with `keys.forms`.
+"""The codec of one kind and one spec: the one definition of key encoding, with `keys.texts`.
 
 All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
 functions too, so that the fast form stands beside the plain one.
