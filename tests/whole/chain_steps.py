@@ -204,8 +204,8 @@ def _rename(change: Change) -> None:
     if (found := _pick(change, kept=False)) is None or kept_of(change.new, found[0].name):
         return
     shape, link = found
-    old = change.draw.choice([old for old, (_, there, _) in link.fields.items() if there is None])
-    if (link.old, old) in change.touched:
+    plain = [old for old, (_, there, _) in link.fields.items() if there is None]
+    if not plain or (link.old, old := change.draw.choice(plain)) in change.touched:
         return
     change.touched |= {(link.old, old), (link.old, "fields")}
     new = change.draw.name("renamed")
