@@ -35,7 +35,7 @@ from .duplicates import bar, forget, violations
 from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
-from .overwriting import emptied
+from .overwriting import Overwriter
 from .reading.filters import visible
 from .rounds import Chunk, in_rounds
 from .sweep import found, server_time, sweep
@@ -146,9 +146,10 @@ class Builder:
         waits = Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
         if any(state.state == "disabled" for state in states):
             patience = Patience(began + self.outbox.times.deadline)
+            overwriter = Overwriter(classes, self.outbox, patience, self.timeout)
             try:
                 for part in parts_of(classes.maintained(classes.schema.by_name[job.owner]).only(job.targets)):
-                    yield from emptied(part, classes, patience, self.timeout)
+                    yield from overwriter.emptied(part)
             except Late:
                 return waits
             yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))

@@ -35,8 +35,8 @@ from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
-from .outer.outbox import Outbox, Times
-from .overwriting import widened
+from .outer.outbox import Outbox, Patience, Times
+from .overwriting import Overwriter
 from .reading.filters import all_of, visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of
@@ -323,7 +323,7 @@ class AzureEngine:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        return max((MAX_CHANGES - (model in classes.outer) - len(duties.aggregates)) // rows, 1)
+        return max((MAX_CHANGES - classes.has_intent(model) - len(duties.aggregates)) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
@@ -485,7 +485,7 @@ class AzureEngine:
         while True:
             left -= 1
             check, findings, stored = self._examined(meter)
-            works = list(Fixes(stored.classes, self.timeout).of(findings))
+            works = list(Fixes(stored.classes, self._outbox, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)
             if not left or not (works or wrong):
                 break
@@ -520,8 +520,10 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        indexes = self.classes.maintained(aggregate.model)
-        self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
+        patience = Patience(self.run(_now()) + self.timeout)
+        overwriter = Overwriter(self.classes, self._outbox, patience, self.timeout)
+        upkeep = self.classes.upkeep(aggregate)
+        self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))
 
 
 def _now() -> Work[float]:

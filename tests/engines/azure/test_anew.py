@@ -17,7 +17,7 @@ import pytest
 from msgspec import UNSET
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds
+from tablemapper.engines.azure import builds, overwriting, sweep
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import classes
 from tablemapper.engines.azure.catalogue.published import changed, given_up
@@ -124,7 +124,7 @@ def _not_emptied(patch: Patch) -> None:
     def nothing(*_: Any) -> Work[None]:
         yield from ()
 
-    patch.setattr(builds, "emptied", nothing)
+    patch.setattr(overwriting.Overwriter, "emptied", nothing)
 
 
 def _emptied_late(patch: Patch) -> None:
@@ -159,7 +159,7 @@ def _without_waits(plain: Any, state: str) -> Any:
 
 def _added_to_what_is_past(patch: Patch) -> None:
     """What an intent adds to an earlier build is added to the one of now."""
-    plain = finishing._carry_out
+    plain = finishing.carry_out
 
     def carry_out(intents: Any, known: Any, *rest: Any) -> Any:
         now = {finishing.number_of(name)[0]: name for name in known.aggregates}
@@ -169,7 +169,8 @@ def _added_to_what_is_past(patch: Patch) -> None:
             ]
         return plain(intents, known, *rest)
 
-    patch.setattr(finishing, "_carry_out", carry_out)
+    for room in (finishing, sweep):
+        patch.setattr(room, "carry_out", carry_out)
 
 
 def _rest(one: Any) -> tuple[Any, ...]:

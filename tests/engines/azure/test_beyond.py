@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -290,7 +291,7 @@ class Play:
 
     def repairer(self) -> Work[None]:
         """Make right what may be right already, under values that are there or are not."""
-        fixes = repair.Fixes(self.engine._classes, 60.0)
+        fixes = repair.Fixes(self.engine._classes, self.engine._outbox, 60.0)
         duties = self.engine._classes.maintained(self.model)
         for _ in range(12):
             yield Pause(self.rng.random() * 4)
@@ -490,8 +491,9 @@ def _first_holder_alone(patch: Patch) -> None:
 def _rewritten(patch: Patch) -> None:
     plain = writes.outer_of
 
-    def outer_of(outer: Any, marks: Any, changes: Any, table: str, partition: str, op: str) -> Any:
-        made = plain(outer, marks, changes, table, partition, op)
+    def outer_of(outer: Any, marks: Any, changes: Any, *rest: Any) -> Any:
+        made = plain(outer, marks, changes, *rest)
+        op = made.intent.op
         for change, after in zip(changes, made.ops, strict=True):
             if change.old is None or change.new is None or not hasattr(change.old[-1], "ops"):
                 continue
@@ -526,7 +528,9 @@ def _no_lease(patch: Patch) -> None:
 
 def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
     def partition(self: Any, table: str, partition: str) -> Any:
-        return plain(attrs.evolve(self, times=attrs.evolve(self.times, lease=-1.0)), table, partition)
+        box = copy(self.outbox)
+        box.times = attrs.evolve(box.times, lease=-1.0)
+        return plain(attrs.evolve(self, outbox=box), table, partition)
 
     return partition
 
@@ -695,9 +699,8 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> No
                 intents.extend(intent_of(row)[0] for row in rows)
                 first = intents[0]
                 squad = engine.classes.aggregates["Squad"]
-                work = groups.add(
-                    squad, engine.classes.maintained(squad.model), [(first, first.deltas[0])], Patience(1e9), 60.0
-                )
+                upkeep = engine.classes.upkeep(squad)
+                work = groups.add(upkeep, [(first, first.deltas[0])], Patience(1e9), 60.0, Outbox("TableMapper"))
                 bench.memory.send = plain  # type: ignore[method-assign]
                 engine.run(work)
         return plain(request)
@@ -879,7 +882,8 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     bench.now += 700
     bench.store.sweep()
     squad = engine.classes.aggregates["Squad"]
-    other = groups.add(squad, engine.classes.maintained(squad.model), [(intent, intent.deltas[0])], Patience(1e9), 60.0)
+    upkeep, box = engine.classes.upkeep(squad), Outbox("TableMapper")
+    other = groups.add(upkeep, [(intent, intent.deltas[0])], Patience(1e9), 60.0, box)
     next(other)  # (who read the intent before, too, looks at the group now, and its request takes a while)
     late: Any = None
     while not isinstance(late, Commit):

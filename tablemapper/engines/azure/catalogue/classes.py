@@ -15,6 +15,7 @@ from ....evolution.versions import retirement
 from ....keys.template import Template
 from ....keys.texts import NotAKey
 from ....schema.maintenance import (
+    AggregateMaintenance,
     IndexMaintenance,
     Maintenance,
     aggregate_maintenance,
@@ -23,6 +24,7 @@ from ....schema.maintenance import (
 from ....schema.model import Model, Schema, is_local, reserved_keys
 from ....schema.rows import Row
 from ...check import Duty
+from ..outer.groups import Upkeep
 from ..outer.marks import Mark, Marks, Part, label_of, parts_of
 from ..outer.outbox import Times
 from ..tables.drive import Now, Work
@@ -141,6 +143,16 @@ class Classes:
     def maintained(self, model: Model) -> Maintenance:
         """Return all that is maintained from a class."""
         return self._duties[model]
+
+    def has_intent(self, model: Model) -> bool:
+        """Return whether a write of an entity may do something in other partitions."""
+        groups = [one.model for one in self.inner[model].aggregates]
+        return any(one in self.outer for one in (model, *groups))
+
+    def upkeep(self, aggregate: AggregateMaintenance) -> Upkeep:
+        """Return an aggregate with what is maintained from its groups."""
+        model = aggregate.model
+        return Upkeep(aggregate, self.inner[model], self.outer.get(model, Maintenance((), ())), self.marks)
 
     def ready(self, model: Model) -> Maintenance:
         """Return what is maintained from a class, and complete."""
