@@ -176,7 +176,13 @@ def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[s
 
     ``tables``: those that it and undone migrations have kept, and that are empty.
     """
-    undone = [entry for entry in catalogue.history if entry.undone is not None and set(tables).issuperset(entry.kept)]
+    # (A version that has not seen an undoing goes on, and says of which migration.)
+    behind = {version.behind for name in catalogue.versions.by_class for version in catalogue.versions.live(name)}
+    undone = [
+        entry
+        for entry in catalogue.history
+        if entry.undone is not None and entry.id not in behind and set(tables).issuperset(entry.kept)
+    ]
     current = catalogue.history.current(id)
     draft.do(*(Drop(name) for entry in (current, *undone) if entry is not None for name in entry.kept))
     for label in [] if current is None else current.drops:

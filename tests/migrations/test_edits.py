@@ -206,6 +206,27 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
     assert labels == ["Part", "Part.by_maker"]
 
 
+def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:
+    other = entity("Other", "Others", {"id": int}, tm.Key[int](partition="{id}"))
+    tm.open(path, models=[other]).close()
+    first = script([], lambda m: m.drop(other), "first", None, [other])
+    second = script([NEW, NEW_MAKERS], rename, "second", "first", [OLD, OLD_MAKERS])
+    migrate(path, first, second)
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as new:
+        assert migrate(path, first, second, to="first", contract=True).contracted == ("first",)
+        assert new.check().ok
+        new.insert(NEW(rack="x", number=800, price="1", firm="f", tags=[]))
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        assert old[OLD.key("x", 800)].maker == "f"
+        assert old.check().ok
+    migrate(path, first, second, contract=True)
+    with pytest.raises(tm.SchemaMismatch, match="second"):
+        tm.open(path, models=[OLD, OLD_MAKERS])
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+        assert store[NEW.key("x", 800)].firm == "f"
+        assert store.check().ok
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},
