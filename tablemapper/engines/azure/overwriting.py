@@ -61,9 +61,15 @@ class Overwriter:
                 yield from deleted(self.patience, table, key[0], [Change("delete", intent.row, {}, "*")])
 
     def add(
-        self, upkeep: Upkeep, key: tuple[str, str], delta: Callable[[Entity | None], Delta], found: Entity | None
+        self,
+        upkeep: Upkeep,
+        key: tuple[str, str],
+        delta: Callable[[Entity | None], Delta],
+        found: Entity | None,
+        *,
+        anyway: bool = False,
     ) -> Work[None]:
-        """Add to a group what a function says of it, however often others change it meanwhile.
+        """Add to a group what a function says of it, however often others change it meanwhile; anyway: even if that is nothing.
 
         Raises:
             Late
@@ -71,11 +77,11 @@ class Overwriter:
         attempt, table = 0, upkeep.aggregate.model.table
         while True:
             try:
-                change = changed(upkeep.aggregate, key, found, [delta(found)])
+                change = changed(upkeep.aggregate, key, found, [delta(found)], anyway=anyway)
             except CorruptStore:
                 if found is None:
                     raise
-                change = Change("delete", key[1], {}, found[ETAG])
+                change, found = Change("delete", key[1], {}, found[ETAG]), None
             if change is None:
                 return
             try:
@@ -119,7 +125,10 @@ class Overwriter:
             else:
                 groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
                 upkeep = self.classes.upkeep(part)
-                works = [self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one) for one in groups]
+                works = [
+                    self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one, anyway=True)
+                    for one in groups
+                ]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])
             if page.after is None:

@@ -346,6 +346,30 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
     assert store.check().ok
 
 
+def test_a_new_index_has_the_groups_of_which_only_what_ever_was_is_left() -> None:
+    def best(**indexes: Any) -> Any:
+        body = {
+            "__annotations__": {"crew": tm.Field[str], "ever": tm.Field[float | None]},
+            "__module__": __name__,
+            "crew": tm.group_by(Member.crew),
+            "ever": tm.max_ever(Member.score),
+            "key": tm.Key[str](partition="{crew}"),
+        }
+        return type(tm.Aggregate)("Best", (tm.Aggregate,), body | indexes, of=Member, table="Bests")
+
+    memory = Clocked(0.0)
+    store = tm.Store(memory.open(compile_schema([Member, best()])))
+    store.insert_many([Member("a", "1", "red", 5.0), Member("b", "1", "red", 1.0)])
+    store.delete(Member.key("b", "1"))
+    here, there = tm.Index[str, float](partition="{crew}", row="{ever}"), tm.Index[float](partition="all", row="{ever}")
+    after = best(by_here=here, by_there=there)
+    store = tm.Store(memory.open(compile_schema([Member, after])))
+    store.build()
+    assert [one.crew for one in store.query(after).where(after.ever >= 0).order_by(after.ever)] == ["b", "a"]
+    assert store.query(after.by_here("b", 1.0)).count() == 1
+    assert store.check().ok
+
+
 def test_marks_of_builds_that_are_no_more_go_with_the_next_write() -> None:
     memory, store = crew()
     for _ in range(3):

@@ -77,14 +77,14 @@ class Upkeep:
             change: of it.
             intent: of the transaction; it gets what is to be done in other partitions.
             timeout: seconds after which to give up, if no answer comes.
-            lost: whether somebody else may have lost rows of indexes, so that it is looked for those to be deleted.
+            lost: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
         """
         codec = codec_of(self.aggregate.model)
         new = None if change.kind == "delete" else {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
         before, after = [None if one is None or BELOW in one else codec.row(one) for one in (found, new)]
         ops = rows_elsewhere(self.outer, self.marks, before, after, Outer(intent))
         changes = [attrs.evolve(change, members={**change.members, **ops_member(ops)})]
-        for one in _index_changes(self.inner, before, after):
+        for one in _index_changes(self.inner, before, after, whole=lost):
             get = Get(self.aggregate.model.table, key[0], one.row)
             if not lost or one.kind != "delete" or (yield from read(get, timeout)) is not None:
                 changes.append(one)
@@ -264,23 +264,22 @@ def check_room(
             raise _too_many(aggregate.model.name, (one.partition, one.row))
 
 
-def _index_changes(duties: Maintenance, before: Row | None, after: Row | None) -> list[Change]:
-    """Return the changes of the rows that indexes have of a group in its partition."""
+def _index_changes(duties: Maintenance, before: Row | None, after: Row | None, *, whole: bool) -> list[Change]:
+    """Return the changes of the rows that indexes have of a group in its partition; whole: also of those that stay."""
     changes = ChangeSet()
-    if before is not None and after is not None:
+    if before is not None and after is not None and not whole:
         changes.changed(duties, [(before[:-1], after[:-1])])
-    elif after is not None:
-        changes.added(duties, [after[:-1]])
-    elif before is not None:
-        changes.removed(duties, [before[:-1]])
-    made = []
+    else:
+        changes.removed(duties, [] if before is None else [before[:-1]])
+        changes.added(duties, [] if after is None else [after[:-1]])
+    made: dict[str, Change] = {}
     for index, rows in changes.indexes.items():
-        made += [Change("delete", local_key(index, row), {}, "*") for row in rows.deletes]
-        made += [
-            Change("upsert", local_key(index, row), {BASE_ROW: row[3], **included(index, row)})
-            for row in (*rows.puts, *rows.rewrites)
-        ]
-    return made
+        gone = [local_key(index, row) for row in rows.deletes]
+        made |= {key: Change("delete", key, {}, "*") for key in gone}
+        for row in (*rows.puts, *rows.rewrites):
+            key = local_key(index, row)
+            made[key] = Change("upsert", key, {BASE_ROW: row[3], **included(index, row)})
+    return list(made.values())
 
 
 def correction(aggregate: AggregateMaintenance, live: Changes, found: Entity | None) -> Changes:

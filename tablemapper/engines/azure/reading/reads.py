@@ -450,7 +450,7 @@ class _Reading:
         while some := list(islice(entries, size)):
             gets = [read(Get(self._model.table, place[2], place[3]), self._source.timeout) for _, place, _ in some]
             for (rank, place, _), entity in zip(some, self._source.run(side_by_side(gets)), strict=True):
-                if entity is None:
+                if entity is None or BELOW in entity:
                     continue
                 row = self._codec.row(entity)
                 if any(entry[:2] == place[:2] for entry in index.rows((row,))):
