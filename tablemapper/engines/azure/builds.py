@@ -299,17 +299,16 @@ class Builder:
         entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
         held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
         patience = yield from self._patience()
-        marks = classes.marks.of
         indexes = [one for one in classes.outer[model].only(job.targets).indexes if not one.model.unique]
         for index, one in product(indexes, done):
-            mark = marks[index].name
+            mark = classes.marks.of[index].name
             op = of_writes(one.new).get(mark)
             if not op or one.old is None or holds(held.get(one.row), mark, op):
                 continue
             held[one.row] = yield from read(Get(model.table, one.partition, one.row), self.timeout)
             if not holds(held[one.row], mark, op):
                 for entry in index.rows((one.old,)):
-                    gone = put_of(index, mark, entry, op)
+                    gone = put_of(index, classes.marks, entry, op)
                     with suppress(Late):  # (nobody reads it: it is for repair)
                         yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
 

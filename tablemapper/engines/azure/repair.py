@@ -96,7 +96,7 @@ class Fixes:
             return
         if held is not None and held[BASE_ROW] != key[3]:
             return  # (a unique value that two have)
-        members = {BASE_ROW: key[3], **included(index, entry)}
+        members = {BASE_ROW: key[3], **included(index, entry, self._classes.codec(index.owner).stored)}
         put = Change("insert", place, members) if held is None else Change("replace", place, members, held[ETAG])
         assert entity is not None
         yield from _tried(Commit(table, partition, (Change("merge", key[3], {}, entity[ETAG]), put)))
@@ -122,7 +122,7 @@ class Fixes:
             if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
                 yield from _tried(Commit(index.model.table, key[0], (Change("delete", one[ROW], {}, "*"),)))
         if entry is not None and op is not None:
-            put = put_of(index, self._classes.marks.of[index].name, entry, op)
+            put = put_of(index, self._classes.marks, entry, op)
             yield from _tried(Commit(put.table, put.partition, (Change("upsert", put.row, put.members),)))
 
     def _is_of(self, row: Entity, key: Key) -> bool:

@@ -40,7 +40,7 @@ from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
 from .tables.names import BASE_ROW, OP
-from .tables.rows import Hidden, included, local_key, members_of, ops_member
+from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Following", "TooLarge", "write"]
@@ -129,8 +129,9 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
     if (assigned := what.assigned()) is None:
         return False
     members: Entity = {OP: outbox.new_op()}
+    stored = classes.codec(model).stored
     for name, value in assigned.items():
-        members |= members_of(model.declaration.field(name), value)
+        members |= members_of(as_stored(model.declaration.field(name), stored), value)
     etag, attempt = "*" if what.etag is None else what.etag.etag, 0
     while True:
         try:
@@ -255,8 +256,10 @@ class _Transaction:
     ) -> Iterable[Change]:
         gone = {local_key(index, row): row for row in deletes}
 
+        stored = self._classes.codec(index.owner).stored
+
         def members(row: Row) -> Entity:
-            return {BASE_ROW: row[3], **included(index, row)}
+            return {BASE_ROW: row[3], **included(index, row, stored)}
 
         for row in puts:
             key = local_key(index, row)

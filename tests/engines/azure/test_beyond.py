@@ -521,13 +521,13 @@ def _rewritten(patch: Patch) -> None:
                 ):
                     continue
                 after[name] = was
-                keys = {elsewhere.put_of(index, index.model.name, row, op).row for row in new}
+                keys = {elsewhere.put_of(index, marks, row, op).row for row in new}
                 kept = [
                     one
                     for one in made.intent.puts
                     if (one.table, one.row) not in {(index.model.table, key) for key in keys}
                 ]
-                made.intent.puts[:] = [*kept, *[elsewhere.put_of(index, index.model.name, row, was) for row in new]]
+                made.intent.puts[:] = [*kept, *[elsewhere.put_of(index, marks, row, was) for row in new]]
                 gone = {elsewhere._delete(index, row, was) for row in old}
                 made.intent.deletes[:] = [one for one in made.intent.deletes if one not in gone]
         return made

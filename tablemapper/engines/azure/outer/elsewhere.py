@@ -12,7 +12,7 @@ from ....schema.rows import Row
 from ...decide import EntityChange, Key, violation
 from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
 from ..tables.rows import included
-from .marks import BARRED, Mark, Marks, of_writes
+from .marks import BARRED, Marks, of_writes
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
 __all__ = ["Outer", "outer_of", "put_of", "rows_elsewhere"]
@@ -65,7 +65,7 @@ def outer_of(
                 mark.set_in(after, change.old, change.new)
         duties = outer.get(change.operation.model, _NOTHING)
         for index in duties.indexes:
-            _in_index(made, values, index, marks.of[index], change.old, change.new, after)
+            _in_index(made, values, index, marks, change.old, change.new, after)
         for aggregate in duties.aggregates:
             _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:
@@ -93,9 +93,9 @@ def rows_elsewhere(duties: Maintenance, marks: Marks, old: Row | None, new: Row 
     """
     after = {} if new is None else marks.left(old)
     for index in duties.indexes:
-        mark = marks.of[index]
-        held = old if mark.name in of_writes(old) else None  # (else the index is younger than the group)
-        _in_index(made, _Values(), index, mark, held, new, after)
+        # (Where the group has no mark, the index is younger.)
+        held = old if marks.of[index].name in of_writes(old) else None
+        _in_index(made, _Values(), index, marks, held, new, after)
     return after
 
 
@@ -115,12 +115,13 @@ def _in_index(
     made: Outer,
     values: _Values,
     index: IndexMaintenance,
-    mark: Mark,
+    marks: Marks,
     old: Row | None,
     new: Row | None,
     after: dict[str, str],
 ) -> None:
     """Add what a change of an entity, or of a group, does to its rows in an index."""
+    mark = marks.of[index]
     rows, unique = mark.concerned(old, new), index.model.unique
     gone, come = _rows(index, rows[0], stored=True), _rows(index, rows[1])
     if gone == come or (unique and {row[:2] for row in gone} == {row[:2] for row in come}):
@@ -134,7 +135,7 @@ def _in_index(
     else:
         after.pop(mark.name, None)
     if not unique:
-        made.intent.puts += [put_of(index, mark.name, row, op) for row in come]
+        made.intent.puts += [put_of(index, marks, row, op) for row in come]
         if was is not None:
             made.intent.deletes += [_delete(index, row, was) for row in gone]
         return
@@ -156,10 +157,10 @@ def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> 
     return changes.indexes[index].puts
 
 
-def put_of(index: IndexMaintenance, mark: str, row: IndexRow, op: str) -> Put:
-    """Return the row of an index as it is put, of the write that makes it; the mark is that of the index."""
-    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row)}
-    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, mark)
+def put_of(index: IndexMaintenance, marks: Marks, row: IndexRow, op: str) -> Put:
+    """Return the row of an index as it is put, of the write that makes it."""
+    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row, marks.stored.get(index.owner, ()))}
+    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, marks.of[index].name)
 
 
 def _delete(index: IndexMaintenance, row: IndexRow, op: str) -> Delete:
