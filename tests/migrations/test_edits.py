@@ -210,7 +210,7 @@ def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_
     other = entity("Other", "Others", {"id": int}, tm.Key[int](partition="{id}"))
     tm.open(path, models=[other]).close()
     first = script([], lambda m: m.drop(other), "first", None, [other])
-    second = script([NEW, NEW_MAKERS], rename, "second", "first", [OLD, OLD_MAKERS])
+    second = script([NEW, NEW_MAKERS], lambda m: rename(m), "second", "first", [OLD, OLD_MAKERS])
     migrate(path, first, second)
     with tm.open(path, models=[NEW, NEW_MAKERS]) as new:
         assert migrate(path, first, second, to="first", contract=True).contracted == ("first",)

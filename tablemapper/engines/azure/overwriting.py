@@ -10,7 +10,7 @@ import attrs
 from ...errors import CorruptStore, StoreError
 from ...schema.groups import Delta
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
-from ...schema.model import is_local
+from ...schema.model import Model, is_local
 from .catalogue.classes import Classes
 from .outer.finishing import carry_out, deleted
 from .outer.groups import Upkeep, changed, correction
@@ -110,25 +110,46 @@ class Overwriter:
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
             rows = Every((text(ROW, "ge", front), text(ROW, "lt", f"{front[:-1]}{chr(ord(front[-1]) + 1)}")))
             find = Find(part.owner.table, rows) if local else Find(part.model.table)
-        else:
-            find = Find(part.model.table, visible())
+            yield from self._deleted(find, lambda _: True)
+            return
+        find, upkeep = Find(part.model.table, visible()), self.classes.upkeep(part)
         while True:
             page: Page = yield from read(find, self.timeout)
             yield from self.patience.check()
-            if isinstance(part, IndexMaintenance):
-                places: dict[str, list[Change]] = {}
-                for one in page.entities:
-                    places.setdefault(one[PARTITION], []).append(Change("delete", one[ROW], {}, "*"))
-                works = [
-                    deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()
-                ]
-            else:
-                groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
-                upkeep = self.classes.upkeep(part)
-                works = [
-                    self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one, anyway=True)
-                    for one in groups
-                ]
+            groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
+            works = [
+                self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one, anyway=True) for one in groups
+            ]
+            for at in range(0, len(works), _TOGETHER):
+                yield from side_by_side(works[at : at + _TOGETHER])
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    def erased(self, model: Model, *, alone: bool) -> Work[None]:
+        """Delete the entities of a class, or the groups of an aggregate, that nobody writes any more, and their rows in indexes.
+
+        Args:
+            model: the class.
+            alone: whether no other class has entities in its table.
+
+        Raises:
+            Late: not all is done.
+        """
+        for index in self.classes.maintained(model).indexes:
+            yield from self.emptied(index)
+        claims = self.classes.claims
+        yield from self._deleted(Find(model.table), lambda one: alone or claims(model, one[PARTITION], one[ROW]))
+
+    def _deleted(self, find: Find, which: Callable[[Entity], bool]) -> Work[None]:
+        """Delete the rows that a request finds, and a function chooses."""
+        while True:
+            page: Page = yield from read(find, self.timeout)
+            yield from self.patience.check()
+            places: dict[str, list[Change]] = {}
+            for one in filter(which, page.entities):
+                places.setdefault(one[PARTITION], []).append(Change("delete", one[ROW], {}, "*"))
+            works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])
             if page.after is None:

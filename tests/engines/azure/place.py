@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.migrating import AzureMigrations
 from tablemapper.schema.model import Schema
 
 from .memory import Memory
@@ -28,6 +29,12 @@ class AzurePlace:
     def open(
         self, schema: Schema, *, clock: Callable[[], int] | None = None, read_only: bool = False, **_: Any
     ) -> AzureEngine:
+        return AzureEngine.open(schema=schema, read_only=read_only, **self._service(clock))
+
+    def migrations(self, **_: Any) -> AzureMigrations:
+        return AzureMigrations.open(**self._service())
+
+    def _service(self, clock: Callable[[], int] | None = None) -> dict[str, Any]:
         memory = self.memory
         if memory is None:
             new = Memory() if clock is None else Memory(clock=clock)
@@ -38,4 +45,4 @@ class AzurePlace:
                 time.sleep(seconds / 20)
             memory.ahead += _FASTER * seconds
 
-        return AzureEngine.open(memory, "in memory", schema, read_only=read_only, sleep=sleep)
+        return {"service": memory, "name": "in memory", "sleep": sleep}
