@@ -6,6 +6,7 @@ rows are deleted, and last it leaves the catalogue. Before its rows are deleted,
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from ...catalogue.migrating import adopted, contracted, dropped_classes, dropped
 from ...entities.etag import Stamp
 from ...errors import NotAStore
 from ...evolution.history import History
+from ...evolution.versions import Versions
 from ...schema.forms import Forms
 from ...schema.labels import Label
 from ...schema.model import Model, Schema
@@ -214,8 +216,8 @@ class AzureMigrations:
         while self.run(waited(self._table, since, max(times.settled, times.lease + times.deadline), self.timeout)):
             pass
         classes = self._classes()
-        current = Current(self._table, classes, self.run(_now()), times, self.timeout, read_only=True)
-        self.run(sweep(current, outbox, self.timeout))
+        ever = attrs.evolve(times, look=math.inf)  # (nobody opens what ends any more)
+        self.run(sweep(Current(self._table, classes, self.run(_now()), ever, self.timeout), outbox, self.timeout))
         works, classes = list[Callable[[Overwriter], Work[None]]](), before or classes
         for model in classes.models:
             if model.name in ended:
@@ -236,8 +238,9 @@ class AzureMigrations:
                 continue
 
     def _classes(self) -> Classes:
-        """Return all classes of the store."""
-        return Classes(*self.run(as_it_is(self._table, None, self.timeout)))
+        """Return all classes of the store, with those that end."""
+        schema, held = self.run(as_it_is(self._table, None, self.timeout))
+        return Classes(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
 
 
 def _parts(drops: Iterable[str], ended: Collection[str], forms: Forms) -> tuple[set[str], set[str]]:

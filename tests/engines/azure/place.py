@@ -25,6 +25,8 @@ class AzurePlace:
 
     name: str = ":memory:"
     memory: Memory | None = None
+    still: bool = False
+    """Whether nobody waits: only the time of the service goes on."""
 
     def open(
         self, schema: Schema, *, clock: Callable[[], int] | None = None, read_only: bool = False, **_: Any
@@ -41,7 +43,7 @@ class AzurePlace:
             memory = new if self.name == ":memory:" else _ACCOUNTS.setdefault(self.name, new)
 
         def sleep(seconds: float) -> None:
-            if clock is None:  # (else time stands still but for this)
+            if clock is None and not self.still:  # (else time stands still but for this)
                 time.sleep(seconds / 20)
             memory.ahead += _FASTER * seconds
 

@@ -69,7 +69,7 @@ def names(m: tm.Migration) -> None:
 
 @pytest.fixture
 def place() -> Any:
-    place = AzurePlace(memory=Memory())
+    place = AzurePlace(memory=Memory(), still=True)
     with opened(place, OLDS) as store:
         store.insert_many(old_of(one) for one in ITEMS)
     return place
@@ -235,7 +235,7 @@ def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_s
     def cost(m: tm.Migration) -> None:
         m.rename(old.price, new.cost)
 
-    place: Any = AzurePlace(memory=Memory())
+    place: Any = AzurePlace(memory=Memory(), still=True)
     opened(place, [old]).close()
     tm.migrate(place, [cost])
     with opened(place, [new]) as store:
@@ -244,3 +244,199 @@ def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_s
             store.insert(new("b", 1.0, {"price": 2.0}))
         assert store.get(new.key("b")) is None
         assert store[new.key("a")] == new("a", 1.0, {"size": "big"})
+
+
+# ---------------------------------------------------------------------------------------------- drops
+
+
+class Note(tm.Entity, table="Parts"):
+    shelf: tm.Field[str]
+    text: tm.Field[str]
+    key = tm.Key[str, str](partition="{shelf}", row=("note", "{text}"))
+    by_text = tm.Index[str](partition="{text}")
+    by_here = tm.Index[str, str](partition="{shelf}", row="{text}")
+
+
+class Alone(tm.Entity, table="Alones"):
+    id: tm.Field[str]
+    size: tm.Field[int]
+    key = tm.Key[str](partition="{id}")
+    by_size = tm.Index[int](partition="{size}", unique=True)
+
+
+class Sizes(tm.Aggregate, of=Alone, table="Sizes"):
+    size: tm.Field[int] = tm.group_by(Alone.size)
+    number: tm.Field[int] = tm.count()
+    key = tm.Key[int](partition="{size}")
+
+
+RANKED = {
+    "by_most": tm.Index[str, float](partition="{who}", row="{most}"),
+    "by_rank": tm.Index[float](partition="all", row="{most}"),
+}
+FULL = [OLD, makers(OLD, **RANKED), shelves(OLD), Note, Alone, Sizes]
+BARE = part(by_maker=None, by_price=None, by_code=None)
+
+
+def filled() -> Any:
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with opened(place, FULL) as store:
+        store.insert_many([old_of(one) for one in ITEMS])
+        store.insert_many([Note("x", f"n{n}") for n in range(5)])
+        store.insert_many([Alone(f"a{n}", n) for n in range(5)])
+    return place
+
+
+def dropped(name: str, new: list[Any], *what: Any) -> Any:
+    def drop(m: tm.Migration) -> None:
+        for one in what:
+            m.drop(one)
+
+    drop.__name__ = name
+    return tm.migration(after=None, old=FULL, new=new)(drop)
+
+
+def without(**indexes: Any) -> list[Any]:
+    """Return the classes without some indexes of the first one."""
+    cls = part(**dict.fromkeys(indexes))
+    return [cls, makers(cls, **RANKED), shelves(cls), Note, Alone, Sizes]
+
+
+def _unranked() -> list[Any]:
+    return [OLD, makers(OLD), shelves(OLD), Note, Alone, Sizes]
+
+
+DROPS: dict[str, tuple[Any, list[str], list[str]]] = {
+    "indexes": (lambda: (without(by_maker=1, by_price=1, by_code=1), OLD.by_maker, OLD.by_price, OLD.by_code), ["PartsByMaker", "PartsByCode"], ["Part.by_price"]),
+    "groups": (lambda: ([OLD, Note, Alone, Sizes], FULL[1], FULL[2]), ["Makers", "MakersByRank"], []),
+    "indexes on groups": (lambda: (_unranked(), FULL[1].by_most, FULL[1].by_rank), ["MakersByRank"], ["Makers.by_most"]),
+    "a class beside others": (lambda: ([*FULL[:3], Alone, Sizes], Note), ["PartsByText"], ["Note.by_here"]),
+    "a class alone": (lambda: (FULL[:4], Alone, Sizes), ["Alones", "AlonesBySize", "Sizes"], []),
+}  # fmt: skip
+
+
+def is_gone(memory: Memory, tables: list[str], labels: list[str]) -> bool:
+    left = {name: memory.tables[name] for name in tables if memory.tables.get(name)}
+    hidden = [
+        key
+        for rows in memory.tables.values()
+        for key in rows
+        if key[1].startswith(tuple(f' "x{one}' for one in labels))
+    ]
+    return not left and not hidden
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_what_is_dropped_goes_when_it_is_contracted_and_nothing_else(name: str) -> None:
+    place, (given, tables, labels) = filled(), DROPS[name]
+    new, *what = given()
+    script = dropped("less", new, *what)
+    with opened(place, FULL) as old:
+        report = tm.migrate(place, [script])
+        assert {step.old_version for step in report.plan} == {"writes"}
+        old.insert(old_of(("x", 50, "m1", 2.0, "c50")))
+        assert not is_gone(place.memory, tables, labels)
+        assert tm.migrate(place, [script], to="").ok
+        assert tm.migrate(place, [script], contract=True).contracted == ("less",)
+        later(old)
+        with pytest.raises(tm.SchemaMismatch, match="less"):
+            old.insert(old_of(("x", 51, "m1", 2.0, "c51")))
+    assert is_gone(place.memory, tables, labels)
+    with opened(place, new) as store:
+        assert store.check().ok
+        items = sorted([*ITEMS, ("x", 50, "m1", 2.0, "c50")])
+        cls = new[0]
+        assert sorted((o.shelf, o.number, o.maker, o.price, o.code) for o in store.query(cls).allow_scan()) == items
+        store.insert(cls(shelf="x", number=52, maker="m1", price=2.0, code="c52"))
+        store.delete(cls.key("x", 50))
+        assert store.check().ok
+    assert is_gone(place.memory, tables, labels)
+    states = {one.where: one.state for one in tm.status(place).items}
+    assert {state for where, state in states.items()} == {"ready", "dropped"}
+    with pytest.raises(tm.SchemaMismatch, match="less"):
+        opened(place, FULL)
+
+
+class Ending(Memory):
+    """A service whose client ends at one request: before that is executed, or after."""
+
+    at, after, number = -1, False, 0
+
+    def send(self, request: Any) -> Any:
+        self.number += 1
+        if self.number != self.at:
+            return super().send(request)
+        if self.after:
+            super().send(request)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("name", DROPS)
+def test_a_contraction_that_ended_at_any_request_is_done_again(name: str, after: bool, full_size: bool) -> None:
+    given, tables, labels = DROPS[name]
+    new, *what = given()
+    script = dropped("less", new, *what)
+    for at in range(1 + len(name) % 7, 10_000, 1 if full_size else 7):
+        memory = Ending()
+        place: Any = AzurePlace(memory=memory, still=True)
+        with opened(place, FULL) as store:
+            store.insert_many([old_of(ITEMS[1]), old_of(ITEMS[2]), Note("x", "n"), Alone("a", 1)])
+        memory.at, memory.after = memory.number + at, after
+        try:
+            tm.migrate(place, [script], contract=True)
+        except KeyboardInterrupt:
+            ended = False
+        else:
+            ended = True
+        memory.at = -1
+        assert tm.migrate(place, [script], contract=True).ok
+        assert is_gone(memory, tables, labels) or (name == "indexes on groups" and not is_gone(memory, tables, []))
+        with opened(place, new) as store:
+            assert store.check().ok
+        if ended:
+            assert at > 10
+            return
+    raise AssertionError
+
+
+class Beside(Memory):
+    """A service to which a program that does not look at the catalogue writes between the requests of another one."""
+
+    write: Any = None
+    until = 0.0
+
+    def send(self, request: Any) -> Any:
+        write, self.write = self.write, None
+        if write is not None and self.ahead < self.until:
+            write()
+        self.write = write
+        return super().send(request)
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_nothing_is_deleted_before_every_program_knows(name: str) -> None:
+    given, tables, labels = DROPS[name]
+    new, *what = given()
+    memory, script, count = Beside(), dropped("less", new, *what), iter(range(100, 10_000))
+    place: Any = AzurePlace(memory=memory, still=True)
+
+    def write() -> None:
+        number = next(count)
+        old.insert(old_of(("x", number, "m1", 2.0, f"c{number}")))
+        if name.startswith("a class"):
+            old.insert(Note("x", f"n{number}") if name == "a class beside others" else Alone(f"a{number}", number))
+
+    with opened(place, FULL) as old:
+        old.insert_many([old_of(one) for one in ITEMS])
+        tm.migrate(place, [script])
+        memory.until = memory.ahead + 39.0  # (what a program believes, and how long a write goes on)
+        memory.write = write
+        assert tm.migrate(place, [script], contract=True).contracted == ("less",)
+        memory.write = None
+    written = next(count) - 100
+    assert written > 10
+    assert is_gone(memory, tables, labels)
+    with opened(place, new) as store:
+        assert store.query(new[0]).allow_scan().count() == 40 + written
+        assert store.check().ok
