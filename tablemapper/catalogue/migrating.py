@@ -192,12 +192,12 @@ def dropped_labels(catalogue: Catalogue, new: Mapping[str, Iterable[Model]]) -> 
 
 
 def _is_older(catalogue: Catalogue, label: str, time: int) -> bool:
-    """Return whether a store has an aggregate as a version declared it before a time, or an index."""
+    """Return whether a store has a class, or an aggregate, as a version declared it before a time, or an index."""
     form, state = catalogue.models.get(label), catalogue.states.get(label)
-    if form is None or state is None:
+    if form is None:
         return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
     opened = [each.since for each in catalogue.versions.of(label) if each.form == form_hash(form)]
-    return min([*opened, state.since]) < time
+    return min([*opened, *([] if state is None else [state.since])], default=time) < time
 
 
 def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:

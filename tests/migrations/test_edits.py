@@ -227,6 +227,24 @@ def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_
         assert store.check().ok
 
 
+def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
+    bare, after = part(name="Bare", table="Notes"), part(name="Later", table="Notes")
+    beside = entity(
+        "Beside", "Notes", {"shelf": str, "text": str}, tm.Key[str, str](partition="{shelf}", row=("n", "{text}"))
+    )
+    with tm.open(path, models=[bare, beside]) as store:
+        store.insert(beside("x", "a"))
+    first = script([bare], lambda m: m.drop(beside), "first", None, [bare, beside])
+    second = script([after], lambda m: m.rename_class(bare, after), "second", "first", [bare])
+    with pytest.raises(
+        tm.InvalidMigration,
+        match="Beside shares a table with what is migrated, and an earlier script drops it: contract",
+    ):
+        migrate(path, first, second)
+    migrate(path, first, second, to="first", contract=True)
+    assert migrate(path, first, second).ok
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},
