@@ -197,7 +197,7 @@ def _is_older(catalogue: Catalogue, label: str, time: int) -> bool:
     if form is None:
         return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
     opened = [each.since for each in catalogue.versions.of(label) if each.form == form_hash(form)]
-    return min([*opened, *([] if state is None else [state.since])], default=time) < time
+    return any(since < time for since in (*opened, *(() if state is None else (state.since,))))
 
 
 def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:
