@@ -205,7 +205,7 @@ def transition_of(
         name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped, back=back))
     ])  # fmt: skip
     new = _new_classes(script, affected)
-    faults = [_unnamed(name, forms, back=back) for name in affected if name not in old and name not in former]
+    faults = [_unnamed(name, forms, dropped, back=back) for name in affected if name not in old and name not in former]
     strangers = [cls.__name__ for cls in new if cls.__name__ in forms and cls.__name__ not in affected]
     faults += [f"{name} is in the store already: name it in old=, too" for name in strangers]
     if faults:
@@ -243,13 +243,15 @@ def _goes_with(name: str, forms: Forms, dropped: Collection[str], *, back: bool)
     return bool(forms[name].aggregate) and (name in dropped or (back and kept_field(name) is None))
 
 
-def _unnamed(name: str, forms: Forms, *, back: bool) -> str:
+def _unnamed(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> str:
     """Return the fault of a script that does not name a class which it affects."""
     kept = kept_field(name)
     reason = "is maintained from" if forms[name].aggregate else "shares a table with"
     subject, owner = (name, "it") if kept is None else (".".join(kept), kept[0])
     if back:
         return _added(subject, f"it {reason} what is migrated")
+    if name in dropped:
+        return f"{subject} {reason} what is migrated, and an earlier script drops it: contract that one first"
     return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
 
 

@@ -206,6 +206,45 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
     assert labels == ["Part", "Part.by_maker"]
 
 
+def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:
+    other = entity("Other", "Others", {"id": int}, tm.Key[int](partition="{id}"))
+    tm.open(path, models=[other]).close()
+    first = script([], lambda m: m.drop(other), "first", None, [other])
+    second = script([NEW, NEW_MAKERS], lambda m: rename(m), "second", "first", [OLD, OLD_MAKERS])
+    migrate(path, first, second)
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as new:
+        assert migrate(path, first, second, to="first", contract=True).contracted == ("first",)
+        assert new.check().ok
+        new.insert(NEW(rack="x", number=800, price="1", firm="f", tags=[]))
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        assert old[OLD.key("x", 800)].maker == "f"
+        assert old.check().ok
+    migrate(path, first, second, contract=True)
+    with pytest.raises(tm.SchemaMismatch, match="second"):
+        tm.open(path, models=[OLD, OLD_MAKERS])
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+        assert store[NEW.key("x", 800)].firm == "f"
+        assert store.check().ok
+
+
+def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
+    bare, after = part(name="Bare", table="Notes"), part(name="Later", table="Notes")
+    beside = entity(
+        "Beside", "Notes", {"shelf": str, "text": str}, tm.Key[str, str](partition="{shelf}", row=("n", "{text}"))
+    )
+    with tm.open(path, models=[bare, beside]) as store:
+        store.insert(beside("x", "a"))
+    first = script([bare], lambda m: m.drop(beside), "first", None, [bare, beside])
+    second = script([after], lambda m: m.rename_class(bare, after), "second", "first", [bare])
+    with pytest.raises(
+        tm.InvalidMigration,
+        match="Beside shares a table with what is migrated, and an earlier script drops it: contract",
+    ):
+        migrate(path, first, second)
+    migrate(path, first, second, to="first", contract=True)
+    assert migrate(path, first, second).ok
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},

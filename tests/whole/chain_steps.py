@@ -110,6 +110,12 @@ class Change:
     def changed(self, name: str) -> bool:
         return any(one == name for one, _ in self.touched)
 
+    def keeper_changed(self, name: str) -> bool:
+        """Return whether something was done to a class that keeps fields of one, which is copied with it then."""
+        return any(
+            self.changed(one.name) for one in self.old.values() if one.keeps is not None and one.keeps[0] == name
+        )
+
     def reshaped(self, name: str) -> bool:
         """Return whether entities of a class become others, and not only its aggregates."""
         return any(one == name and what in ("all", "class", "key", "fields") for one, what in self.touched)
@@ -204,8 +210,8 @@ def _rename(change: Change) -> None:
     if (found := _pick(change, kept=False)) is None or kept_of(change.new, found[0].name):
         return
     shape, link = found
-    old = change.draw.choice([old for old, (_, there, _) in link.fields.items() if there is None])
-    if (link.old, old) in change.touched:
+    plain = [old for old, (_, there, _) in link.fields.items() if there is None]
+    if not plain or (link.old, old := change.draw.choice(plain)) in change.touched:
         return
     change.touched |= {(link.old, old), (link.old, "fields")}
     new = change.draw.name("renamed")
@@ -408,7 +414,10 @@ def _drop_total(owner: str, name: str) -> Step:
 
 
 def _drop_class(change: Change) -> None:
-    whole = [shape for shape in change.new.values() if _whole(change, shape)]
+    tables = Counter(
+        shape.table for shape in change.new.values()
+    )  # (of several classes, it has to be contracted first)
+    whole = [shape for shape in change.new.values() if _whole(change, shape) and tables[shape.table] == 1]
     if not whole or len(change.new) == 1:
         return
     shape = change.draw.odd.choice(whole)

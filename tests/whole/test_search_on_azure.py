@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.usefixtures("no_warnings_of_scans"),
 ]
 PART = 24
-"""Models that one test tries; most are refused, with what an account does not keep yet."""
+"""Models that one test tries; some are refused, with what an account does not keep yet."""
 
 
 def as_told(model: Model) -> Model:

@@ -35,7 +35,7 @@ from .duplicates import bar, forget, violations
 from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
-from .overwriting import emptied
+from .overwriting import Overwriter
 from .reading.filters import visible
 from .rounds import Chunk, in_rounds
 from .sweep import found, server_time, sweep
@@ -146,9 +146,10 @@ class Builder:
         waits = Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
         if any(state.state == "disabled" for state in states):
             patience = Patience(began + self.outbox.times.deadline)
+            overwriter = Overwriter(classes, self.outbox, patience, self.timeout)
             try:
                 for part in parts_of(classes.maintained(classes.schema.by_name[job.owner]).only(job.targets)):
-                    yield from emptied(part, classes, patience, self.timeout)
+                    yield from overwriter.emptied(part)
             except Late:
                 return waits
             yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
@@ -298,17 +299,16 @@ class Builder:
         entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
         held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
         patience = yield from self._patience()
-        marks = classes.marks.of
         indexes = [one for one in classes.outer[model].only(job.targets).indexes if not one.model.unique]
         for index, one in product(indexes, done):
-            mark = marks[index].name
+            mark = classes.marks.of[index].name
             op = of_writes(one.new).get(mark)
             if not op or one.old is None or holds(held.get(one.row), mark, op):
                 continue
             held[one.row] = yield from read(Get(model.table, one.partition, one.row), self.timeout)
             if not holds(held[one.row], mark, op):
                 for entry in index.rows((one.old,)):
-                    gone = put_of(index, mark, entry, op)
+                    gone = put_of(index, classes.marks, entry, op)
                     with suppress(Late):  # (nobody reads it: it is for repair)
                         yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
 

@@ -16,7 +16,7 @@ from ...catalogue.freezing import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
+from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -26,7 +26,7 @@ from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
-from ..status import Status, items_of
+from ..status import Status, status_of
 from .builds import Builder, Idle, Progress, progress
 from .catalogue.classes import Classes, Current
 from .catalogue.notes import noted, write_note
@@ -35,14 +35,14 @@ from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
-from .outer.outbox import Outbox, Times
-from .overwriting import widened
+from .outer.outbox import Outbox, Patience, Times
+from .overwriting import Overwriter
 from .reading.filters import all_of, visible
 from .reading.reads import AzureReads, rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished, waited
-from .tables.drive import Driver, Now, Work, read, side_by_side
+from .tables.drive import Driver, Now, Work, read, side_by_side, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
 from .tables.service import (
@@ -55,9 +55,7 @@ from .tables.service import (
     Entity,
     Find,
     Get,
-    Lost,
     Page,
-    Refused,
     Service,
 )
 from .writes import write
@@ -148,13 +146,14 @@ class AzureEngine:
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
         times = times or Times()
         try:
-            if read_only:
-                found, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
-                classes, own = Classes(found, published), schema is None
-                return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
-            assert schema is not None
-            published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
-            return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
+            with store_errors(name):
+                if read_only:
+                    found, published = driver.run(as_it_is(catalogue, schema, timeout))
+                    classes, own = Classes(found, published), schema is None
+                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
+                assert schema is not None
+                published = driver.run(open_catalogue(catalogue, schema, timeout, times))
+                return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
         except BaseException:
             driver.close()
             raise
@@ -170,7 +169,8 @@ class AzureEngine:
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
         self._check_open()
-        return _run(self._driver, self._name, work)
+        with store_errors(self._name):
+            return self._driver.run(work)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -181,7 +181,13 @@ class AzureEngine:
     def begin(self, work: Work[T]) -> Callable[[], T]:
         """Begin a work; return what waits for what it returns."""
         self._check_open()
-        return partial(_told, self._name, self._driver.begin(work))
+        result = self._driver.begin(work)
+
+        def wait() -> T:
+            with store_errors(self._name):
+                return result()
+
+        return wait
 
     def is_local(self, model: Model, index: IndexModel) -> bool:
         """Return whether the rows of an index lie in the partitions of the entities."""
@@ -323,7 +329,7 @@ class AzureEngine:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        return max((MAX_CHANGES - (model in classes.outer) - len(duties.aggregates)) // rows, 1)
+        return max((MAX_CHANGES - classes.has_intent(model) - len(duties.aggregates)) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
@@ -455,8 +461,7 @@ class AzureEngine:
             for one in self.run(violations(self._table, self.timeout)):
                 held[one.label] = held.get(one.label, 0) + 1
         done = {label: (count, 0) for label, count in self._done().items()}
-        items = tuple(items_of(catalogue, done, held))
-        return Status(self._classes.head.generation, items, frozen=catalogue.frozen_since)
+        return status_of(catalogue, self._classes.head.generation, done, held)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
@@ -485,7 +490,7 @@ class AzureEngine:
         while True:
             left -= 1
             check, findings, stored = self._examined(meter)
-            works = list(Fixes(stored.classes, self.timeout).of(findings))
+            works = list(Fixes(stored.classes, self._outbox, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)
             if not left or not (works or wrong):
                 break
@@ -520,28 +525,12 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        indexes = self.classes.maintained(aggregate.model)
-        self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
+        patience = Patience(self.run(_now()) + self.timeout)
+        overwriter = Overwriter(self.classes, self._outbox, patience, self.timeout)
+        upkeep = self.classes.upkeep(aggregate)
+        self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))
 
 
 def _now() -> Work[float]:
     now: float = yield Now()
     return now
-
-
-def _run(driver: Driver, name: str, work: Work[T]) -> T:
-    return _told(name, partial(driver.run, work))
-
-
-def _told(name: str, call: Callable[[], T]) -> T:
-    """Return what a call returns; what the service answers to it becomes an error of the store."""
-    try:
-        return call()
-    except Lost as lost:
-        raise StoreError(f"{name}: {lost}") from None
-    except Refused as refused:
-        if refused.status in (401, 403):
-            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
-        if refused.code == "TableNotFound":
-            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
-        raise StoreError(f"{name}: {refused}") from None

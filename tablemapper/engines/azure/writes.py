@@ -35,11 +35,12 @@ from .known import Known
 from .outer.elsewhere import outer_of
 from .outer.finishing import Following, carry_out_together, take_back
 from .outer.groups import check_room, pack_values
+from .outer.marks import of_writes
 from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
 from .tables.names import BASE_ROW, OP
-from .tables.rows import Hidden, included, local_key, members_of, ops_member
+from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Following", "TooLarge", "write"]
@@ -128,8 +129,9 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
     if (assigned := what.assigned()) is None:
         return False
     members: Entity = {OP: outbox.new_op()}
+    stored = classes.codec(model).stored
     for name, value in assigned.items():
-        members |= members_of(model.declaration.field(name), value)
+        members |= members_of(as_stored(model.declaration.field(name), stored), value)
     etag, attempt = "*" if what.etag is None else what.etag.etag, 0
     while True:
         try:
@@ -164,7 +166,8 @@ class _Transaction:
         self._known = known
         self.decision = decision
         self.op = op
-        self.outer = outer_of(classes.outer, classes.marks, decision.entities, known.table, known.partition, op)
+        intent = Intent(known.table, known.partition, op)
+        self.outer = outer_of(classes.outer, classes.marks, decision.entities, self._changed_groups(), intent)
         self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         self.changes += self._groups()
         for index, rows in decision.changes.indexes.items():
@@ -179,6 +182,10 @@ class _Transaction:
                     "transaction; split it, or let an index include less"
                 ) from None
         self._check()
+
+    def _changed_groups(self) -> Iterable[tuple[Model, Key, Row | None, Row | None]]:
+        for (model, key), change in self.decision.groups.items():
+            yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
 
     def _is_in_group(self, change: EntityChange) -> bool:
         """Return whether an operation requires a group that the transaction changes, under its ETag."""
@@ -240,7 +247,8 @@ class _Transaction:
                     continue
                 row, state = list(held[:-1]), held[-1].state
             packed = pack_values(counted[place][1] if place in counted else {}, model.name, key)
-            members = {**self._classes.codec(model).group(tuple(row), state, packed), OP: self.op}
+            ops = self.outer.groups.get(place, of_writes(held))
+            members = {**self._classes.codec(model).group(tuple(row), state, packed), **ops_member(ops), OP: self.op}
             yield Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
 
     def _index(
@@ -248,8 +256,10 @@ class _Transaction:
     ) -> Iterable[Change]:
         gone = {local_key(index, row): row for row in deletes}
 
+        stored = self._classes.codec(index.owner).stored
+
         def members(row: Row) -> Entity:
-            return {BASE_ROW: row[3], **included(index, row)}
+            return {BASE_ROW: row[3], **included(index, row, stored)}
 
         for row in puts:
             key = local_key(index, row)

@@ -440,7 +440,7 @@ class NearTotal(tm.Aggregate, of=Part, table="Parts"):
     kind: tm.Field[str] = tm.group_by(Part.kind)
     parts: tm.Field[int] = tm.count()
     key = tm.Key[str](partition="{kind}", row="near")
-    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}")
+    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}", unique=True)
 
 
 class Shelf(tm.Entity, table="Shelves"):
@@ -457,7 +457,7 @@ class Taken(tm.Entity, table="TableMapper"):
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        ([Part, NearTotal], r"NearTotal\.by_parts: an index on an aggregate in other partitions .* '\{kind\}'"),
+        ([Part, NearTotal], r"NearTotal\.by_parts: a unique index on an aggregate in other partitions .* '\{kind\}'"),
         (
             [Part, FarTotal],
             r"FarTotal\.by_parts: a unique index on an aggregate in another partition .* leave out unique=True",

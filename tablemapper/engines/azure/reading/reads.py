@@ -42,7 +42,7 @@ from ..tables.names import (
     outer_row_of,
     row_key_of,
 )
-from ..tables.rows import Codec, read_value
+from ..tables.rows import Codec
 from ..tables.service import (
     MAX_PAGE,
     PARTITION,
@@ -233,7 +233,7 @@ class _Reading:
         fields, model = self._layout.fields, self._model
         if self._index is not None:
             places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._outer else (*_KEYS, BASE_ROW)
-            columns = [] if self._whole else [one.property for one in index_columns(model, self._index.model)]
+            columns = [] if self._whole else [self._codec.name(one) for one in index_columns(model, self._index.model)]
             return (*places, *(columns if self._plan.covering else ()))
         if fields is None or self._layout.state:
             return ()
@@ -242,13 +242,13 @@ class _Reading:
         if any(field.type.undeclared for field in stored):
             return ()
         below = [] if model.aggregate is None else [BELOW]
-        return tuple(dict.fromkeys([*_KEYS, *[field.property for field in stored], *below]))
+        return tuple(dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored], *below]))
 
     def _conditions(self) -> Iterable[Filter]:
         plan, among = self._plan, None
         if self._index is not None:
             among = [] if self._whole else [one.property for one in index_columns(self._model, self._index.model)]
-        return conditions(plan.filter, self._model, self._bound.values, among)
+        return conditions(plan.filter, self._model, self._bound.values, among, self._codec.stored)
 
     # -- what is sent
 
@@ -450,7 +450,7 @@ class _Reading:
         while some := list(islice(entries, size)):
             gets = [read(Get(self._model.table, place[2], place[3]), self._source.timeout) for _, place, _ in some]
             for (rank, place, _), entity in zip(some, self._source.run(side_by_side(gets)), strict=True):
-                if entity is None:
+                if entity is None or BELOW in entity:
                     continue
                 row = self._codec.row(entity)
                 if any(entry[:2] == place[:2] for entry in index.rows((row,))):
@@ -459,7 +459,7 @@ class _Reading:
     def _laid_out(self, place: Place, found: Any, layout: Layout) -> Row:
         if self._plan.covering:
             field = self._model.declaration.field
-            return (*place, *[read_value(field(name), found) for name in layout.fields or ()])
+            return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
         row = self._codec.row(found) if self._index is None else found
         if layout.fields is None:
             row = (*row[:-1], row[-1].state) if layout.state else row
