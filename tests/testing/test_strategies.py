@@ -118,7 +118,6 @@ def _model(seed: int) -> Any:
     return model
 
 
-@pytest.mark.needs("group_indexes")
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(6))
 def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(

@@ -28,7 +28,6 @@ class _Pasted(Model):
         return self.text
 
 
-@pytest.mark.needs("group_indexes")
 @pytest.mark.long
 @pytest.mark.one_python
 def test_what_is_pasted_gives_the_same_answers(full_size: bool) -> None:

@@ -36,7 +36,7 @@ def author(**fields: Any) -> Any:
         "by_name": tm.Index[str, str](partition="{shelf}", row="{name}"),
     }
     kinds = {"books": int, "longest": int | None, "worth": Decimal}
-    body["__annotations__"] |= {name: tm.Field[kinds[name]] for name in kinds.keys() & fields.keys()}
+    body["__annotations__"] |= {name: tm.Field[kinds[name]] for name in kinds if name in fields}
     return type(tm.Entity)("Author", (tm.Entity,), body | fields, table="Authors")
 
 
@@ -95,7 +95,11 @@ def test_each_way_of_reading_gives_the_fields_with_few_requests_more(store: tm.S
     found, requests = sent(lambda: [store[Author.key("x", "a3")]])
     assert (all(map(right, found)), requests) == (True, 1 + 3)
     found, requests = sent(lambda: store.query(Author).where(Author.shelf == "x"))
-    assert (all(map(right, found)), len(found), requests) == (True, 9, 2 + 3)  # (before and behind the rows of an index)
+    assert (all(map(right, found)), len(found), requests) == (
+        True,
+        9,
+        2 + 3,
+    )  # (before and behind the rows of an index)
     found, requests = sent(lambda: store.partition(Author.shelf == "x"))
     assert (all(map(right, found)), len(found), requests) == (True, 9, 1 + 3)
     found, requests = sent(lambda: store.get_many([Author.key("x", f"a{n}") for n in (0, 8)]))
@@ -109,10 +113,12 @@ def test_each_way_of_reading_gives_the_fields_with_few_requests_more(store: tm.S
     found = list(store.query(Author).where(Author.shelf == "y").order_by(Author.worth.desc()).allow_sort())
     assert [one.worth for one in found] == sorted([one.worth for one in found], reverse=True)
     assert all(map(right, store.query(Author).allow_scan()))
-    page = store.query(Author).where(Author.shelf == "x").page(4)
-    rest = store.query(Author).where(Author.shelf == "x").page(9, after=page.next)
-    assert [one.name for one in (*page.items, *rest.items)] == [f"a{n}" for n in range(9)]
-    assert all(map(right, (*page.items, *rest.items)))
+    items, token = list[Any](), None
+    while not items or token is not None:
+        page = store.query(Author).where(Author.shelf == "x").page(4, token=token)
+        items, token = [*items, *page.items], page.token
+    assert [one.name for one in items] == [f"a{n}" for n in range(9)]
+    assert all(map(right, items))
     said = str(store.query(Author).where(Author.shelf == "x").explain())
     assert "books, longest, worth: a request more for each, in each partition" in said
 
@@ -143,11 +149,6 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
                 early.get(Author.key("x", "a0"))
             with pytest.raises(tm.NotReady):
                 list(early.query(Author).where(Author.shelf == "x"))
-            assert [name for (name,) in early.query(Author).where(Author.shelf == "x").select(Author.name)] == [
-                "a0",
-                "a1",
-                "a2",
-            ]
             early.build()
             assert early[Author.key("x", "a0")].books == 3
             old.insert(Novel("x", "a0", 100, 1, Decimal(1)))

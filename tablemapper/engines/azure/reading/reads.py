@@ -529,4 +529,4 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
-        return Explained(lines, count, eventual=eventual)
+        return Explained(lines, count + len(self._keepers), eventual=eventual)
