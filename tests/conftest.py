@@ -45,7 +45,7 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "sorts": (tm.InvalidQuery,),
     "across_partitions": (tm.InvalidTransaction,),
     "all_or_none_load": (tm.InvalidTransaction,),
-    "group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
+    "unique_group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
     "kept_indexes": (tm.InvalidModel,),  # (over fields that are maintained from other entities)
     "named_runs": (tm.InvalidTransaction,),
     "free_space": (tm.InvalidTransaction,),  # (which `compact` gives back)
