@@ -14,7 +14,7 @@ from ...schema.rows import Row
 from ..check import Finding
 from .catalogue.classes import Classes
 from .outer.outbox import intent_of
-from .reading.reads import Runs, outer_places, rows_of
+from .reading.scans import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
 from .tables.rows import Codec
 from .tables.service import PARTITION, ROW, Entity

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from ...catalogue.freezing import check_thawed
@@ -38,7 +39,9 @@ from .freezing import announce, unfreeze, wait
 from .outer.outbox import Outbox, Patience, Times
 from .overwriting import Overwriter
 from .reading.filters import all_of, visible
-from .reading.reads import AzureReads, rows_of
+from .reading.keepers import completed
+from .reading.reads import AzureReads
+from .reading.scans import rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished, waited
@@ -235,18 +238,18 @@ class AzureEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        self._check_ready(model)
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
-        found = self.run(read(Get(model.table, partition, row), self.timeout))
-        return None if found is None else self._row(model, found)
+        return self.get_many([(model, partition, row)])[0]
 
     def _check_ready(self, model: Model) -> None:
-        """Refuse to read groups that are not complete; of entities nothing is looked at."""
-        if model.aggregate is not None and model.name in self.unready:  # (it may be built anew since)
+        """Refuse to read groups that are not complete, and the fields that these keep; else of entities nothing is looked at."""
+        needed = self._classes.needed(model)
+        if needed and not self.unready.keys().isdisjoint(needed):  # (it may be built anew since)
             self.catch_up()
-            if model.name in self._classes.unready:
-                raise self.describe(model.name).error()
+            for label in needed:
+                if label in self._classes.unready:
+                    raise self.describe(label).error()
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
         """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
@@ -260,8 +263,13 @@ class AzureEngine:
         for model in dict.fromkeys([model for model, _, _ in wanted]):
             self._check_ready(model)
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
+        kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in self._classes.keepers(model)]
+        gets += [read(Get(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
         found = self.run(side_by_side(gets))
-        pairs = zip(wanted, found, strict=True)
+        for (at, keeper), group in zip(kept, found[len(wanted) :], strict=True):
+            if found[at] is not None:
+                found[at] = {**found[at], **keeper.members(group)}
+        pairs = zip(wanted, found, strict=False)
         return [None if one is None else self._row(model, one) for (model, _, _), one in pairs]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
@@ -269,17 +277,22 @@ class AzureEngine:
         classes = self.classes
         models = [one for one in self.schema.tables().get(table, []) if one.name not in classes.unready]
         unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
-        for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
-            if BELOW in entity:
-                continue
-            key = entity[PARTITION], entity[ROW]
-            model = next((one for one in models if classes.claims(one, *key)), None)
-            if model is None and any(classes.claims(one, *key) for one in unready):
-                continue  # (a group that is not complete)
-            if model is not None:
-                yield [(model, classes.codec(model).row(entity))]
-            else:
-                yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
+        rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
+        while some := list(islice(rows, MAX_PAGE)):
+            for one in models:
+                if keepers := classes.keepers(one):
+                    some = self.run(completed(keepers, some, self.timeout))
+            for entity in some:
+                if BELOW in entity:
+                    continue
+                key = entity[PARTITION], entity[ROW]
+                model = next((one for one in models if classes.claims(one, *key)), None)
+                if model is None and any(classes.claims(one, *key) for one in unready):
+                    continue  # (a group that is not complete)
+                if model is not None:
+                    yield [(model, classes.codec(model).row(entity))]
+                else:
+                    yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
@@ -388,8 +401,8 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
-        """Return the label of an aggregate: its groups cannot be read before it is ready."""
-        return () if model.aggregate is None else (model.name,)
+        """Return the labels of what has to be ready for a class to be read: an aggregate itself, and what keeps fields."""
+        return self._classes.needed(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index."""

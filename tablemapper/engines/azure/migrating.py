@@ -34,7 +34,7 @@ from .catalogue.published import Published, as_it_is, changed, open_catalogue, r
 from .outer.marks import label_of, parts_of
 from .outer.outbox import Late, Outbox, Patience, Times
 from .overwriting import Overwriter
-from .reading.reads import rows_of
+from .reading.scans import rows_of
 from .sweep import server_time, sweep, waited
 from .tables.drive import Driver, Now, Work, store_errors
 from .tables.names import BELOW, CATALOGUE

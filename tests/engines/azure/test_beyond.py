@@ -733,6 +733,31 @@ def test_a_group_that_an_index_elsewhere_has_costs_three_requests_more() -> None
     assert [one.total for one in bench.store.query(League).where(League.total >= 0).order_by(League.total)] == [3.0]
 
 
+class Longest(tm.Aggregate, of=Account, table="Longests"):
+    team: tm.Field[str] = tm.group_by(Account.team)
+    longest: tm.Field[str | None] = tm.max(Account.email)
+
+    key = tm.Key[str](partition="{team}")
+    by_longest = tm.Index[str](partition="{longest}")
+    by_here = tm.Index[str, str](partition="{team}", row="{longest}")
+
+
+def test_a_group_whose_index_would_have_too_long_a_key_is_not_shown_until_it_has_none() -> None:
+    bench = Bench([Account, Longest])
+    bench.store.insert(Account("acme", "1", "a", "red"))
+    bench.store.insert(Account("acme", "2", "b" * 500, "red"))
+    assert bench.store.get(Longest.key("red")) is None
+    assert (
+        list(bench.store.query(Longest.by_longest("a"))) == list(bench.store.query(Longest.by_here("red", "a"))) == []
+    )
+    bench.now += 1_000
+    assert bench.store.sweep() == 0  # (nothing is left to be done)
+    bench.store.delete(Account.key("acme", "2"))
+    assert bench.store.get(Longest.key("red")) == Longest("red", "a")
+    assert [one.team for one in bench.store.query(Longest.by_longest("a"))] == ["red"]
+    bench.swept()
+
+
 def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> None:
     bench = Bench([Account, Squad])
     engine: Any = bench.store._engine

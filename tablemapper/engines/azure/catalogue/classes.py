@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from ....catalogue.names import seen_by
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
+from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
 from ....errors import SchemaMismatch
 from ....evolution.following import Followed, follow
@@ -28,6 +29,7 @@ from ...check import Duty
 from ..outer.groups import Upkeep
 from ..outer.marks import Mark, Marks, Part, label_of, parts_of
 from ..outer.outbox import Times
+from ..reading.keepers import Keeper
 from ..tables.drive import Now, Work
 from ..tables.rows import Codec, codec_of
 from .partitions import is_inner
@@ -219,9 +221,21 @@ class Classes:
         """Return None: no aggregate keeps a field of another class."""
         return None
 
-    def keeper(self, model: Model, field: FieldModel) -> Model:
-        """Fail: no class has a maintained field."""
-        raise AssertionError(f"{model.name}.{field.name}")
+    def keeper(self, model: Model, field: FieldModel) -> Model | None:
+        """Return None: the groups that keep fields lie elsewhere."""
+        return None
+
+    # -- maintained fields
+
+    def keepers(self, model: Model) -> tuple[Keeper, ...]:
+        """Return where the maintained fields of a class are."""
+        names = {field.property: keeper_name(model.name, field.property) for field in self.stored(model).maintained}
+        return tuple([Keeper(self.catalogue.models[name].table, property) for property, name in names.items()])
+
+    def needed(self, model: Model) -> list[str]:
+        """Return the labels of what has to be ready for a class to be read."""
+        keepers = [keeper_name(model.name, field.property) for field in model.maintained]
+        return keepers if model.aggregate is None else [model.name]
 
 
 class Current:

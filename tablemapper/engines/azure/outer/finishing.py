@@ -13,13 +13,13 @@ import attrs
 
 from ....errors import StoreError
 from ....schema.maintenance import AggregateMaintenance
-from ..tables.drive import Now, Work, side_by_side
-from ..tables.names import mark_key
-from ..tables.service import MAX_CHANGES, Change, Lost, Refused
+from ..tables.drive import Now, Work, read, side_by_side
+from ..tables.names import OP_UNITS, intent_key, mark_key
+from ..tables.service import MAX_CHANGES, Change, Get, Lost, Refused
 from .combining import add_with_others
 from .groups import Upkeep
 from .marks import number_of
-from .outbox import Delta, Intent, Late, Outbox, Patience, put_works
+from .outbox import Delete, Delta, Intent, Late, Outbox, Patience, put_works
 from .reservations import Reservations
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "take_back",
 ]
 
+_WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -72,7 +73,7 @@ def carry_out(
                     f"{intent.table} {(intent.partition, intent.row)}: {one.label} is maintained by another program"
                 )
         reservations = Reservations(intent, patience, timeout)
-        works += [patience.send(one.table, one.partition, Change("delete", one.row, {}, "*")) for one in intent.deletes]
+        works += [_end(one, intent, patience, timeout) for one in intent.deletes]
         works += [reservations.release(one) for one in intent.releases]
         works += [reservations.end(one, done=True) for one in intent.takes if one.was is not None]
         for one in intent.deltas:
@@ -87,6 +88,19 @@ def carry_out(
         yield from carry_out(following, classes, patience, timeout, outbox)
         if not patience.doubt:
             yield from side_by_side(list(_delete_works(patience, following)))
+
+
+def _end(gone: Delete, intent: Intent, patience: Patience, timeout: float) -> Work[None]:
+    """Delete a row of an index; where it is not there yet, wait a moment for the write that puts it."""
+    before = Get(intent.table, intent.partition, intent_key(gone.row[-OP_UNITS:]))
+    for attempt in range(_WAITS):
+        if (yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))):
+            return
+        found = yield from read(before, timeout)
+        if found is None or found["state"] != "C":
+            return
+        yield from patience.again(attempt)
+    patience.doubt = True  # (the intent stays for who sweeps, after whom nobody puts it)
 
 
 @attrs.frozen(eq=False)

@@ -19,7 +19,7 @@ from ....schema.groups import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
 from ....schema.rows import Row
 from ..tables.drive import Work, read
-from ..tables.names import BASE_ROW, BELOW, VALUES, intent_key, mark_key
+from ..tables.names import BASE_ROW, BELOW, OURS, VALUES, intent_key, mark_key
 from ..tables.rows import Hidden, codec_of, hidden_members, included, local_key, ops_member
 from ..tables.service import ETAG, MAX_CHANGES, PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
 from .elsewhere import Outer, rows_elsewhere
@@ -82,9 +82,18 @@ class Upkeep:
         codec = codec_of(self.aggregate.model)
         new = None if change.kind == "delete" else {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
         before, after = [None if one is None or BELOW in one else codec.row(one) for one in (found, new)]
-        ops = rows_elsewhere(self.outer, self.marks, before, after, Outer(intent))
+        try:
+            rows = _index_changes(self.inner, before, after, whole=lost)
+            ops = rows_elsewhere(self.outer, self.marks, before, after, Outer(intent))
+        except InvalidEntity as error:  # (its entities are written: a key of an index is too long)
+            _log.warning("%s; the group is not shown", error)
+            hidden = {name: value for name, value in change.members.items() if name.startswith(OURS)}
+            change = attrs.evolve(change, members={**hidden, BELOW: True})
+            rows = _index_changes(self.inner, before, None, whole=lost)
+            intent.puts, intent.deletes = [], []
+            ops = rows_elsewhere(self.outer, self.marks, before, None, Outer(intent))
         changes = [attrs.evolve(change, members={**change.members, **ops_member(ops)})]
-        for one in _index_changes(self.inner, before, after, whole=lost):
+        for one in rows:
             get = Get(self.aggregate.model.table, key[0], one.row)
             if not lost or one.kind != "delete" or (yield from read(get, timeout)) is not None:
                 changes.append(one)

@@ -212,7 +212,7 @@ class _Lowering:
         name, kind, operator = as_stored(field, self.stored).property, field.type, _OPERATORS[op]
         if self.among is not None and name not in self.among:
             return None
-        if field.wide or kind.kind is object or model.defaults[field.property] is not None:
+        if field.maintained or field.wide or kind.kind is object or model.defaults[field.property] is not None:
             return None  # (text in place of numbers, or nothing in place of the default)
         if not kind.sql_ordered and (kind.enum is None or operator != "eq"):
             return None

@@ -123,7 +123,9 @@ def codec_of(model: Model, stored: StoredNames = ()) -> Codec:
             continue
         edm = field.type.edm
         name = field.property
-        if edm == "String":
+        if field.maintained:  # (it is read only; see `keepers`)
+            pass
+        elif edm == "String":
             lines.append(f"    if row[{at}] is not None: out[{name!r}] = row[{at}]")
         elif edm == "Int64":
             lines.append(f"    v = row[{at}]")
