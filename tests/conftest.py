@@ -47,7 +47,6 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "all_or_none_load": (tm.InvalidTransaction,),
     "unique_group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
     "kept_indexes": (tm.InvalidModel,),  # (over fields that are maintained from other entities)
-    "named_runs": (tm.InvalidTransaction,),
     "free_space": (tm.InvalidTransaction,),  # (which `compact` gives back)
     "exact_sizes": (tm.InvalidEntity,),  # (the service counts bytes as they travel)
     "fresh": (tm.ScanRefused, tm.QueryStopped),  # (groups and covering indexes answer without `allow_eventual`)

@@ -58,10 +58,22 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
         )
     ]
     if not back:
-        faults += _not_in_old(script, forms)
+        faults += [*_not_in_old(script, forms), *_beside_anew(script, forms, dropped)]
     if faults:
         differs = "it cannot be undone" if back else "the store differs from old="
         raise InvalidMigration(f"{script.id}: {differs}", faults)
+
+
+def _beside_anew(script: Script, forms: Forms, dropped: Collection[str]) -> Iterator[str]:
+    """Yield the faults of classes beside an aggregate that is dropped and declared anew, which is copied with them."""
+    new, named = {cls.__name__: cls for cls in script.new}, {cls.__name__ for cls in script.old}
+    for step in script.steps:
+        what = step.what if isinstance(step, Drop) else None
+        if isinstance(what, type) and what.__name__ in new and abstract_declaration(what).of is not None:
+            table = abstract_declaration(new[what.__name__]).table
+            for name, form in forms.items():
+                if form.table == table and name not in named and not is_former(name):
+                    yield _unnamed(name, forms, dropped, back=False)
 
 
 def _not_in_old(script: Script, forms: Forms) -> list[str]:

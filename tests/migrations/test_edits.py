@@ -245,6 +245,34 @@ def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(p
     assert migrate(path, first, second).ok
 
 
+def test_a_total_beside_one_that_is_declared_anew_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
+    def total(name: str, **measures: Any) -> Any:
+        body = {
+            "__annotations__": {"shelf": tm.Field[str], **dict.fromkeys(measures, tm.Field[int])},
+            "__module__": __name__,
+            "shelf": tm.group_by(one.shelf),
+            "key": tm.Key[str](partition="{shelf}", row=name),
+        }
+        return type(tm.Aggregate)(name, (tm.Aggregate,), body | measures, of=one, table="Both")
+
+    one = part(name="One", table="Ones")
+    first, second = total("First", parts=tm.count()), total("Second", parts=tm.count())
+    another = total("Second", parts=tm.count(), numbers=tm.sum(one.number))
+    with tm.open(path, models=[one, first, second]) as store:
+        store.insert(one("x", 1, price="1", maker=None, tags=[]))
+    scripts = [
+        script([one, second], lambda m: m.drop(first), "first", None, [one, first, second]),
+        script([one, another], lambda m: m.drop(second), "second", "first", [one, second]),
+    ]
+    with pytest.raises(tm.InvalidMigration, match="First .* an earlier script drops it: contract that one first"):
+        migrate(path, *scripts)
+    assert [entry.id for entry in tm.status(path).history] == ["first"]
+    migrate(path, *scripts, to="first", contract=True)
+    assert migrate(path, *scripts).ok
+    with tm.open(path, models=[one, another]) as store:
+        assert store[another.key("x")].numbers == 1
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},

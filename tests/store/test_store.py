@@ -351,7 +351,6 @@ def test_progress_is_told_to_a_function(store: tm.Store) -> None:
     assert told[-1].done == 10
 
 
-@pytest.mark.needs("one_commit")
 def test_threads_share_a_store(tmp_path: Path) -> None:
     with tm.open(tmp_path / "t.db", models=MODELS, durability="relaxed") as store:
         store.insert(Item("p", "r"))

@@ -394,7 +394,13 @@ def _drop(change: Change) -> None:
     shape, link = found
     before = change.old[link.old]
     indexes = [name for name in before.indexes if name in shape.indexes and (link.old, name) not in change.touched]
-    totals = [total for total in shape.totals if total.name in [one.name for one in before.totals]]
+    tables = Counter(total.table for total in shape.totals)  # (as for classes)
+    totals = [
+        total
+        for total in shape.totals
+        if total.name in [one.name for one in before.totals]
+        and (total.table == shape.table or tables[total.table] == 1)
+    ]
     if indexes and change.draw.random() < 0.5:
         name = change.draw.choice(indexes)
         del shape.indexes[name]
@@ -414,9 +420,8 @@ def _drop_total(owner: str, name: str) -> Step:
 
 
 def _drop_class(change: Change) -> None:
-    tables = Counter(
-        shape.table for shape in change.new.values()
-    )  # (of several classes, it has to be contracted first)
+    # (What is dropped out of a table of several has to be contracted before the others are copied.)
+    tables = Counter(shape.table for shape in change.new.values())
     whole = [shape for shape in change.new.values() if _whole(change, shape) and tables[shape.table] == 1]
     if not whole or len(change.new) == 1:
         return

@@ -30,7 +30,7 @@ from ..protocol import Batch, Built, Note, Operation, Unready, Violation
 from ..status import Status, status_of
 from .builds import Builder, Idle, Progress, progress
 from .catalogue.classes import Classes, Current
-from .catalogue.notes import noted, write_note
+from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.partitions import check_models
 from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
@@ -320,7 +320,7 @@ class AzureEngine:
 
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
-        return self.run(noted(self._table, name, self.timeout))[0]
+        return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
         """Return how many of the first operations one transaction can hold."""
@@ -328,7 +328,7 @@ class AzureEngine:
         count, rows = 0, 0
         for one in operations:
             rows += self._most_rows(one.model)
-            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > 100:
+            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows >= MAX_CHANGES:
                 break
             count += 1
         return max(count, 1)
@@ -349,22 +349,21 @@ class AzureEngine:
     ) -> None:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
         self._check_writable()
-        if notes and operations:
-            raise InvalidTransaction(
-                "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
-            )
         if notes:
             check_thawed(self.classes.catalogue)
-        for note in notes:
-            self.run(write_note(self._table, note, self.timeout))
+        if notes and not operations:
+            self.run(write_notes(self._table, notes, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
+            place, timeout = (first.model.table, first.partition), self.timeout
+            beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
             limit = maintained_limit
-            classes = self.classes
-            self.run(write(classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
+            self.run(
+                write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
+            )
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.

@@ -8,7 +8,7 @@ is that of the first operation that failed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -66,6 +66,7 @@ def write(
     maintained_limit: int | None = None,
     timeout: float = 30.0,
     following: list[Following] | None = None,
+    beside: Sequence[Callable[[], Work[Change]]] = (),
 ) -> Work[None]:
     """Apply operations of one table and partition in one transaction, with all that is maintained from them.
 
@@ -79,6 +80,7 @@ def write(
         maintained_limit: as for `Engine.apply`.
         timeout: seconds after which the outcome is unknown, if no answer comes.
         following: gets what is still to be done in other partitions; None: it is done here.
+        beside: give further changes of the partition, as they are just then, for the same transaction.
 
     Raises:
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, InvalidTransaction: nothing was written.
@@ -89,7 +91,11 @@ def write(
         check_thawed(classes.catalogue)
     began: float = yield Now()
     timeout = min(timeout, outbox.times.deadline)
-    if len(operations) == 1 and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout))):
+    if (
+        len(operations) == 1
+        and not beside
+        and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout)))
+    ):
         return
     known = Known(classes, operations, timeout)
     yield from known.begin()
@@ -104,6 +110,8 @@ def write(
             yield from known.begin(afresh=True)
             continue
         made = _Transaction(classes, known, decision, outbox.new_op())
+        for change in beside:
+            made.put_first((yield from change()))
         etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout), following).run()
         if etags is not None:
             made.tell(etags, operations)
@@ -186,6 +194,11 @@ class _Transaction:
     def _changed_groups(self) -> Iterable[tuple[Model, Key, Row | None, Row | None]]:
         for (model, key), change in self.decision.groups.items():
             yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
+
+    def put_first(self, change: Change) -> None:
+        """Add a change of a row that nobody else writes: in doubt it says what came of the transaction."""
+        self.changes.insert(0, attrs.evolve(change, members={**change.members, OP: self.op}))
+        self._check()
 
     def _is_in_group(self, change: EntityChange) -> bool:
         """Return whether an operation requires a group that the transaction changes, under its ETag."""
