@@ -241,25 +241,18 @@ def test_the_log_of_a_file_that_was_not_closed_is_used(path: Path) -> None:
             assert file.get("SELECT count(*) FROM t") == (rows,)
 
 
-def test_an_older_log_is_refused_and_nothing_is_touched(path: Path) -> None:
-    later, older = later_and_older(path)
-    copy(older, later, "-wal")
+@pytest.mark.parametrize("of", ["an older copy", "another store"])
+def test_the_log_of_another_file_is_refused_and_nothing_is_touched(path: Path, tmp_path: Path, of: str) -> None:
+    later, other = later_and_older(path)
+    if of == "another store":
+        (tmp_path / "other").mkdir()
+        other, _ = later_and_older(tmp_path / "other" / "store.db")
+    copy(other, later, "-wal")
     before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
     for _ in range(2):
         with pytest.raises(CorruptStore, match="is the log of another file, or of an older copy of this one"):
             open_file(later)
         assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
-
-
-def test_the_log_of_another_store_is_refused_and_nothing_is_touched(path: Path, tmp_path: Path) -> None:
-    later, _ = later_and_older(path)
-    (tmp_path / "other").mkdir()
-    other, _ = later_and_older(tmp_path / "other" / "store.db")
-    copy(other, later, "-wal")
-    before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
-    with pytest.raises(CorruptStore, match="is the log of another file"):
-        open_file(later)
-    assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
 
 
 def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: Path) -> None:
