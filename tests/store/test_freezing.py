@@ -18,13 +18,23 @@ from ..engines.azure.place import AzurePlace
 pytestmark = pytest.mark.file
 
 
-class Note(tm.Entity, table="Notes"):
-    author: tm.Field[str]
-    number: tm.Field[int]
-    text: tm.Field[str] = tm.field(default="")
+def notes(*, numbered: bool) -> Any:
+    """Declare notes as an older or a newer program does."""
 
-    key = tm.Key[str, int](partition="{author}", row="{number}")
-    by_text = tm.Index[str](partition="{text}")
+    class Note(tm.Entity, table="Notes"):
+        author: tm.Field[str]
+        number: tm.Field[int]
+        text: tm.Field[str] = tm.field(default="")
+
+        key = tm.Key[str, int](partition="{author}", row="{number}")
+        by_text = tm.Index[str](partition="{text}")
+        if numbered:
+            by_number = tm.Index[str, int](partition="{author}", row="{number}")
+
+    return Note
+
+
+Note, NEWER = notes(numbered=False), notes(numbered=True)
 
 
 class Authors(tm.Aggregate, of=Note, table="Authors"):
@@ -35,22 +45,6 @@ class Authors(tm.Aggregate, of=Note, table="Authors"):
 
 
 MODELS = [Note, Authors]
-
-
-def newer() -> type[Note]:
-    class Note(tm.Entity, table="Notes"):
-        author: tm.Field[str]
-        number: tm.Field[int]
-        text: tm.Field[str] = tm.field(default="")
-
-        key = tm.Key[str, int](partition="{author}", row="{number}")
-        by_text = tm.Index[str](partition="{text}")
-        by_number = tm.Index[str, int](partition="{author}", row="{number}")
-
-    return Note  # type: ignore[return-value]
-
-
-NEWER: Any = newer()
 
 
 @pytest.fixture
