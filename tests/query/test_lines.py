@@ -374,8 +374,7 @@ def test_a_stream_that_is_left_holds_no_state(tmp_path: Any) -> None:
 
 @pytest.mark.file
 @pytest.mark.parametrize("damage", ["'x'", "CAST(X'ff' AS TEXT)"])
-def test_what_is_damaged_is_told_as_for_rows(tmp_path: Any, damage: str) -> None:
-    path = tmp_path / "damaged.db"
+def test_what_is_damaged_is_told_as_for_rows(path: Any, damage: str) -> None:
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at, text="x") for at in range(20))
     connection = apsw.Connection(str(path))
@@ -402,16 +401,14 @@ def _damaged(path: Any, assignment: str) -> None:
 
 
 @pytest.mark.file
-def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
-    path = tmp_path / "bytes.db"
+def test_bytes_where_none_are_stored_are_damage(path: Any) -> None:
     _damaged(path, """"whole" = X'ff'""")
     with tm.open(path, models=[Thing]) as store, _read_by(True, 4), pytest.raises(tm.CorruptStore, match="bytes stand"):
         store.query(Thing).allow_scan().select(Thing.number, Thing.whole).to_arrow()
 
 
 @pytest.mark.file
-def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
-    path = tmp_path / "decimal.db"
+def test_a_text_that_is_no_decimal_is_damage(path: Any) -> None:
     _damaged(path, """"price" = 'cheap'""")
     for lines in (True, False):
         with tm.open(path, models=[Thing]) as store, _read_by(lines, 4), pytest.raises(tm.CorruptStore, match="cheap"):

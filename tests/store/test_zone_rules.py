@@ -79,9 +79,8 @@ def days(zone: tzinfo) -> dict[date, int]:
 
 
 def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_changed(
-    tmp_path: Path, new_rules: Any
+    path: Path, new_rules: Any
 ) -> None:
-    path = tmp_path / "t.db"
     filled(path)
     new_rules()
     models = classes()
@@ -135,8 +134,7 @@ def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Pa
         assert store.check().ok
 
 
-def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_what_has_the_same_rules_is_left_as_it_is(path: Path, new_rules: Any) -> None:
     models = filled(path)
     with tm.open(path, models=models) as store:
         before = store.status()
@@ -148,8 +146,7 @@ def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any
     assert (states["PerDay"], states["PerDay.by_sales"], states["PerMonth"]) == ("disabled", "disabled", "ready")
 
 
-def test_an_index_by_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_index_by_local_time_is_built_anew(path: Path, new_rules: Any) -> None:
     filled(path, index=True)
     new_rules()
     models = classes(index=True)
@@ -161,9 +158,8 @@ def test_an_index_by_local_time_is_built_anew(tmp_path: Path, new_rules: Any) ->
 
 
 def test_a_program_with_the_old_rules_neither_reads_nor_writes_what_the_new_ones_made(
-    tmp_path: Path, new_rules: Any
+    path: Path, new_rules: Any
 ) -> None:
-    path = tmp_path / "t.db"
     models = filled(path)
     sale, per_day, per_month = models
     with tm.open(path, models=models) as old:
@@ -183,8 +179,7 @@ def test_a_program_with_the_old_rules_neither_reads_nor_writes_what_the_new_ones
         assert store.check().ok
 
 
-def test_an_aggregate_that_is_not_opened_waits_until_it_is(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_aggregate_that_is_not_opened_waits_until_it_is(path: Path, new_rules: Any) -> None:
     filled(path)
     new_rules()
     sale, _, per_month = classes()
@@ -220,8 +215,7 @@ def test_a_system_without_the_zone_leaves_what_others_maintain_alone(tmp_path: P
         assert days_of(store, models[1]) == days(OSLO)
 
 
-def test_an_aggregate_that_shares_its_table_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_aggregate_that_shares_its_table_is_built_anew(path: Path, new_rules: Any) -> None:
     filled(path, shared="Sales")
     new_rules()
     models = classes(shared="Sales")
@@ -234,10 +228,7 @@ def test_an_aggregate_that_shares_its_table_is_built_anew(tmp_path: Path, new_ru
         assert store.check().ok
 
 
-def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_changed(
-    tmp_path: Path, new_rules: Any
-) -> None:
-    path = tmp_path / "t.db"
+def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_changed(path: Path, new_rules: Any) -> None:
     filled(path, more=True)
     new_rules()
     models = classes(more=True)
@@ -258,8 +249,7 @@ def of_oslo(store: tm.Store) -> set[str]:
     return {one.state for one in store.status().items if one.where.startswith("PerDay")}
 
 
-def test_older_rules_leave_what_newer_ones_made_alone(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_older_rules_leave_what_newer_ones_made_alone(path: Path, new_rules: Any) -> None:
     new_rules("2031b")
     filled(path)
     rules_from(ZoneInfo, "2031a")
@@ -286,8 +276,7 @@ def test_older_rules_leave_what_newer_ones_made_alone(tmp_path: Path, new_rules:
         assert newer.check().ok
 
 
-def test_repair_gives_up_what_newer_rules_made(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_repair_gives_up_what_newer_rules_made(path: Path, new_rules: Any) -> None:
     new_rules("2031b")
     filled(path)
     rules_from(ZoneInfo, "2031a")
@@ -305,9 +294,8 @@ def test_repair_gives_up_what_newer_rules_made(tmp_path: Path, new_rules: Any) -
 
 @pytest.mark.parametrize(("before", "now"), [("2031a", "2031b"), ("2031a", "2031a"), ("2031b", ""), ("", "2031a")])
 def test_what_is_opened_last_builds_if_its_release_is_not_known_to_be_older(
-    tmp_path: Path, new_rules: Any, before: str, now: str
+    path: Path, new_rules: Any, before: str, now: str
 ) -> None:
-    path = tmp_path / "t.db"
     rules_from(ZoneInfo, before)
     filled(path)
     new_rules(now)
@@ -343,8 +331,7 @@ def test_a_fingerprint_differs_only_if_an_offset_does(new_rules: Any) -> None:
     assert (fingerprint("Europe/Oslo") == oslo, fingerprint("Asia/Tokyo") == tokyo) == (False, True)
 
 
-def test_a_class_that_holds_nothing_may_have_another_zone(tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
+def test_a_class_that_holds_nothing_may_have_another_zone(path: Path) -> None:
     models = classes()
     tm.open(path, models=models).close()
 
@@ -411,9 +398,8 @@ def ever(shared: str) -> Any:
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("shared", ["PerDay", "Sales"])
 def test_what_ever_measures_hold_of_entities_that_are_gone_outlives_new_rules(
-    tmp_path: Path, new_rules: Any, shared: str, at_once: bool
+    path: Path, new_rules: Any, shared: str, at_once: bool
 ) -> None:
-    path = tmp_path / "t.db"
     sale, per_day, shop = models = ever(shared)
     night = datetime(2024, 3, 29, 1, 30, tzinfo=UTC)  # 02:30 in Oslo
     with tm.open(path, models=models) as store:

@@ -255,9 +255,8 @@ FOLLOWED: dict[str, tuple[Version, Version]] = {
 
 @pytest.mark.parametrize(("old", "new"), FOLLOWED.values(), ids=FOLLOWED)
 def test_both_versions_read_and_write_whichever_starts_stops_and_comes_back(
-    servers: tuple[Server, Server], tmp_path: Path, old: Version, new: Version
+    servers: tuple[Server, Server], path: Path, old: Version, new: Version
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, old)
     before.write(0)
     after = Service(servers[1], "service", path, new)

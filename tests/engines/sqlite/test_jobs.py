@@ -318,8 +318,7 @@ def _damaged(path: Path, damage: str) -> None:
         """UPDATE tablemapper_catalogue SET form = replace(form, '"Shelf":', '"Rack":') WHERE name = 'states'""",
     ],
 )
-def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, path: Path) -> None:
     with tm.open(path, models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
     tm.open(path, models=NEW, build=False).close()

@@ -68,8 +68,7 @@ def test_the_rows_of_a_new_class_in_its_table_are_none_of_an_older_program(
             assert newer[added.key] == added
 
 
-def test_the_table_has_its_plain_name_again_once_it_is_compacted(tmp_path: Path) -> None:
-    path = tmp_path / "staff.db"
+def test_the_table_has_its_plain_name_again_once_it_is_compacted(path: Path) -> None:
     for models in ([Employee], [Employee, Room]):
         with tm.open(path, models=models) as store:
             store.upsert(ANN)
