@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -51,9 +52,9 @@ class Spent(tm.Aggregate, of=Order, table="Spent"):
 MODELS: list[type[tm.Record]] = [Order, Customer, Other, Spent]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[tm.Store]:
-    with tm.open(tmp_path / "s.db", models=MODELS) as opened:
+@pytest.fixture(params=["file", "memory"])
+def store(request: pytest.FixtureRequest, path: Path) -> Iterator[tm.Store]:
+    with tm.open(path if request.param == "file" else ":memory:", models=MODELS) as opened:
         yield opened
         report = opened.check()
         assert report.ok, str(report)
@@ -77,7 +78,7 @@ def test_all_that_a_transaction_wrote_has_one_etag(store: tm.Store) -> None:
     assert tm.info(order).etag == tm.info(customer).etag is not None
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_a_block_that_raises_writes_nothing(store: tm.Store, error: type[BaseException]) -> None:
     order = Order("c", 1)
     with pytest.raises(error), store.transaction() as tx:
@@ -104,17 +105,22 @@ def test_reads_see_the_buffer_over_what_is_committed(store: tm.Store) -> None:
             tx[Order.key("c", 1)]
         assert tx[Order.key("c", 2)].total == 7
         assert (tx[Order.key("c", 3)].total, tx[Order.key("c", 3)].note) == (3, "old")
+        assert tx[Order.key("c", 4)] == Order("c", 4)
         assert tx.exists(Order.key("c", 4))
+        assert store[Order.key("c", 2)].total == 2
         assert not tx.exists(Order.key("c", 5))
         assert store[Order.key("c", 2)].total == 2
 
 
-def test_the_entity_of_a_failed_operation_is_named(store: tm.Store) -> None:
+def test_the_operation_that_failed_is_named(store: tm.Store) -> None:
     store.insert(Order("c", 2))
-    with pytest.raises(tm.EntityExists) as caught, store.transaction() as tx:
-        for number in range(5):
-            tx.insert(Order("c", number))
+    orders = [Order("c", number) for number in range(5)]
+    named = re.escape(f"insert Order {tuple(orders[2].key[1:])}")
+    with pytest.raises(tm.EntityExists, match=named) as caught, store.transaction() as tx:
+        for order in orders:
+            tx.insert(order)
     assert caught.value.key == Order.key("c", 2)[1:]
+    assert {tm.info(order).etag for order in orders} == {None}
     assert store.check().entities == 1
 
 
@@ -151,13 +157,16 @@ def test_a_failed_transaction_leaves_etags_alone(store: tm.Store) -> None:
 
 @pytest.mark.needs("across_partitions")
 def test_each_entity_is_in_a_transaction_once(store: tm.Store) -> None:
-    for across in (False, True):
-        with (
-            pytest.raises(tm.InvalidTransaction, match="once"),
-            store.transaction(across_partitions=across) as tx,
-        ):
-            tx.insert(Order("c", 1))
-            tx.merge(Order.key("c", 1), note="x")
+    key = Order.key("c", 1)
+    for again in (lambda tx: tx.merge(key, note="x"), lambda tx: tx.delete(key)):
+        for across in (False, True):
+            with (
+                pytest.raises(tm.InvalidTransaction, match="once"),
+                store.transaction(across_partitions=across) as tx,
+            ):
+                tx.insert(Order("c", 1))
+                again(tx)
+    assert not store.exists(key)
 
 
 @pytest.mark.needs("across_partitions")
