@@ -14,7 +14,6 @@ from threading import Event, current_thread
 from typing import Any, Literal
 from uuid import UUID
 
-import apsw
 import attrs
 import pytest
 from hypothesis import given
@@ -25,6 +24,8 @@ from tablemapper.engines.sqlite.driver.functions import json_keeps_reals
 from tablemapper.execution import columns
 from tablemapper.query import batches
 from tests.conftest import examples
+
+from ..sql import run_sql
 
 pa = pytest.importorskip("pyarrow")
 
@@ -377,10 +378,8 @@ def test_a_stream_that_is_left_holds_no_state(tmp_path: Any) -> None:
 def test_what_is_damaged_is_told_as_for_rows(path: Any, damage: str) -> None:
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at, text="x") for at in range(20))
-    connection = apsw.Connection(str(path))
     column = "text" if "ff" in damage else "whole"
-    connection.execute(f'UPDATE "Things" SET "{column}" = {damage} WHERE "whole" = 9')
-    connection.close()
+    run_sql(path, f'UPDATE "Things" SET "{column}" = {damage} WHERE "whole" = 9')
     with tm.open(path, models=[Thing]) as store:
         rows = store.query(Thing).allow_scan().select(Thing.number, Thing.whole, Thing.text)
         told = []
@@ -395,9 +394,7 @@ def _damaged(path: Any, assignment: str) -> None:
     """Write twenty entities to a file, and let another program change one of them."""
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at) for at in range(20))
-    connection = apsw.Connection(str(path))
-    connection.execute(f'UPDATE "Things" SET {assignment} WHERE "whole" = 9')
-    connection.close()
+    run_sql(path, f'UPDATE "Things" SET {assignment} WHERE "whole" = 9')
 
 
 @pytest.mark.file

@@ -7,11 +7,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.schema.maintenance import ChangeSet, Maintenance
+
+from ..sql import run_sql
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -351,9 +352,7 @@ def test_the_check_finds(tmp_path: Path, sql: str, kind: str, where: str) -> Non
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         store.insert(Sale("Oslo", 1, 10))
         assert store.check().index_rows == 3
-    with apsw.Connection(str(tmp_path / "x.db")) as db:
-        db.execute(sql)
-    db.close()
+    run_sql(tmp_path / "x.db", sql)
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         problems = store.check().problems
     assert (kind, where) in [(problem.kind, problem.where) for problem in problems], problems
@@ -382,9 +381,7 @@ def test_the_check_finds_what_was_not_maintained(verb: str, monkeypatch: pytest.
 def test_an_index_row_that_is_missing_is_told_when_its_group_changes(tmp_path: Path) -> None:
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         store.insert(Sale("Oslo", 1, 10))
-    with apsw.Connection(str(tmp_path / "x.db")) as db:
-        db.execute("DELETE FROM TotalsBest")
-    db.close()
+    run_sql(tmp_path / "x.db", "DELETE FROM TotalsBest")
     with tm.open(tmp_path / "x.db", models=MODELS) as store, pytest.raises(tm.CorruptStore, match=r"Total\.best"):
         store.delete(Sale.key("Oslo", 1))
 

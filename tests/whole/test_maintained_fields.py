@@ -10,11 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
+
+from ..sql import run_sql
 
 
 class Employee(tm.Entity, table="Company"):
@@ -509,11 +510,8 @@ def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with tm.open(path, models=MODELS) as store:
         store.insert_many([Department("a", "First"), person("a", 1, 70), person("a", 2, 80)])
-    connection = apsw.Connection(str(path))
-    connection.execute('UPDATE "CompanyDepartmentEmployees" SET employees = 7')
-    connection.execute('DELETE FROM "CompanyDepartmentOldest"')
-    connection.execute('DELETE FROM "CompanyBySize"')
-    connection.close()
+    damage = "UPDATE CompanyDepartmentEmployees SET employees = 7"
+    run_sql(path, damage, "DELETE FROM CompanyDepartmentOldest", "DELETE FROM CompanyBySize")
     with tm.open(path, models=MODELS) as store:
         assert {problem.where for problem in store.check().problems} >= {"Department:employees", "Department.by_size"}
         report = store.repair()

@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import apsw
 import attrs
 import msgspec
 import pytest
@@ -18,6 +17,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+
+from ...sql import run_sql
 
 
 def reading(**extra: Any) -> type[Any]:
@@ -474,8 +475,6 @@ def test_a_store_that_one_thread_opens_and_reads_by_key_has_one_connection(path:
 
 def test_a_catalogue_that_another_program_changed_is_found_by_a_process_that_has_read_it(path: Path) -> None:
     tm.open(path, models=[reading()]).close()
-    connection = apsw.Connection(str(path))
-    connection.execute("UPDATE tablemapper_catalogue SET form = replace(form, 'value', 'volume') WHERE name = 'tables'")
-    connection.close()
+    run_sql(path, "UPDATE tablemapper_catalogue SET form = replace(form, 'value', 'volume') WHERE name = 'tables'")
     with pytest.raises(tm.CorruptStore):
         tm.open(path, models=[reading()])

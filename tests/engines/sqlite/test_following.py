@@ -10,11 +10,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-import apsw
 import attrs
 import pytest
 
 import tablemapper as tm
+
+from ...sql import run_sql
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -81,9 +82,7 @@ Open = Callable[..., tm.Store]
 
 
 def generation(path: Path) -> int:
-    db = apsw.Connection(str(path))
-    ((number,),) = db.execute("SELECT generation FROM tablemapper_state")
-    db.close()
+    ((number,),) = run_sql(path, "SELECT generation FROM tablemapper_state")
     return int(number)
 
 

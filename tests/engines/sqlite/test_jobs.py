@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
@@ -18,6 +17,8 @@ from tablemapper.engines.sqlite.rows import jobs as jobs_module
 from tablemapper.engines.sqlite.rows import maintained as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.engines.sqlite.sql.statements import Statements
+
+from ...sql import run_sql
 
 
 def versions() -> tuple[list[Any], list[Any]]:
@@ -300,11 +301,8 @@ def test_the_comparison_finds(fault: Any, tmp_path: Path, monkeypatch: pytest.Mo
             run(tmp_path / f"{seed}.db", seed)
 
 
-def _damaged(path: Path, damage: str) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute(damage)
-    assert connection.changes()
-    connection.close()
+def _damage(path: Path, sql: str) -> None:
+    assert run_sql(path, sql, "SELECT changes()") != [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -322,7 +320,7 @@ def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, path: Pat
     with tm.open(path, models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
     tm.open(path, models=NEW, build=False).close()
-    _damaged(path, damage)
+    _damage(path, damage)
     with pytest.raises(tm.CorruptStore), tm.open(path, models=NEW, build=False) as store:
         for _ in range(10):  # (one of these builds was without end)
             store.build(limit=1)
@@ -332,7 +330,7 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Pa
     with tm.open(tmp_path / "s.db", models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
     tm.open(tmp_path / "s.db", models=NEW, build=False).close()
-    _damaged(
+    _damage(
         tmp_path / "s.db", "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf') WHERE name = 'models'"
     )
     with pytest.raises(tm.CorruptStore, match='the build "Part'):
@@ -341,7 +339,7 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Pa
 
 def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
     tm.open(tmp_path / "s.db", models=NEW).close()
-    _damaged(
+    _damage(
         tmp_path / "s.db",
         "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'",
     )
@@ -352,7 +350,7 @@ def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
 def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(tmp_path: Path) -> None:
     tm.open(tmp_path / "s.db", models=OLD).close()
     with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
-        _damaged(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
+        _damage(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
         with pytest.raises(tm.CorruptStore, match="the progress"):
             list(store.query(Shelf).allow_scan())
 
@@ -362,14 +360,14 @@ def test_a_key_that_is_no_text_is_damage_while_something_is_built(tmp_path: Path
         store.insert_many(OLD[0]("a", number) for number in range(3))
     with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
         store.build(limit=1)
-        _damaged(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
+        _damage(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
         assert {(one.kind, one.key) for one in store.check().problems} >= {("damaged", (0, "a2"))}
 
 
 def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=NEW) as store:
         store._engine.disable("Part.by_name")
-    _damaged(
+    _damage(
         tmp_path / "s.db",
         """UPDATE tablemapper_catalogue SET form = replace(form, '"Part.by_name":', '"Rack.by_name":') WHERE name = 'states'""",
     )
