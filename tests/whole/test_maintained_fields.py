@@ -15,6 +15,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
+from ..classes import entity
 from ..sql import run_sql
 
 
@@ -532,16 +533,14 @@ class Room(tm.Entity, table="Rooms"):
 
 
 def _storey(**fields: Any) -> Any:
-    body = {
-        "__annotations__": {"floor": tm.Field[Floor], "rooms": tm.Field[int], **fields}, "__module__": __name__,
-        "rooms": tm.count(of=Room), "key": tm.Key[Floor](partition="{floor}"), **dict.fromkeys(fields, tm.field(default=None)),
-    }  # fmt: skip
-    return type(tm.Entity)("Storey", (tm.Entity,), body, table="Storeys")
+    body = dict.fromkeys(fields, tm.field(default=None))
+    fields = {"floor": Floor, "rooms": int, **fields}
+    return entity("Storey", "Storeys", fields, tm.Key[Floor](partition="{floor}"), rooms=tm.count(of=Room), **body)
 
 
 @pytest.mark.file
 def test_an_older_version_with_an_enum_in_its_key_goes_on_beside_a_field_that_it_does_not_know(tmp_path: Path) -> None:
-    older, newer = _storey(), _storey(color=tm.Field[str | None])
+    older, newer = _storey(), _storey(color=str | None)
     with tm.open(tmp_path / "s.db", models=[Room, older]) as old, tm.open(tmp_path / "s.db", models=[Room, newer]):
         old.insert(Room(Floor.SECOND, 1))
         old.insert(older(Floor.SECOND))

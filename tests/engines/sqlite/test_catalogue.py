@@ -18,6 +18,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
+from ...classes import aggregate, entity
 from ...sql import run_sql
 
 
@@ -242,14 +243,8 @@ def address(kind: str = "attrs", **members: tuple[Any, Any]) -> type[Any]:
     return type(msgspec.Struct)("Address", (msgspec.Struct,), body, omit_defaults=kind == "lean struct")
 
 
-def person(home: Any, **extra: Any) -> type[Any]:
-    body = {
-        "__annotations__": {"name": tm.Field[str], "home": tm.Field[home]},
-        "__module__": __name__,
-        "__qualname__": "Person",
-        "key": tm.Key(partition="{name}"),
-    }
-    return type(tm.Entity)("Person", (tm.Entity,), {**body, **extra}, table="People")
+def person(home: Any, **extra: Any) -> Any:
+    return entity("Person", "People", {"name": str, "home": home}, tm.Key(partition="{name}"), **extra)
 
 
 NESTED: dict[str, Any] = {"street": (str, ...), "zip": (str, ""), "color": (Color, Color.RED)}
@@ -410,25 +405,17 @@ def test_what_a_hook_writes_is_its_own(tmp_path: Path) -> None:
 def test_an_attribute_may_be_renamed_if_its_property_keeps_its_name(tmp_path: Path) -> None:
     def classes(device: str, at: str, value: str) -> list[Any]:
         """Return the classes with some of their attributes renamed, all of them stored under the same properties."""
-        annotations = {device: tm.Field[str], at: tm.Field[datetime], value: tm.Field[float]}
-        properties = zip(annotations, ("device", "at", "value"), strict=True)
-        body: dict[str, Any] = {
-            "__annotations__": annotations,
-            "__module__": __name__,
-            **{name: tm.field(name=stored) for name, stored in properties},
-            "key": tm.Key(partition=f"{{{device}}}", row=("at {{}}", f"{{{at}:desc}}")),
-            "by_value": tm.Index(partition=f"{{{value}}}", include=(at,), where=lambda r: getattr(r, value) > 1),
+        key = tm.Key(partition=f"{{{device}}}", row=("at {{}}", f"{{{at}:desc}}"))
+        by_value = tm.Index(partition=f"{{{value}}}", include=(at,), where=lambda r: getattr(r, value) > 1)
+        stored = {device: tm.field(name="device"), at: tm.field(name="at"), value: tm.field(name="value")}
+        fields = {device: str, at: datetime, value: float}
+        one = entity("Reading", "Readings", fields, key, by_value=by_value, **stored)
+        members = {
+            "day": (date, tm.group_by(getattr(one, at).date())),
+            "most": (float | None, tm.max(getattr(one, value))),
         }
-        one: Any = type(tm.Entity)("Reading", (tm.Entity,), body, table="Readings")
-        body = {
-            "__annotations__": {"day": tm.Field[date], "most": tm.Field[float | None], "n": tm.Field[int]},
-            "__module__": __name__,
-            "day": tm.group_by(getattr(one, at).date()),
-            "most": tm.max(getattr(one, value)),
-            "n": tm.count(where=getattr(one, device) != "x"),
-            "key": tm.Key(partition="{day}"),
-        }
-        return [one, type(tm.Aggregate)("Day", (tm.Aggregate,), body, of=one, table="Days")]
+        members["n"] = (int, tm.count(where=getattr(one, device) != "x"))
+        return [one, aggregate("Day", one, members, tm.Key(partition="{day}"), "Days")]
 
     first = classes("device", "at", "value")
     with tm.open(tmp_path / "x.db", models=first) as store:

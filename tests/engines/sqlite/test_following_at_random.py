@@ -23,6 +23,8 @@ from tablemapper.engines.sqlite.rows import jobs
 from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import compilation, following
 
+from ...classes import aggregate
+
 
 class Color(enum.Enum):
     RED = "red"
@@ -145,7 +147,7 @@ def index_sets(draw: st.DrawFn, fields: dict[str, Any], prefix: str) -> dict[str
     return found
 
 
-def aggregate(draw: st.DrawFn, of: Any, fields: dict[str, Any]) -> Any:
+def random_totals(draw: st.DrawFn, of: Any, fields: dict[str, Any]) -> Any:
     body: dict[str, Any] = {}
     where = condition(draw, fields)
     for name in fields:
@@ -168,12 +170,8 @@ def totals_of(of: Any, body: dict[str, Any], by: str | None) -> Any:
     if by is not None:
         groups["by"] = TYPES[by][0], tm.group_by(getattr(of, by))
     members = {**groups, "n": (int, tm.count()), **body}
-    made = {
-        "__annotations__": {name: tm.Field[one[0]] for name, one in members.items()}, "__module__": __name__,
-        "key": tm.Key(partition=tuple(f"{{{name}}}" for name in groups)), "by_n": tm.Index(partition="{n}"),
-        **{name: one[1] for name, one in members.items()},
-    }  # fmt: skip
-    return type(tm.Aggregate)("Sums", (tm.Aggregate,), made, of=of, table="Sums")
+    key = tm.Key(partition=tuple(f"{{{name}}}" for name in groups))
+    return aggregate("Sums", of, members, key, by_n=tm.Index(partition="{n}"))
 
 
 def write(draw: st.DrawFn, store: tm.Store, cls: Any, fields: dict[str, tuple[bool, Any]]) -> None:
@@ -224,7 +222,7 @@ def check_random(data: st.DataObject) -> None:
     old = declared(first, known)
     fields = {**first, **more}
     new = declared(fields, {**known, **draw(index_sets(fields, "new_"))})
-    sums = [aggregate(draw, new, fields)] if draw(st.booleans()) else []
+    sums = [random_totals(draw, new, fields)] if draw(st.booleans()) else []
     old_owns = [keeping(old, by)] if by else []
     new_owns = [keeping(new, by, more=draw(st.booleans()), indexed=draw(st.booleans()))] if by else []
     with TemporaryDirectory() as place, ExitStack() as stack:

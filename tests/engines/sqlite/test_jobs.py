@@ -18,69 +18,49 @@ from tablemapper.engines.sqlite.rows import maintained as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.engines.sqlite.sql.statements import Statements
 
+from ...classes import aggregate, entity
 from ...sql import run_sql
 
 
 def versions() -> tuple[list[Any], list[Any]]:
     """Return the classes of a program, and of its next version, which declares more."""
 
-    def part(body: dict[str, Any]) -> Any:
-        annotations = {
-            "shelf": tm.Field[str],
-            "number": tm.Field[int],
-            "name": tm.Field[str | None],
-            "size": tm.Field[int | None],
-            "price": tm.Field[float],
-            "tags": tm.Field[list[str]],
-            "badge": tm.Field[str | None],
+    def part(**more: Any) -> Any:
+        fields = {
+            "shelf": str,
+            "number": int,
+            "name": str | None,
+            "size": int | None,
+            "price": float,
+            "tags": list[str],
         }
         defaults = {name: tm.field(default=None) for name in ("name", "size", "badge")}
         defaults |= {"price": tm.field(default=0.0), "tags": tm.field(factory=list)}
         key = tm.Key[str, int](partition="{shelf}", row="{number}")
         known = tm.Index[str, int](partition="{shelf}", row="{size}")
-        given = {"__annotations__": annotations, "__module__": __name__, **defaults, "key": key, "known": known}
-        return type(tm.Entity)("Part", (tm.Entity,), given | body, table="Parts")
+        return entity("Part", "Parts", {**fields, "badge": str | None}, key, **defaults, known=known, **more)
 
-    def numbers(of: Any, body: dict[str, Any]) -> Any:
-        given = {
-            "__annotations__": {"number": tm.Field[int], "parts": tm.Field[int]},
-            "__module__": __name__,
-            "number": tm.group_by(of.number),
-            "parts": tm.count(),
-            "key": tm.Key[int](partition="all", row="{number}"),
-        }
-        return type(tm.Aggregate)("Number", (tm.Aggregate,), given | body, of=of, table="Numbers")
+    def numbers(of: Any, **indexes: Any) -> Any:
+        members = {"number": (int, tm.group_by(of.number)), "parts": (int, tm.count())}
+        return aggregate("Number", of, members, tm.Key[int](partition="all", row="{number}"), "Numbers", **indexes)
 
-    old = part({})
+    old = part()
     new = part(
-        {
-            "by_name": tm.Index[str](partition="{name}", include=("size", "price")),
-            "by_tag": tm.Index[str](partition="{tags}", include=("name", "tags")),
-            "large": tm.Index[str, int](
-                partition="{shelf}", row="{size}", where=lambda one: one.size > 5, table="Large"
-            ),
-            "by_badge": tm.Index[str](partition="{badge}", unique=True, include=("name",)),
-        }
+        by_name=tm.Index[str](partition="{name}", include=("size", "price")),
+        by_tag=tm.Index[str](partition="{tags}", include=("name", "tags")),
+        large=tm.Index[str, int](partition="{shelf}", row="{size}", where=lambda one: one.size > 5, table="Large"),
+        by_badge=tm.Index[str](partition="{badge}", unique=True, include=("name",)),
     )
-    body = {
-        "__annotations__": {
-            "shelf": tm.Field[str],
-            "parts": tm.Field[int],
-            "price": tm.Field[float],
-            "least": tm.Field[int | None],
-            "most": tm.Field[int | None],
-        },
-        "__module__": __name__,
-        "shelf": tm.group_by(new.shelf),
-        "parts": tm.count(),
-        "price": tm.sum(new.price),
-        "least": tm.min(new.size),
-        "most": tm.max_ever(new.size),
-        "key": tm.Key[str](partition="all", row="{shelf}"),
-        "by_parts": tm.Index[int](partition="{parts}"),
+    members = {
+        "shelf": (str, tm.group_by(new.shelf)),
+        "parts": (int, tm.count()),
+        "price": (float, tm.sum(new.price)),
+        "least": (int | None, tm.min(new.size)),
+        "most": (int | None, tm.max_ever(new.size)),
     }
-    shelf = type(tm.Aggregate)("Shelf", (tm.Aggregate,), body, of=new, table="Shelves")
-    return [old, numbers(old, {})], [new, numbers(new, {"by_parts": tm.Index[int](partition="{parts}")}), shelf]
+    by_parts = {"by_parts": tm.Index[int](partition="{parts}")}
+    shelf = aggregate("Shelf", new, members, tm.Key[str](partition="all", row="{shelf}"), "Shelves", **by_parts)
+    return [old, numbers(old)], [new, numbers(new, **by_parts), shelf]
 
 
 OLD, NEW = versions()
@@ -377,10 +357,8 @@ def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path
 
 def test_a_build_reads_no_property_that_it_does_not_need(tmp_path: Path) -> None:
     def note(**body: Any) -> Any:
-        annotations = {"number": tm.Field[int], "name": tm.Field[str], "text": tm.Field[str]}
-        body |= {"__annotations__": annotations, "__module__": __name__}
         key = tm.Key[int](partition="note", row="{number}")
-        return type(tm.Entity)("Note", (tm.Entity,), body | {"key": key}, table="Notes")
+        return entity("Note", "Notes", {"number": int, "name": str, "text": str}, key, **body)
 
     plain, indexed = note(), note(by_name=tm.Index[str](partition="{name}"))
     with tm.open(tmp_path / "s.db", models=[plain]) as store:
