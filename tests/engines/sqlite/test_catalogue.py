@@ -34,18 +34,13 @@ def reading(**extra: Any) -> type[Any]:
     return type(tm.Entity)("Reading", (tm.Entity,), {**body, **extra}, table=extra.pop("table", "Readings"))
 
 
-def day(of: type[Any], **extra: Any) -> type[Any]:
-    body: dict[str, Any] = {
-        "__annotations__": {"device": tm.Field[str], "day": tm.Field[date], "count": tm.Field[int]},
-        "__module__": __name__,
-        "__qualname__": "Day",
-        "device": tm.group_by(of.device),
-        "day": tm.group_by(of.at.date()),
-        "count": tm.count(),
-        "key": tm.Key(partition="{device}", row="{day}"),
+def day(of: Any, **measures: Any) -> Any:
+    members = {
+        "device": (str, tm.group_by(of.device)),
+        "day": (date, tm.group_by(of.at.date())),
+        "count": (int, tm.count()),
     }
-    body["__annotations__"] |= extra.pop("fields", {})
-    return type(tm.Aggregate)("Day", (tm.Aggregate,), {**body, **extra}, of=of, table="Days")
+    return aggregate("Day", of, {**members, **measures}, tm.Key(partition="{device}", row="{day}"), "Days")
 
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -81,7 +76,7 @@ def test_the_end_of_a_build_keeps_a_version_that_was_opened_meanwhile(path: Path
 
 def test_a_new_aggregate_is_built_over_what_is_there(path: Path) -> None:
     plain = reading()
-    daily = day(plain, fields={"most": tm.Field[float | None]}, most=tm.max(plain.value))
+    daily = day(plain, most=(float | None, tm.max(plain.value)))
     with tm.open(path, models=[plain, daily]) as store:
         assert store[daily.key("d4", START.date())].count == 500
         assert store[daily.key("d4", START.date())].most == 2499 / 2
@@ -100,7 +95,7 @@ def test_a_new_field_with_a_default_reads_as_it_everywhere(path: Path) -> None:
     wider = reading(
         fields={"quality": tm.Field[int]}, quality=tm.field(default=3), by_quality=tm.Index(partition="{quality}")
     )
-    daily = day(wider, fields={"good": tm.Field[int]}, good=tm.count(where=wider.quality > 2))
+    daily = day(wider, good=(int, tm.count(where=wider.quality > 2)))
     with tm.open(path, models=[wider, daily]) as store:
         assert store[wider.key("d0", START)].quality == 3
         assert store.query(wider.by_quality(3)).count() == 2500
