@@ -23,7 +23,7 @@ from tablemapper.engines.sqlite.rows import jobs
 from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import compilation, following
 
-from ...classes import aggregate
+from ...classes import aggregate, entity
 
 
 class Color(enum.Enum):
@@ -69,34 +69,22 @@ SUMMED = ["count", "small", "size", "took", "price"]
 
 def declared(fields: dict[str, tuple[bool, Any]], indexes: dict[str, tm.Index[Any]]) -> Any:
     """Return a class: by field whether it may be None, and its default."""
-    body: dict[str, Any] = {
-        "__annotations__": {"part": tm.Field[str], "row": tm.Field[int]},
-        "__module__": __name__,
-        "key": tm.Key(partition="{part}", row="{row}"),
-        **indexes,
-    }
+    members: dict[str, Any] = {"part": str, "row": int}
     for name, (optional, default) in fields.items():
         kind = TYPES[name][0]
-        body["__annotations__"][name] = tm.Field[kind | None if optional else kind]
         given = {"factory": lambda default=default: default} if isinstance(default, list) else {"default": default}
-        body[name] = tm.field(**given, kw_only=True, precision=PRECISION.get(name), name=PROPERTIES.get(name))
-    return type(tm.Entity)("Thing", (tm.Entity,), body, table="Things")
+        options = tm.field(**given, kw_only=True, precision=PRECISION.get(name), name=PROPERTIES.get(name))
+        members[name] = kind | None if optional else kind, options
+    return entity("Thing", "Things", members, tm.Key(partition="{part}", row="{row}"), **indexes)
 
 
 def keeping(of: Any, by: str, *, more: bool = False, indexed: bool = False) -> Any:
     """Return a class that keeps the number of parts with one value; maybe with what a later version adds to it."""
-    body: dict[str, Any] = {
-        "text": tm.field(default=None),
-        "parts": tm.count(of=of),
-        "key": tm.Key(partition=f"{{{by}}}"),
-    }
-    annotations = {by: tm.Field[TYPES[by][0]], "text": tm.Field[str | None], "parts": tm.Field[int]}
+    members = {by: TYPES[by][0], "text": (str | None, tm.field(default=None)), "parts": (int, tm.count(of=of))}
     if more:
-        annotations["more"], body["more"] = tm.Field[int | None], tm.field(default=None)
-    if indexed:
-        body["by_parts"] = tm.Index(partition="{parts}")
-    body |= {"__annotations__": annotations, "__module__": __name__}
-    return type(tm.Entity)("Own", (tm.Entity,), body, table="Owns")
+        members["more"] = int | None, tm.field(default=None)
+    indexes = {"by_parts": tm.Index(partition="{parts}")} if indexed else {}
+    return entity("Own", "Owns", members, tm.Key(partition=f"{{{by}}}"), **indexes)
 
 
 @st.composite
