@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,24 +70,18 @@ def agree(store: tm.Store) -> None:
     """Compare every index with its groups, by queries and by the tables themselves."""
     totals = list(store.query(Total).allow_scan())
     evers = list(store.query(Ever).allow_scan())
+
+    def ranked(groups: list[Any], *fields: str, descending: bool = False) -> list[Any]:
+        """Return the groups that have a value of the last field, by those fields and then by shop."""
+        held = sorted((one for one in groups if getattr(one, fields[-1]) is not None), key=attrgetter("shop"))
+        return sorted(held, key=attrgetter(*fields), reverse=descending)
+
     for cls, index, wanted in (
-        (
-            Total,
-            Total.best(),
-            sorted([t for t in totals if t.total is not None], key=lambda t: (-(t.total or 0), t.shop)),
-        ),
-        (
-            Total,
-            Total.by_weight(),
-            sorted([t for t in totals if t.heaviest is not None], key=lambda t: (t.heaviest, t.shop)),
-        ),
-        (Total, Total.busy(), sorted([t for t in totals if t.sales > 2], key=lambda t: (t.sales, t.shop))),
-        (Ever, Ever.by_sales(), sorted(evers, key=lambda e: (e.sales, e.shop))),
-        (
-            Ever,
-            Ever.by_total(),
-            sorted([e for e in evers if e.total is not None], key=lambda e: (e.sales, e.total, e.shop)),
-        ),
+        (Total, Total.best(), ranked(totals, "total", descending=True)),
+        (Total, Total.by_weight(), ranked(totals, "heaviest")),
+        (Total, Total.busy(), ranked([one for one in totals if one.sales > 2], "sales")),
+        (Ever, Ever.by_sales(), ranked(evers, "sales")),
+        (Ever, Ever.by_total(), ranked(evers, "sales", "total")),
     ):
         assert list(store.query(index)) == wanted, index  # type: ignore[arg-type]
         assert store.query(index).count() == len(wanted)  # type: ignore[arg-type]
