@@ -259,39 +259,29 @@ def test_a_query_of_another_library_says_what_to_write(
 
 
 @pytest.mark.parametrize(
-    ("name", "mend"),
+    ("of", "name", "mend"),
     [
-        ("add", "store.insert(entity), or store.upsert(entity)"),
-        ("add_all", "store.insert_many(entities)"),
-        ("commit", "nothing: each call is durable when it returns"),
-        ("execute", "store.query(Product).where(…)"),
-        ("create_all", "nothing: tm.open creates the tables of its models"),
-        ("query_entities", "store.query(Product).where(…)"),
-        ("list_entities", "store.query(Product).where(…)"),
-        ("upsert_entity", "store.upsert(entity)"),
-        ("update_entity", "store.replace(entity), or store.merge(Product.key(…), field=value)"),
-        ("submit_transaction", "with store.transaction() as tx: …"),
-        ("get_or_create", "store.get(Product.key(…)), and store.insert(entity) where that is None"),
+        ("store", "add", "store.insert(entity), or store.upsert(entity)"),
+        ("store", "add_all", "store.insert_many(entities)"),
+        ("store", "commit", "nothing: each call is durable when it returns"),
+        ("store", "execute", "store.query(Product).where(…)"),
+        ("store", "create_all", "nothing: tm.open creates the tables of its models"),
+        ("store", "query_entities", "store.query(Product).where(…)"),
+        ("store", "list_entities", "store.query(Product).where(…)"),
+        ("store", "upsert_entity", "store.upsert(entity)"),
+        ("store", "update_entity", "store.replace(entity), or store.merge(Product.key(…), field=value)"),
+        ("store", "submit_transaction", "with store.transaction() as tx: …"),
+        ("store", "get_or_create", "store.get(Product.key(…)), and store.insert(entity) where that is None"),
+        ("transaction", "commit", "nothing: the end of the with block commits"),
+        ("transaction", "rollback", "raise, as the transaction is given up when its with block raises"),
+        ("transaction", "add", "tx.insert(entity), or tx.upsert(entity)"),
+        ("transaction", "query", "tx.get(key) and tx.replace(entity); query the store before"),
     ],
 )
-def test_a_store_of_another_library_says_what_to_write(store: tm.Store, name: str, mend: str) -> None:
-    for one in (store, tm.AsyncStore):
-        with pytest.raises(AttributeError) as caught:
-            getattr(one, name)
-        assert f"has no .{name}; write {mend}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "mend"),
-    [
-        ("commit", "nothing: the end of the with block commits"),
-        ("rollback", "raise, as the transaction is given up when its with block raises"),
-        ("add", "tx.insert(entity), or tx.upsert(entity)"),
-        ("query", "tx.get(key) and tx.replace(entity); query the store before"),
-    ],
-)
-def test_a_transaction_of_another_library_says_what_to_write(store: tm.Store, name: str, mend: str) -> None:
-    for one in (store.transaction(), tm.AsyncTransaction):
+def test_a_store_or_a_transaction_of_another_library_says_what_to_write(
+    store: tm.Store, of: str, name: str, mend: str
+) -> None:
+    for one in (store, tm.AsyncStore) if of == "store" else (store.transaction(), tm.AsyncTransaction):
         with pytest.raises(AttributeError) as caught:
             getattr(one, name)
         assert f"has no .{name}; write {mend}" in str(caught.value)
