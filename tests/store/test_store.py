@@ -86,18 +86,6 @@ def test_a_value_that_is_too_long_is_refused_before_any_write(store: tm.Store) -
     assert not store.exists(Item.key("p", "r"))
 
 
-@pytest.mark.needs("one_commit")
-def test_limits_of_azure_count_what_is_maintained(tmp_path: Path) -> None:
-    with tm.open(tmp_path / "a.db", models=MODELS, limits="azure") as store:
-        with store.transaction() as tx:
-            for n in range(49):
-                tx.insert(Item("p", str(n), n))  # an index row each, and the group
-        with pytest.raises(tm.InvalidTransaction, match="100"), store.transaction() as tx:
-            for n in range(50):
-                tx.insert(Item("q", str(n), n))
-        assert store.get(Total.key("q")) is None
-
-
 # ---------------------------------------------------------------------------------------------- many, threads
 
 

@@ -423,6 +423,7 @@ def test_a_key_of_512_units_is_stored_and_one_of_513_is_refused_before_a_write(s
             lambda: store.insert(book(text, name="y")),
             lambda: store.insert(book(category=text)),
             lambda: store.get(Product.key("books", text)),
+            lambda: book(text, name="y").key,
         ):
             with pytest.raises(tm.InvalidEntity, match="51[34] UTF-16 units, a key may have 512"):
                 use()
