@@ -16,12 +16,7 @@ import pytest
 from tablemapper.engines.sqlite.driver import connections
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    CorruptStore,
-    NotAStore,
-    StoreError,
-    StoreReadOnly,
-)
+from tablemapper.errors import CorruptStore, NotAStore, StoreError, StoreReadOnly
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....sql import run_sql

@@ -12,10 +12,7 @@ import pytest
 
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    StoreClosed,
-    StoreLocked,
-)
+from tablemapper.errors import StoreClosed, StoreLocked
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....threads import at_once
