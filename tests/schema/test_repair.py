@@ -20,6 +20,7 @@ from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
 from tablemapper.engines.sqlite.online import takeover
 
+from ..classes import aggregate, entity
 from ..sql import run_sql
 
 pytestmark = pytest.mark.file
@@ -466,24 +467,15 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
 def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
 
-    def classes(*, new: bool) -> list[type[Any]]:
-        class Book(tm.Entity, table="Books"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            num: tm.Field[int] = tm.field(default=0)
-            if new:
-                size: tm.Field[int] = tm.field(default=7)
-                by_size = tm.Index[int](partition="{size}")
-
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-
-        class Shelf(tm.Aggregate, of=Book, table="Shelves"):
-            p: tm.Field[str] = tm.group_by(Book.p)
-            nums: tm.Field[int | None] = tm.max(Book.num)
-
-            key = tm.Key[str](partition="{p}")
-
-        return [Book, Shelf] if new else [Book]
+    def classes(*, new: bool) -> list[Any]:
+        members: dict[str, Any] = {"p": str, "r": str, "num": (int, tm.field(default=0))}
+        key = tm.Key[str, str](partition="{p}", row="{r}")
+        if not new:
+            return [entity("Book", "Books", members, key)]
+        members["size"] = int, tm.field(default=7)
+        book = entity("Book", "Books", members, key, by_size=tm.Index[int](partition="{size}"))
+        groups = {"p": (str, tm.group_by(book.p)), "nums": (int | None, tm.max(book.num))}
+        return [book, aggregate("Shelf", book, groups, tm.Key[str](partition="{p}"), "Shelves")]
 
     for new in (False, True):
         models = classes(new=new)
@@ -538,19 +530,11 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
 def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(tmp_path: Path, sql: str) -> None:
     path = tmp_path / "x.db"
 
-    def piece(*, unique: bool) -> type[Any]:
-        class Piece(tm.Entity, table="Pieces"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            code: tm.Field[str] = tm.field(default="c")
+    def piece(**indexes: Any) -> Any:
+        members = {"p": str, "r": str, "code": (str, tm.field(default="c"))}
+        return entity("Piece", "Pieces", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)
 
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-            if unique:
-                by_code = tm.Index[str](partition="{code}", unique=True)
-
-        return Piece
-
-    old, new = piece(unique=False), piece(unique=True)
+    old, new = piece(), piece(by_code=tm.Index[str](partition="{code}", unique=True))
     with tm.open(path, models=[old]) as store:
         store.insert_many(old("p", r) for r in "abc")
     with tm.open(path, models=[new], build=False) as store:
@@ -578,25 +562,13 @@ def test_what_is_being_built_is_repaired_up_to_where_it_is(
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
     path = tmp_path / "x.db"
 
-    def classes(*, new: bool) -> list[type[Any]]:
-        class Part(tm.Entity, table="Parts"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            code: tm.Field[int] = tm.field(default=0)
+    def part(**indexes: Any) -> Any:
+        members = {"p": str, "r": str, "code": (int, tm.field(default=0))}
+        return entity("Part", "Parts", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)
 
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-            if new:
-                by_code = tm.Index[int](partition="{code}")
-
-        class PartTotal(tm.Aggregate, of=Part, table="PartTotals"):
-            p: tm.Field[str] = tm.group_by(Part.p)
-            n: tm.Field[int] = tm.count()
-
-            key = tm.Key[str](partition="{p}")
-
-        return [Part, PartTotal] if new else [Part]
-
-    (old,), both = classes(new=False), classes(new=True)
+    old, new = part(), part(by_code=tm.Index[int](partition="{code}"))
+    members = {"p": (str, tm.group_by(new.p)), "n": (int, tm.count())}
+    both = [new, aggregate("PartTotal", new, members, tm.Key[str](partition="{p}"), "PartTotals")]
     with tm.open(path, models=[old]) as store:
         store.insert_many(old("p", f"r{n}", n) for n in range(10))
     with tm.open(path, models=both, build=False) as store:
