@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.keys.zones import fingerprint, release
 
+from ..classes import aggregate, entity
 from ..zones import rules_from
 
 pytestmark = pytest.mark.file
@@ -30,33 +31,31 @@ def new_rules() -> Iterator[Callable[..., None]]:
     rules_from(ZoneInfo)
 
 
+KEY = tm.Key[str, datetime](partition="{shop}", row="{at}")
+
+
+def sold(fields: Mapping[str, Any] = {}, key: Any = KEY, **indexes: Any) -> Any:
+    """Return the class of what is sold, with more fields and indexes."""
+    return entity("Sale", "Sales", {"shop": str, "at": datetime, **fields}, key, **indexes)
+
+
+def daily(of: Any, table: str, measures: Mapping[str, Any] = {}, **indexes: Any) -> Any:
+    """Return the aggregate by local day, with more measures and indexes."""
+    members = {"shop": (str, tm.group_by(of.shop)), "day": (date, tm.group_by(of.at.date("Europe/Oslo")))}
+    key = tm.Key[str, date](partition="{shop}", row="{day}")
+    by_sales = tm.Index[int](partition="{sales}")
+    return aggregate(
+        "PerDay", of, {**members, "sales": (int, tm.count()), **measures}, key, table, by_sales=by_sales, **indexes
+    )
+
+
 def classes(*, index: bool = False, more: bool = False, shared: str = "PerDay") -> Any:
     """Return the classes as a program declares them that begins now."""
-
-    class Sale(tm.Entity, table="Sales"):
-        shop: tm.Field[str]
-        at: tm.Field[datetime]
-        note: tm.Field[str | None] = tm.field(default=None)
-
-        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-        if index:
-            night = tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02")
-
-    class PerDay(tm.Aggregate, of=Sale, table=shared):
-        shop: tm.Field[str] = tm.group_by(Sale.shop)
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[str, date](partition="{shop}", row="{day}")
-        by_sales = tm.Index[int](partition="{sales}")
-
-    class PerMonth(tm.Aggregate, of=Sale, table=shared if more else "PerMonth"):
-        month: tm.Field[str] = tm.group_by(Sale.at.truncate("%Y-%m", "Asia/Tokyo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[str](partition=("by", "month"), row="{month}")
-
-    return Sale, PerDay, PerMonth
+    night = tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02")
+    sale = sold({"note": (str | None, tm.field(default=None))}, **({"night": night} if index else {}))
+    months = {"month": (str, tm.group_by(sale.at.truncate("%Y-%m", "Asia/Tokyo"))), "sales": (int, tm.count())}
+    key = tm.Key[str](partition=("by", "month"), row="{month}")
+    return sale, daily(sale, shared), aggregate("PerMonth", sale, months, key, shared if more else "PerMonth")
 
 
 BEGIN = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -97,28 +96,12 @@ def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_c
 
 def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
     def declared() -> Any:
-        class Sale(tm.Entity, table="Sales"):
-            shop: tm.Field[str]
-            at: tm.Field[datetime]
-
-            key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-
-        on_saturday = Sale.at.date("Europe/Oslo") == date(2024, 3, 30)
-
-        class Shop(tm.Entity, table="Shops"):
-            shop: tm.Field[str]
-            saturday: tm.Field[int] = tm.count(of=Sale, where=on_saturday)
-
-            key = tm.Key[str](partition="{shop}")
-            by_saturday = tm.Index[int](partition="{saturday}")
-
-        class PerShop(tm.Aggregate, of=Sale, table="PerShop"):
-            shop: tm.Field[str] = tm.group_by(Sale.shop)
-            saturday: tm.Field[int] = tm.count(where=on_saturday)
-
-            key = tm.Key[str](partition="{shop}")
-
-        return Sale, Shop, PerShop
+        sale, key = sold(), tm.Key[str](partition="{shop}")
+        on_saturday = sale.at.date("Europe/Oslo") == date(2024, 3, 30)
+        members = {"shop": str, "saturday": (int, tm.count(of=sale, where=on_saturday))}
+        shop = entity("Shop", "Shops", members, key, by_saturday=tm.Index[int](partition="{saturday}"))
+        groups = {"shop": (str, tm.group_by(sale.shop)), "saturday": (int, tm.count(where=on_saturday))}
+        return sale, shop, aggregate("PerShop", sale, groups, key)
 
     path = tmp_path / "t.db"
     with tm.open(path, models=(models := declared())) as store:
@@ -336,19 +319,9 @@ def test_a_class_that_holds_nothing_may_have_another_zone(path: Path) -> None:
     tm.open(path, models=models).close()
 
     def other(zone: str) -> Any:
-        class Sale(tm.Entity, table="Sales"):
-            shop: tm.Field[str]
-            at: tm.Field[datetime]
-
-            key = tm.Key[str](partition="{shop}")
-
-        class PerDay(tm.Aggregate, of=Sale, table="PerDay"):
-            day: tm.Field[date] = tm.group_by(Sale.at.date(zone))
-            sales: tm.Field[int] = tm.count()
-
-            key = tm.Key[date](partition="{day}")
-
-        return Sale, PerDay
+        sale = sold(key=tm.Key[str](partition="{shop}"))
+        members = {"day": (date, tm.group_by(sale.at.date(zone))), "sales": (int, tm.count())}
+        return sale, aggregate("PerDay", sale, members, tm.Key[date](partition="{day}"))
 
     for zone in ("Asia/Tokyo", "Europe/Oslo", "America/Lima"):
         sale, per_day = other(zone)
@@ -363,36 +336,14 @@ def test_a_class_that_holds_nothing_may_have_another_zone(path: Path) -> None:
 
 def ever(shared: str) -> Any:
     """Return classes with measures that hold values of deleted entities."""
-
-    class Sale(tm.Entity, table="Sales"):
-        shop: tm.Field[str]
-        at: tm.Field[datetime]
-        price: tm.Field[int]
-
-        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-
-    class PerDay(tm.Aggregate, of=Sale, table=shared):
-        shop: tm.Field[str] = tm.group_by(Sale.shop)
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-        total: tm.Field[int] = tm.sum(Sale.price)
-        top: tm.Field[int | None] = tm.max(Sale.price)
-        top_ever: tm.Field[int | None] = tm.max_ever(Sale.price)
-
-        key = tm.Key[str, date](partition="{shop}", row="{day}")
-        by_top = tm.Index[str, int](partition="{shop}", row="{top_ever}")
-        by_sales = tm.Index[int](partition="{sales}")
-
-    class Shop(tm.Entity, table="Shops"):
-        shop: tm.Field[str]
-        at_two: tm.Field[int | None] = tm.max_ever(
-            Sale.price, of=Sale, where=Sale.at.truncate("%H", "Europe/Oslo") == "02"
-        )
-
-        key = tm.Key[str](partition="{shop}")
-        by_two = tm.Index[int](partition="{at_two}")
-
-    return Sale, PerDay, Shop
+    sale = sold({"price": int})
+    measures = {"total": (int, tm.sum(sale.price)), "top": (int | None, tm.max(sale.price))}
+    measures["top_ever"] = int | None, tm.max_ever(sale.price)
+    by_top = tm.Index[str, int](partition="{shop}", row="{top_ever}")
+    at_two = tm.max_ever(sale.price, of=sale, where=sale.at.truncate("%H", "Europe/Oslo") == "02")
+    members, key = {"shop": str, "at_two": (int | None, at_two)}, tm.Key[str](partition="{shop}")
+    shop = entity("Shop", "Shops", members, key, by_two=tm.Index[int](partition="{at_two}"))
+    return sale, daily(sale, shared, measures, by_top=by_top), shop
 
 
 @pytest.mark.parametrize("at_once", [True, False])
