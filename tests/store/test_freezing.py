@@ -12,29 +12,21 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
+from ..classes import entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
 pytestmark = pytest.mark.file
 
 
-def notes(*, numbered: bool) -> Any:
-    """Declare notes as an older or a newer program does."""
-
-    class Note(tm.Entity, table="Notes"):
-        author: tm.Field[str]
-        number: tm.Field[int]
-        text: tm.Field[str] = tm.field(default="")
-
-        key = tm.Key[str, int](partition="{author}", row="{number}")
-        by_text = tm.Index[str](partition="{text}")
-        if numbered:
-            by_number = tm.Index[str, int](partition="{author}", row="{number}")
-
-    return Note
+def note(**indexes: Any) -> Any:
+    members = {"author": str, "number": int, "text": (str, tm.field(default=""))}
+    by_text = tm.Index[str](partition="{text}")
+    key = tm.Key[str, int](partition="{author}", row="{number}")
+    return entity("Note", "Notes", members, key, by_text=by_text, **indexes)
 
 
-Note, NEWER = notes(numbered=False), notes(numbered=True)
+Note, NEWER = note(), note(by_number=tm.Index[str, int](partition="{author}", row="{number}"))
 
 
 class Authors(tm.Aggregate, of=Note, table="Authors"):

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..threads import at_once
 
 
@@ -484,12 +485,7 @@ def test_a_copy_and_what_a_block_only_asks_for_can_be_changed(store: tm.Store) -
 
 def test_what_was_stored_before_a_constraint_came_can_be_read_in_a_block(tmp_path: Path) -> None:
     def declared(kind: Any) -> Any:
-        class Old(tm.Entity, table="Olds"):
-            a: tm.Field[str]
-            tags: tm.Field[kind]
-            key = tm.Key[str](partition="{a}")
-
-        return Old
+        return entity("Old", "Olds", {"a": str, "tags": kind}, tm.Key[str](partition="{a}"))
 
     Free, Bound = declared(list[str]), declared(Annotated[list[str], Meta(max_length=1)])
     with tm.open(tmp_path / "x.db", models=[Free]) as old:
