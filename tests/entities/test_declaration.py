@@ -316,10 +316,7 @@ def test_something_that_is_no_entity_class() -> None:
 
 def test_a_key_field_under_shard_only_would_make_a_bucket_one_entity() -> None:
     with pytest.raises(tm.InvalidModel, match=r"user is in it under shard only.*add \{user\} to row"):
-
-        class Sharded(tm.Entity, table="Sharded"):
-            user: tm.Field[str]
-            key = tm.Key[str](partition="{user:shard(2)}", row="profile")
+        made({"user": str}, key=tm.Key[str](partition="{user:shard(2)}", row="profile"))
 
 
 def test_a_literal_that_just_fits_is_no_fault() -> None:
