@@ -23,6 +23,8 @@ from tablemapper.schema.model import model_of
 from tablemapper.schema.rows import FIRST
 from tablemapper.values.arrow import ColumnCheck
 
+from ..classes import entity
+
 
 class Color(Enum):
     RED = "red"
@@ -261,24 +263,12 @@ def test_no_row_gives_a_table_with_its_types(pa: Any, store: tm.Store) -> None:
 
 def test_a_field_that_was_added_later_has_its_default_in_its_column(tmp_path: Any) -> None:
     pytest.importorskip("pyarrow")
-    old: Any = type("Old", (), {})
-
-    def model(*, later: bool) -> Any:
-        class Item(tm.Entity, table="Items"):
-            number: tm.Field[int]
-            if later:
-                size: tm.Field[int] = tm.field(default=7)
-                name: tm.Field[str | None] = tm.field(default=None)
-
-            key = tm.Key[int](partition="{number}")
-
-        return Item
-
     path = tmp_path / "items.db"
-    old = model(later=False)
+    old = entity("Item", "Items", {"number": int}, tm.Key[int](partition="{number}"))
     with tm.open(path, models=[old]) as store:
         store.insert(old(1))
-    new = model(later=True)
+    later = {"size": (int, tm.field(default=7)), "name": (str | None, tm.field(default=None))}
+    new = entity("Item", "Items", {"number": int, **later}, tm.Key[int](partition="{number}"))
     with tm.open(path, models=[new]) as store:
         assert store.query(new).allow_scan().to_arrow().to_pylist() == [{"number": 1, "size": 7, "name": None}]
 
