@@ -9,6 +9,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..touched import Touched
 from .test_query import forced
 
@@ -115,10 +116,5 @@ def test_who_holds_the_key_is_said(store: tm.Store) -> None:
 )
 def test_a_prefix_of_nothing_is_refused(kind: Any, spec: str, fault: str) -> None:
     with pytest.raises(tm.errors.InvalidModel) as refused:
-
-        class _(tm.Entity, table="Bad"):
-            x: tm.Field[kind]  # pyright: ignore[reportInvalidTypeForm]
-
-            key = tm.Key(partition=f"{{x:{spec}}}")
-
+        entity("Bad", "Bad", {"x": kind}, tm.Key(partition=f"{{x:{spec}}}"))
     assert fault in str(refused.value)
