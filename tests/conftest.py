@@ -45,9 +45,8 @@ _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
     "sorts": (tm.InvalidQuery,),
     "across_partitions": (tm.InvalidTransaction,),
     "all_or_none_load": (tm.InvalidTransaction,),
-    "group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
-    "maintained_fields": (tm.InvalidModel,),
-    "named_runs": (tm.InvalidTransaction,),
+    "unique_group_indexes": (tm.InvalidModel,),  # (on an aggregate in another partition than its entities)
+    "kept_indexes": (tm.InvalidModel,),  # (over fields that are maintained from other entities)
     "free_space": (tm.InvalidTransaction,),  # (which `compact` gives back)
     "exact_sizes": (tm.InvalidEntity,),  # (the service counts bytes as they travel)
     "fresh": (tm.ScanRefused, tm.QueryStopped),  # (groups and covering indexes answer without `allow_eventual`)
@@ -168,6 +167,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             reason = f"{engine.capabilities.engine} lacks {', '.join(lacking)}"
             refusals = (*[one for need in lacking for one in _REFUSALS[need]], *_SEEN)
             item.add_marker(pytest.mark.xfail(reason=reason, raises=refusals, strict=name != "azurite"))
+
+
+@pytest.fixture
+def lacks(request: pytest.FixtureRequest) -> Callable[[str], bool]:
+    """Return whether the engine of the stores of tests lacks something."""
+    name = request.config.getoption("--engine")
+    return lambda need: name is not None and bool(ENGINES[name].lacking([need]))
 
 
 def _needs(mark: pytest.Mark, item: pytest.Item) -> tuple[str, ...]:

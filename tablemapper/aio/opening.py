@@ -65,7 +65,7 @@ def open_async(
     def start(waited: Callable[[], float]) -> Engine:
         schema = schema_of(models, read_only=read_only)
         ways = ways_back(migrations)
-        with explaining(path, migrations):
+        with explaining(path, migrations, credential):
             engine = open_engine(
                 path,
                 schema,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 from msgspec.structs import replace
 
 from ..errors import InvalidMigration
-from ..schema.forms import AppliedForm
+from ..schema.forms import AppliedForm, form_hash
+from ..schema.labels import Label
+from ..schema.model import Model
 from .actions import Draft, Drop, EndCopies, Forget, RenameColumn, StartCopy
-from .catalogue import Catalogue, CopyForm, Staged
+from .catalogue import Catalogue, CopyForm, Staged, labels_of
 from .changes import Edit, Transition, name_of
 from .dropping import drop
 from .freezing import check_thawed
@@ -25,6 +27,7 @@ __all__ = [
     "copy_forms",
     "discarded",
     "dropped_classes",
+    "dropped_labels",
     "edited",
     "is_undone",
     "retired",
@@ -171,12 +174,44 @@ def dropped_classes(catalogue: Catalogue, id: str) -> list[str]:
     return [name for name, form in catalogue.models.items() if name in labels or form.source in labels]
 
 
+def dropped_labels(catalogue: Catalogue, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
+    """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
+
+    Args:
+        catalogue: after them.
+        new: by migration, its new classes; what they declare is not dropped any more.
+    """
+    labels = set[str]()
+    for entry in catalogue.history:
+        if entry.switched and entry.undone is None:
+            named = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
+            bare = [str(Label.of(one).bare) for one in named]
+            labels |= {label for label in bare if _is_older(catalogue, label, entry.switched)}
+            labels -= {label for model in new.get(entry.id, ()) for label in labels_of(model.name, model.form)}
+    return frozenset(labels)
+
+
+def _is_older(catalogue: Catalogue, label: str, time: int) -> bool:
+    """Return whether a store has a class, or an aggregate, as a version declared it before a time, or an index."""
+    form, state = catalogue.models.get(label), catalogue.states.get(label)
+    if form is None:
+        return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
+    opened = [each.since for each in catalogue.versions.of(label) if each.form == form_hash(form)]
+    return any(since < time for since in (*opened, *(() if state is None else (state.since,))))
+
+
 def contracted(draft: Draft, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:
     """Return a catalogue without the tables and the definitions that a migration has replaced or drops.
 
     ``tables``: those that it and undone migrations have kept, and that are empty.
     """
-    undone = [entry for entry in catalogue.history if entry.undone is not None and set(tables).issuperset(entry.kept)]
+    # (A version that has not seen an undoing goes on, and says of which migration.)
+    behind = {version.behind for name in catalogue.versions.by_class for version in catalogue.versions.live(name)}
+    undone = [
+        entry
+        for entry in catalogue.history
+        if entry.undone is not None and entry.id not in behind and set(tables).issuperset(entry.kept)
+    ]
     current = catalogue.history.current(id)
     draft.do(*(Drop(name) for entry in (current, *undone) if entry is not None for name in entry.kept))
     for label in [] if current is None else current.drops:

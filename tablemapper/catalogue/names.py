@@ -6,20 +6,20 @@ columns. So both versions read and write the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 import attrs
 
 from ..evolution.definitions import holds_all
 from ..evolution.renames import with_properties, with_source
-from ..evolution.versions import Version
+from ..evolution.versions import Version, Versions
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
 from .tables import Table
 
-__all__ = ["Names", "composed", "guests", "index_columns_of", "seen_by", "with_names", "without"]
+__all__ = ["Names", "composed", "guests", "index_columns_of", "names_in_use", "seen_by", "with_names", "without"]
 
 Names: TypeAlias = Mapping[str, str]
 """Properties, each with its new name."""
@@ -88,6 +88,17 @@ def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, 
     for name, names in renames.items():
         catalogue = with_names(catalogue, name, {new: old for old, new in names.items()})
     return catalogue, renames
+
+
+def names_in_use(fields: Iterable[tuple[Model, str]], versions: Versions) -> Iterator[str]:
+    """Yield the new properties of classes whose names older versions use for other properties."""
+    for model, property in fields:
+        for version in versions.live(model.name):
+            if property in version.renames:
+                yield (
+                    f'{model.name}: "{property}" is what "{version.renames[property]}" was called before {version.behind}: '
+                    "contract that first, or choose another name"
+                )
 
 
 def composed(version: Version, names: Names) -> dict[str, str]:

@@ -21,7 +21,6 @@ from .app import (
     Scripts,
     app,
     existing,
-    existing_file,
     import_from_here,
     load_models,
     show,
@@ -80,7 +79,7 @@ def migrate(
         contract: also drop what only the old classes need. The scripts cannot be undone then.
         limit: how many entities this call copies at most.
     """
-    where: dict[str, Any] = existing(place) if dry_run else {"path": existing_file(place)}
+    where: dict[str, Any] = existing(place)
     path, migrations = where.pop("path"), _load(scripts)
     options = where | {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
     try:

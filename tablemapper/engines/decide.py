@@ -85,8 +85,8 @@ class Duties(Protocol):
         """Return the class with an index over the maintained field that an aggregate keeps, if it keeps one."""
         ...
 
-    def keeper(self, model: Model, field: FieldModel) -> Model:
-        """Return the aggregate that keeps a maintained field of a class."""
+    def keeper(self, model: Model, field: FieldModel) -> Model | None:
+        """Return the aggregate that keeps a maintained field of a class; None if it lies elsewhere, and is read later."""
         ...
 
 
@@ -280,6 +280,8 @@ def with_maintained(maintained: Duties, model: Model, row: Row, group: Callable[
     values = list(row)
     for field in model.maintained:
         keeper, value = maintained.keeper(model, field), model.defaults[field.property]
+        if keeper is None:
+            continue
         held = group(keeper, row[:2])
         if held is not None:
             at = next(at for at, column in enumerate(keeper.columns, FIRST) if column.property == field.property)

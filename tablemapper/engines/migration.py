@@ -6,7 +6,7 @@ The runner has read the script; the engine gets data: classes, and functions of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -16,7 +16,7 @@ from ..schema.forms import Forms
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
-__all__ = ["Batches", "Copied", "MigrationEngine", "Outdated"]
+__all__ = ["Batches", "Copied", "CopyingEngine", "MigrationEngine", "Outdated"]
 
 
 class Outdated(Exception):
@@ -48,8 +48,8 @@ class MigrationEngine(Protocol):
     """A store that is migrated; it needs none of its classes.
 
     The runner looks at the catalogue, plans, and changes it once by that plan. What reads or changes the store for a plan
-    raises `Outdated` if the catalogue is another one by then: `adopt`, `count`, `lacking`, `start`, `discard`, `edit` and
-    `take_over`. The rest goes on by the catalogue that it finds.
+    raises `Outdated` if the catalogue is another one by then: `adopt`, `count`, `edit`, `take_over`, and of one that copies
+    `lacking`, `start` and `discard`. The rest goes on by the catalogue that it finds.
     """
 
     def look(self) -> None:
@@ -72,16 +72,61 @@ class MigrationEngine(Protocol):
         """
         ...
 
-    def building(self) -> frozenset[str]:
-        """Return the classes over whose entities something is being built."""
-        ...
-
     def count(self, name: str) -> int:
         """Return the number of entities of a class."""
         ...
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
+        ...
+
+    def edit(self, edit: Edit) -> None:
+        """Run a migration that copies nothing.
+
+        Raises:
+            InvalidMigration: another one is under way.
+        """
+        ...
+
+    def take_over(self, schema: Schema) -> bool:
+        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
+
+        Returns:
+            Whether anything was added.
+        """
+        ...
+
+    def under_way(self) -> str | None:
+        """Return the name of the migration that was started and has not switched; None if there is none."""
+        ...
+
+    def contract(self, id: str, batches: Batches) -> bool:
+        """Drop what only the versions before a migration need, and what it drops; it cannot be undone then.
+
+        Args:
+            id: of the migration.
+            batches: runs what empties a table in short transactions.
+
+        Returns:
+            Whether that is done; not if another run has undone the migration meanwhile, or is about to.
+        """
+        ...
+
+    def drop_former(self) -> None:
+        """Drop the former definitions of indexes and aggregates that no version in use declares."""
+        ...
+
+    def close(self) -> None:
+        """Close the files, or the connections."""
+        ...
+
+
+@runtime_checkable
+class CopyingEngine(MigrationEngine, Protocol):
+    """One that also runs migrations which copy entities."""
+
+    def building(self) -> frozenset[str]:
+        """Return the classes over whose entities something is being built."""
         ...
 
     def start(self, transition: Transition) -> bool:
@@ -96,24 +141,8 @@ class MigrationEngine(Protocol):
         """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
         ...
 
-    def under_way(self) -> str | None:
-        """Return the name of the migration that was started and has not switched; None if there is none."""
-        ...
-
     def discard(self, name: str) -> None:
         """Abandon a migration that is under way, and drop the tables that it copied to."""
-        ...
-
-    def edit(self, edit: Edit) -> None:
-        """Run a migration that copies nothing, in one transaction; errors as for `start`."""
-        ...
-
-    def take_over(self, schema: Schema) -> bool:
-        """Add to the catalogue what classes declare and no step says, as opening them does, and build nothing.
-
-        Returns:
-            Whether anything was added.
-        """
         ...
 
     def step(self, most: int) -> Copied:
@@ -133,26 +162,6 @@ class MigrationEngine(Protocol):
         """Return whether the version before a migration goes on, in tables that are kept in step."""
         ...
 
-    def contract(self, id: str, batches: Batches) -> bool:
-        """Drop the tables of the classes that a migration replaced or drops; it cannot be undone then.
-
-        Args:
-            id: of the migration.
-            batches: runs what empties a table in short transactions.
-
-        Returns:
-            Whether that is done; not if another run has undone the migration meanwhile, or is about to.
-        """
-        ...
-
-    def drop_former(self) -> None:
-        """Drop the former definitions of indexes and aggregates that no version in use declares."""
-        ...
-
     def backup(self, path: str) -> None:
         """Write a copy of one state of the store."""
-        ...
-
-    def close(self) -> None:
-        """Close the files."""
         ...

@@ -18,7 +18,17 @@ from .migration import MigrationEngine
 from .protocol import Engine
 from .status import Status
 
-__all__ = ["Place", "Where", "is_account", "open_engine", "open_migrations", "place_of", "restore", "status"]
+__all__ = [
+    "Place",
+    "Where",
+    "is_account",
+    "is_public",
+    "open_engine",
+    "open_migrations",
+    "place_of",
+    "restore",
+    "status",
+]
 
 _log = logging.getLogger("tablemapper.catalogue")
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
@@ -60,6 +70,11 @@ class _File:
 
         return SqliteEngine.open(self.path, schema, timeout=5.0 if timeout is None else timeout, **options)
 
+    def migrations(self, *, durability: Literal["full", "relaxed"], timeout: float | None) -> MigrationEngine:
+        from .sqlite.online.migration import SqliteMigrations
+
+        return SqliteMigrations.open(self.path, durability=durability, timeout=5.0 if timeout is None else timeout)
+
 
 @attrs.frozen
 class _Account:
@@ -71,6 +86,19 @@ class _Account:
     def open(
         self, schema: Schema | None, *, durability: str, timeout: float | None, read_only: bool = False, **options: Any
     ) -> Engine:
+        given = self._connect(durability, timeout)
+        from .azure.engine import AzureEngine
+
+        return AzureEngine.open(schema=schema, read_only=read_only, **given)
+
+    def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
+        given = self._connect(durability, timeout)
+        from .azure.migrating import AzureMigrations
+
+        return AzureMigrations.open(**given)
+
+    def _connect(self, durability: str, timeout: float | None) -> dict[str, Any]:
+        """Return what an engine is given to send requests to the account."""
         from .azure.tables.accounts import account_of, named_account
 
         if durability != "full":
@@ -86,25 +114,26 @@ class _Account:
             from .azure.tables.wire import Wire
         except ModuleNotFoundError as error:
             raise StoreError(f"Azure Tables needs urllib3: pip install 'tablemapper[azure]' ({error})") from None
-        from .azure.engine import AzureEngine
         from .azure.outer.outbox import LOCAL
         from .azure.tables.names import CATALOGUE
 
-        seconds = 30.0 if timeout is None else timeout
-        return AzureEngine.open(
-            Wire(account),
-            str(account),
-            schema,
-            read_only=read_only,
-            catalogue=catalogue or CATALOGUE,
-            timeout=seconds,
-            times=LOCAL if account.is_local else None,
-        )
+        return {
+            "service": Wire(account),
+            "name": str(account),
+            "catalogue": catalogue or CATALOGUE,
+            "timeout": 30.0 if timeout is None else timeout,
+            "times": LOCAL if account.is_local else None,
+        }
 
 
 def is_account(where: str) -> bool:
     """Return whether a text names an account of Azure, not a file."""
     return _CONNECTION.match(where) is not None or where.lower().startswith("azure:")
+
+
+def is_public(where: str) -> bool:
+    """Return whether a text that names a place has no secret in it, as a connection string has."""
+    return _CONNECTION.match(where) is None
 
 
 def place_of(where: Where, credential: Any = None) -> Place:
@@ -187,7 +216,7 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
 
-def status(place: str | os.PathLike[str], *, credential: Any = None, timeout: float | None = None) -> Status:
+def status(place: Where, *, credential: Any = None, timeout: float | None = None) -> Status:
     """Return what a store maintains, the progress of builds, and its migrations.
 
     It needs no models, so it works for a store that no program opens any more.
@@ -199,43 +228,40 @@ def status(place: str | os.PathLike[str], *, credential: Any = None, timeout: fl
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
     """
-    if isinstance(place, str) and is_account(place):
-        engine = open_engine(place, None, read_only=True, credential=credential, timeout=timeout)
-        try:
-            return engine.status()
-        finally:
-            engine.close()
-    if isinstance(place, str):
-        _check_path(place)
-    from .sqlite.online.status import status_of_file
+    named = place_of(place, credential)
+    if isinstance(named, _File):
+        from .sqlite.online.status import status_of_file
 
-    return status_of_file(place, timeout=5.0 if timeout is None else timeout)
+        return status_of_file(named.path, timeout=5.0 if timeout is None else timeout)
+    engine = open_engine(named, None, read_only=True, timeout=timeout)
+    try:
+        return engine.status()
+    finally:
+        engine.close()
 
 
 def open_migrations(
-    place: str | os.PathLike[str], *, durability: Literal["full", "relaxed"] = "full", timeout: float = 5.0
+    where: Where,
+    *,
+    durability: Literal["full", "relaxed"] = "full",
+    timeout: float | None = None,
+    credential: Any = None,
 ) -> MigrationEngine:
     """Open a store for migrations.
 
     Args:
-        place: the path of a file.
-        durability, timeout: as for `tablemapper.open`.
+        where: the path of a file, an account of Azure, or a place.
+        durability, timeout, credential: as for `tablemapper.open`.
 
     Raises:
-        InvalidMigration: it is an account of Azure.
+        InvalidMigration: it is a place where no migrations run.
         StoreError: there is no store in this place, or it cannot be used.
     """
-    if isinstance(place, str) and is_account(place):
-        raise InvalidMigration(
-            "migration scripts cannot be run on Azure Tables yet, but with dry_run=True: stop the writers, call "
-            "store.backup(path) with the classes as they were, migrate that file, and tm.copy it into a new store, in another "
-            "account"
-        )
-    if isinstance(place, str):
-        _check_path(place)
-    from .sqlite.online.migration import SqliteMigrations
-
-    return SqliteMigrations.open(place, durability=durability, timeout=timeout)
+    place = place_of(where, credential)
+    if (migrations := getattr(place, "migrations", None)) is None:
+        raise InvalidMigration(f"{shown(where)}: migrations run in a file, or in an account of Azure")
+    engine: MigrationEngine = migrations(durability=durability, timeout=timeout)
+    return engine
 
 
 def _check_path(where: str) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import attrs
 
+from ..builtin import Builtin
 from ..catalogue.catalogue import Catalogue
+from ..schema.labels import Label
 
-__all__ = ["Applied", "Item", "Status", "items_of"]
+__all__ = ["Applied", "Item", "Status", "status_of"]
 
 Kind = Literal["class", "index", "aggregate", "copy"]
 
@@ -78,14 +80,30 @@ class Status:
         return "\n".join([*frozen, *_aligned(rows)])
 
 
-def items_of(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]) -> Iterator[Item]:
-    """Yield the classes of a catalogue, and what is maintained from them.
+def status_of(
+    catalogue: Catalogue,
+    generation: int,
+    done: Mapping[str, tuple[int, int]],
+    held: Mapping[str, int],
+    copies: Iterable[Item] = (),
+    **file: Any,
+) -> Status:
+    """Return what a catalogue says.
 
     Args:
         catalogue: of the store.
+        generation: of the catalogue.
         done: how many entities are in what is being built, and of how many, by label.
         held: how many values are held twice, by label.
+        copies: what migrations copy.
+        file: of a file, what `Status` says of it.
     """
+    items = (*_items(catalogue, done, held), *_dropped(catalogue), *copies)
+    return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
+
+
+def _items(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]) -> Iterator[Item]:
+    """Yield the classes of a catalogue, and what is maintained from them."""
 
     def item(where: str, kind: Kind) -> Item:
         form = catalogue.states.get(where)
@@ -97,6 +115,23 @@ def items_of(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Ma
         yield item(name, "aggregate" if form.aggregate else "class")
         for index in form.indexes:
             yield item(f"{name}.{index}", "index")
+
+
+def _dropped(catalogue: Catalogue) -> Iterator[Item]:
+    """Yield the dropped indexes, aggregates and classes whose names are not used again."""
+    for tombstone in {each.label: each for each in catalogue.tombstones}.values():
+        owner, index = Label.of(tombstone.label)
+        form = catalogue.models.get(owner)
+        if form is None or (index and index not in form.indexes):
+            kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"
+            yield Item(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
+
+
+def _history(catalogue: Catalogue) -> Iterator[Applied]:
+    for one in [entry for entry in catalogue.history if entry.undone is None]:
+        state = "contracted" if one.contracted else "switched" if one.switched else "running"
+        started = Builtin.datetime.fromtimestamp(one.started / 1e6, UTC)
+        yield Applied(one.id, state, started, one.entities)  # type: ignore[arg-type]
 
 
 def _details(item: Item) -> Iterator[str]:

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 import attrs
 
-from ..catalogue.changes import Fault, Transition, WayBack, name_of
-from ..engines.migration import MigrationEngine, Outdated
-from ..engines.opening import is_account, open_engine, open_migrations
-from ..engines.protocol import Pace
+from ..catalogue.changes import Fault, Transition, name_of
+from ..engines.migration import CopyingEngine, MigrationEngine, Outdated
+from ..engines.opening import open_engine, open_migrations
+from ..engines.protocol import Engine, Pace
 from ..errors import (
     InvalidMigration,
     MigrationStopped,
@@ -30,7 +30,7 @@ from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import Schema, compile_schema, model_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
-from ..scripts.plan import check_back, check_old, edit_of, matches, transition_of
+from ..scripts.plan import affected_classes, check_back, check_old, edit_of, matches, transition_of
 from ..scripts.script import Script
 from ..scripts.steps import Resolve
 from ..scripts.undoing import undoing
@@ -61,7 +61,7 @@ def migrate(
     hold: float = HOLD,
     rest: float = REST,
     durability: Literal["full", "relaxed"] = "full",
-    timeout: float = 5.0,
+    timeout: float | None = None,
     credential: Any = None,
 ) -> MigrationReport:
     """Run the migration scripts that have not run on a store, in order, while other programs read and write.
@@ -70,7 +70,7 @@ def migrate(
     transaction that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
 
     Args:
-        place: the path of the store; with ``dry_run`` also an account of Azure.
+        place: the path of the store, or an account of Azure, where scripts only rename and drop; any is tried with ``dry_run``.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
         to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes
             all. An unfinished run of another script is abandoned.
@@ -83,8 +83,7 @@ def migrate(
         hold: the length of a transaction in seconds; other writers wait no longer.
         rest: the pause after a transaction that delays others, as a multiple of their delay.
         durability: as for `tablemapper.open`.
-        timeout: seconds to wait for another process that writes.
-        credential: for an account, as for `tablemapper.open`.
+        timeout, credential: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does
@@ -101,12 +100,15 @@ def migrate(
         raise InvalidMigration("to=", [f"no script is called {shown(to)}: there are {names}; '' undoes all"])
     if dry_run:
         return _rehearse(place, scripts, to, limit, progress, timeout, credential)
-    engine = open_migrations(place, durability=durability, timeout=timeout)
+    engine = open_migrations(place, durability=durability, timeout=timeout, credential=credential)
     try:
         ways = ways_back(migrations)
 
         def settle(script: Script) -> tuple[Fault, ...]:
-            return _settled(place, script, durability, timeout, hold, rest, ways)
+            opened = partial(
+                open_engine, place, durability=durability, timeout=timeout, ways_back=ways, credential=credential
+            )
+            return _settled(place, script, opened, hold, rest)
 
         run = _Run(engine, scripts, limit, progress, hold, rest, settle)
         report = run.to(to)
@@ -132,28 +134,25 @@ def _rehearse(
     to: str | None,
     limit: int | None,
     progress: ProgressOption,
-    timeout: float,
+    timeout: float | None,
     credential: Any,
 ) -> MigrationReport:
     """Run the scripts over a copy."""
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
         copy = Path(folder) / "copy.db"
-        if isinstance(place, str) and is_account(place):
-            with open_store(place, read_only=True, credential=credential) as store:
-                store.backup(copy, progress=progress)
-        else:
-            _check_room(place, folder)
-            engine = open_migrations(place, timeout=timeout)
-            try:
+        with closing(open_migrations(place, timeout=timeout, credential=credential)) as engine:
+            if isinstance(engine, CopyingEngine):
+                _check_room(place, folder)
                 engine.backup(str(copy))
-            finally:
-                engine.close()
+            else:
+                with open_store(place, read_only=True, credential=credential) as store:
+                    store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()
         engine = open_migrations(copy, durability="relaxed")
 
         def settle(script: Script) -> tuple[Fault, ...]:
-            return _settled(copy, script, "relaxed", timeout, 1.0, 0.0, ())
+            return _settled(copy, script, partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
 
         try:
             run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
@@ -224,7 +223,8 @@ class _Run:
         done: bool | None = None
         while done is None:
             # (In batches: a start deletes in one transaction what a run that was killed at its end has left.)
-            in_batches(self._engine.clear, hold=self._hold, rest=self._rest, sleep=self._sleep)
+            if isinstance(self._engine, CopyingEngine):
+                in_batches(self._engine.clear, hold=self._hold, rest=self._rest, sleep=self._sleep)
             self._engine.look()
             with suppress(Outdated):
                 done = self._next(target)
@@ -254,6 +254,7 @@ class _Run:
         if self._abandon_other(ahead, back=back, named=target is not None):
             return None
         names = [name_of(script.id, back=back) for script in ahead]
+        self._check_possible(ahead)
         if self._ahead != names:  # (else the plan holds)
             if back:
                 check_back(ahead, self._engine.forms())
@@ -266,6 +267,21 @@ class _Run:
             return False
         self._ahead, self.last, self._reached = names[1:], ahead[0], done + (-1 if back else 1)
         return None
+
+    def _check_possible(self, ahead: Sequence[Script]) -> None:
+        """Refuse to run scripts of which one copies entities, where that is not possible, before anything is changed."""
+        if isinstance(self._engine, CopyingEngine):
+            return
+        for script in ahead:
+            if affected_classes(script, self._engine.forms()):
+                raise InvalidMigration(
+                    script.id,
+                    [
+                        "it copies entities, which is not possible beside writers on Azure Tables yet: stop the writers, call "
+                        "store.backup(path) with the classes as they were, migrate that file, and tm.copy it into a new store, "
+                        "in another account"
+                    ],
+                )
 
     def _is_behind(self, done: int, ahead: Sequence[Script], *, back: bool) -> bool:
         """Bring the store to where the script that led to it leaves it, before the next one starts.
@@ -327,11 +343,11 @@ class _Run:
                 ahead[0].id if ahead else last or "migrations",
                 [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
-        self._engine.discard(name)
+        _copying(self._engine).discard(name)
         return True
 
     def _report(self, *, done: bool) -> MigrationReport:
-        faults = tuple(self._engine.faults.values())
+        faults = tuple(self._engine.faults.values()) if isinstance(self._engine, CopyingEngine) else ()
         return MigrationReport(
             done, tuple(self._plan), tuple(self._applied), self._entities, self._monotonic() - self._start, faults
         )
@@ -364,6 +380,10 @@ class _Run:
             engine.edit(edit_of(script, engine.forms(), back=back))
             self._applied.append(script.id)
             return True
+        return self._run_copying(_copying(engine), script, transition)
+
+    def _run_copying(self, engine: CopyingEngine, script: Script, transition: Transition) -> bool:
+        """Run a script that copies entities; return whether it came to its end."""
         if transition.links and transition.ending & engine.building():
             # The version before goes on, and nothing is built any more in the tables that it has then.
             self.settle(attrs.evolve(script, new=script.old, steps=()))
@@ -372,7 +392,7 @@ class _Run:
                 f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{_listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
-        if engine.start(transition) and not self._copy(transition):
+        if engine.start(transition) and not self._copy(engine, transition):
             return False
         if transition.links and not engine.has_twin(script.id):  # an entity has no way back, or a version only reads
             self._plan = [
@@ -381,10 +401,10 @@ class _Run:
         self._applied.append(script.id)
         return True
 
-    def _copy(self, transition: Transition) -> bool:
+    def _copy(self, engine: CopyingEngine, transition: Transition) -> bool:
         """Copy entities in transactions, with pauses; return whether the last one switched."""
         rounds, switched = 0, False
-        total = sum(self._engine.count(model.name) for each in transition.conversions for model in each.sources)
+        total = sum(engine.count(model.name) for each in transition.conversions for model in each.sources)
         with start_meter(self._progress, transition.id, total=total) as meter:
 
             def step(most: int) -> Pace | None:
@@ -392,7 +412,7 @@ class _Run:
                 left = most if self._limit is None else self._limit - self._entities
                 if switched or left <= 0:
                     return None
-                copied = self._engine.step(min(most, left))
+                copied = engine.step(min(most, left))
                 self._entities += copied.entities
                 meter.advance(copied.entities)
                 switched = copied.switched
@@ -434,18 +454,17 @@ def _resolves(script: Script) -> bool:
     return any(isinstance(step, Resolve) for step in script.steps)
 
 
+def _copying(engine: MigrationEngine) -> CopyingEngine:
+    assert isinstance(engine, CopyingEngine)
+    return engine
+
+
 def _settled(
-    place: str | os.PathLike[str],
-    script: Script,
-    durability: Literal["full", "relaxed"],
-    timeout: float,
-    hold: float,
-    rest: float,
-    ways: Sequence[WayBack],
+    place: str | os.PathLike[str], script: Script, opened: Callable[[Schema], Engine], hold: float, rest: float
 ) -> tuple[Fault, ...]:
     """Build the indexes and aggregates of a script's new classes, and resolve their duplicates; return those that are left."""
     with explaining(place):
-        engine = open_engine(place, compile_schema(script.new), durability=durability, timeout=timeout, ways_back=ways)
+        engine = opened(compile_schema(script.new))
     with Store(engine) as store:
         build(engine, hold=hold, rest=rest)
         functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}

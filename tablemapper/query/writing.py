@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeAlias, TypeVar
 
@@ -213,9 +214,12 @@ class _Run:
         checkpoint, batch = self._checkpoint, self._writing.batch_limits.batch
         with SpooledTemporaryFile(_SPOOL) as file:
             if checkpoint is None or self._spec.limit is None:
-                keys = _in_order(self._keys(), file, self._writing.batch_limits.in_memory)
+                # (Of an index that is read by several requests, an entity that others write can be found twice.)
+                keys: Iterator[Key] = map(
+                    itemgetter(0), groupby(_in_order(self._keys(), file, self._writing.batch_limits.in_memory))
+                )
             else:
-                keys = iter(checkpoint.chosen(lambda: sorted(self._keys())))
+                keys = iter(checkpoint.chosen(lambda: sorted({*self._keys()})))
             if checkpoint is not None and (position := checkpoint.position) is not None:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):

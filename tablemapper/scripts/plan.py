@@ -58,10 +58,22 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
         )
     ]
     if not back:
-        faults += _not_in_old(script, forms)
+        faults += [*_not_in_old(script, forms), *_beside_anew(script, forms, dropped)]
     if faults:
         differs = "it cannot be undone" if back else "the store differs from old="
         raise InvalidMigration(f"{script.id}: {differs}", faults)
+
+
+def _beside_anew(script: Script, forms: Forms, dropped: Collection[str]) -> Iterator[str]:
+    """Yield the faults of classes beside an aggregate that is dropped and declared anew, which is copied with them."""
+    new, named = {cls.__name__: cls for cls in script.new}, {cls.__name__ for cls in script.old}
+    for step in script.steps:
+        what = step.what if isinstance(step, Drop) else None
+        if isinstance(what, type) and what.__name__ in new and abstract_declaration(what).of is not None:
+            table = abstract_declaration(new[what.__name__]).table
+            for name, form in forms.items():
+                if form.table == table and name not in named and not is_former(name):
+                    yield _unnamed(name, forms, dropped, back=False)
 
 
 def _not_in_old(script: Script, forms: Forms) -> list[str]:
@@ -205,7 +217,7 @@ def transition_of(
         name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped, back=back))
     ])  # fmt: skip
     new = _new_classes(script, affected)
-    faults = [_unnamed(name, forms, back=back) for name in affected if name not in old and name not in former]
+    faults = [_unnamed(name, forms, dropped, back=back) for name in affected if name not in old and name not in former]
     strangers = [cls.__name__ for cls in new if cls.__name__ in forms and cls.__name__ not in affected]
     faults += [f"{name} is in the store already: name it in old=, too" for name in strangers]
     if faults:
@@ -243,13 +255,15 @@ def _goes_with(name: str, forms: Forms, dropped: Collection[str], *, back: bool)
     return bool(forms[name].aggregate) and (name in dropped or (back and kept_field(name) is None))
 
 
-def _unnamed(name: str, forms: Forms, *, back: bool) -> str:
+def _unnamed(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> str:
     """Return the fault of a script that does not name a class which it affects."""
     kept = kept_field(name)
     reason = "is maintained from" if forms[name].aggregate else "shares a table with"
     subject, owner = (name, "it") if kept is None else (".".join(kept), kept[0])
     if back:
         return _added(subject, f"it {reason} what is migrated")
+    if name in dropped:
+        return f"{subject} {reason} what is migrated, and an earlier script drops it: contract that one first"
     return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from ..engines.opening import open_engine, status
+from ..engines.opening import Where, is_public, open_engine, status
 from ..engines.protocol import Engine
 from ..entities.aggregates import is_named
 from ..entities.entity import Record
@@ -83,7 +83,7 @@ def open(
     check_limits(limits)
     watch = observer(observe, slow)
     schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
-    with explaining(path, migrations):
+    with explaining(path, migrations, credential):
         engine = open_engine(
             path,
             schema,
@@ -122,7 +122,7 @@ def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Sche
 
 
 @contextmanager
-def explaining(path: str | os.PathLike[str], migrations: ScriptsOption | None = None) -> Iterator[None]:
+def explaining(where: Where, migrations: ScriptsOption | None = None, credential: Any = None) -> Iterator[None]:
     """Have a `SchemaMismatch` that a script resolves say so.
 
     It gets the text of a script, and names those of the application's scripts that have not run.
@@ -133,11 +133,13 @@ def explaining(path: str | os.PathLike[str], migrations: ScriptsOption | None = 
         if steps := [change for change in error.changes if change.step is not None]:
             error.propose(_script(error.old, error.new, steps), script_name(steps))
         if steps and migrations is not None:
-            ran = {one.id for one in status(path).history if one.state != "running"}
+            ran = {one.id for one in status(where, credential=credential).history if one.state != "running"}
             if waiting := [script.id for script in scripts_of(migrations) if script.id not in ran]:
+                path = os.fspath(where) if isinstance(where, str | os.PathLike) else "…"
+                named = shlex.quote(path if is_public(path) else "env:…")  # (a connection string has a key)
                 error.advise(
                     f"{' and '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} not run over this store: run "
-                    f"tablemapper migrate {shlex.quote(os.fspath(path))}, or tm.migrate"
+                    f"tablemapper migrate {named}, or tm.migrate"
                 )
         raise
 

@@ -98,7 +98,6 @@ def test_a_command_takes_an_account(
     ("arguments", "said", "code"),
     [
         (["compact", "env:STORE"], "possible for the file of a store only", Exit.STORE),
-        (["migrate", "env:STORE", "--scripts", "shop"], "possible for the file of a store only", Exit.STORE),
         (["backup", "env:STORE", "copy.db"], "needs the models", Exit.USAGE),
         (["status", "env:NOTHING"], "there is no environment variable NOTHING", Exit.STORE),
         (["status", "env:NONE_THERE"], "there is no store", Exit.STORE),
@@ -145,6 +144,32 @@ def test_scripts_are_tried_over_a_copy_of_an_account_and_change_nothing(
     assert "ZeroDivisionError" in said
     assert "sizes" in printed(capsys, "migrations", "plan", "env:STORE", "--scripts", "x")
     assert {name: dict(rows) for name, rows in memory.tables.items()} == before
+
+
+def test_a_script_that_renames_runs_on_an_account(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = {
+        "__annotations__": {"bin": tm.Field[str], "number": tm.Field[int], "paint": tm.Field[str]},
+        "key": tm.Key[str, int](partition="{bin}", row="{number}"),
+        "by_color": tm.Index[str](partition="{paint}"),
+        "__module__": __name__,
+    }
+    new: Any = type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+
+    @tm.migration(after=None, old=[Part, Colors], new=[new])
+    def paint(m: tm.Migration) -> None:
+        m.rename(Part.color, new.paint)
+        m.drop(Colors)
+
+    monkeypatch.setattr("tablemapper.cli.scripts._load", lambda _: [paint])
+    assert "migrated paint" in printed(capsys, "migrate", "env:STORE", "--scripts", "x")
+    assert "paint" in printed(capsys, "status", "env:STORE")
+    with tm.open(TEXT, models=[new]) as store:
+        assert len(list(store.query(new.by_color("red")))) == 3
+    assert "undid paint" in printed(capsys, "migrate", "env:STORE", "--scripts", "x", "--to", "")
+    with tm.open(TEXT, models=ALL) as store:
+        assert store[Colors.key("red")].number == 3
 
 
 def test_an_account_is_migrated_by_way_of_a_file(memory: Memory, tmp_path: Path) -> None:

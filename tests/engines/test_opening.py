@@ -51,13 +51,6 @@ def test_what_is_possible_for_a_file_only_says_so(call: Callable[[str], object],
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("where", [f"AccountName=x;AccountKey={SECRET}", "azure://account"])
-def test_scripts_are_refused_over_an_account_with_what_to_do(where: str) -> None:
-    with pytest.raises(tm.InvalidMigration, match=r"backup\(path\).*migrate that file, and tm.copy it") as caught:
-        tm.migrate(where, [])
-    assert SECRET not in str(caught.value)
-
-
 def test_options_of_the_other_engine_are_refused() -> None:
     with pytest.raises(tm.NotAStore, match="credential= is for an account"):
         tm.open(":memory:", models=MODELS, credential="x")

@@ -206,6 +206,73 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
     assert labels == ["Part", "Part.by_maker"]
 
 
+def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:
+    other = entity("Other", "Others", {"id": int}, tm.Key[int](partition="{id}"))
+    tm.open(path, models=[other]).close()
+    first = script([], lambda m: m.drop(other), "first", None, [other])
+    second = script([NEW, NEW_MAKERS], lambda m: rename(m), "second", "first", [OLD, OLD_MAKERS])
+    migrate(path, first, second)
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as new:
+        assert migrate(path, first, second, to="first", contract=True).contracted == ("first",)
+        assert new.check().ok
+        new.insert(NEW(rack="x", number=800, price="1", firm="f", tags=[]))
+    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+        assert old[OLD.key("x", 800)].maker == "f"
+        assert old.check().ok
+    migrate(path, first, second, contract=True)
+    with pytest.raises(tm.SchemaMismatch, match="second"):
+        tm.open(path, models=[OLD, OLD_MAKERS])
+    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+        assert store[NEW.key("x", 800)].firm == "f"
+        assert store.check().ok
+
+
+def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
+    bare, after = part(name="Bare", table="Notes"), part(name="Later", table="Notes")
+    beside = entity(
+        "Beside", "Notes", {"shelf": str, "text": str}, tm.Key[str, str](partition="{shelf}", row=("n", "{text}"))
+    )
+    with tm.open(path, models=[bare, beside]) as store:
+        store.insert(beside("x", "a"))
+    first = script([bare], lambda m: m.drop(beside), "first", None, [bare, beside])
+    second = script([after], lambda m: m.rename_class(bare, after), "second", "first", [bare])
+    with pytest.raises(
+        tm.InvalidMigration,
+        match="Beside shares a table with what is migrated, and an earlier script drops it: contract",
+    ):
+        migrate(path, first, second)
+    migrate(path, first, second, to="first", contract=True)
+    assert migrate(path, first, second).ok
+
+
+def test_a_total_beside_one_that_is_declared_anew_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
+    def total(name: str, **measures: Any) -> Any:
+        body = {
+            "__annotations__": {"shelf": tm.Field[str], **dict.fromkeys(measures, tm.Field[int])},
+            "__module__": __name__,
+            "shelf": tm.group_by(one.shelf),
+            "key": tm.Key[str](partition="{shelf}", row=name),
+        }
+        return type(tm.Aggregate)(name, (tm.Aggregate,), body | measures, of=one, table="Both")
+
+    one = part(name="One", table="Ones")
+    first, second = total("First", parts=tm.count()), total("Second", parts=tm.count())
+    another = total("Second", parts=tm.count(), numbers=tm.sum(one.number))
+    with tm.open(path, models=[one, first, second]) as store:
+        store.insert(one("x", 1, price="1", maker=None, tags=[]))
+    scripts = [
+        script([one, second], lambda m: m.drop(first), "first", None, [one, first, second]),
+        script([one, another], lambda m: m.drop(second), "second", "first", [one, second]),
+    ]
+    with pytest.raises(tm.InvalidMigration, match="First .* an earlier script drops it: contract that one first"):
+        migrate(path, *scripts)
+    assert [entry.id for entry in tm.status(path).history] == ["first"]
+    migrate(path, *scripts, to="first", contract=True)
+    assert migrate(path, *scripts).ok
+    with tm.open(path, models=[one, another]) as store:
+        assert store[another.key("x")].numbers == 1
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},

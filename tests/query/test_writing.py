@@ -111,7 +111,7 @@ PATHS = [
 ]
 
 
-@pytest.mark.needs("sorts", "named_runs")
+@pytest.mark.needs("sorts")
 @given(
     st.lists(UNITS, max_size=14, unique_by=lambda u: (u.city, u.building, u.number)),
     st.lists(combined(LEAVES), max_size=2),
@@ -482,7 +482,6 @@ def _noted(store: tm.Store) -> list[str]:
     return [name for (name,) in rows if name not in ("models", "tables", "versions", "states")]
 
 
-@pytest.mark.needs("named_runs")
 def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> None:
     small(store)
     fill(store)
@@ -509,7 +508,6 @@ def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> N
     assert numbers(store) == [2, 2, 2, 2, 3, 3, 3]
 
 
-@pytest.mark.needs("named_runs")
 def test_of_two_runs_with_one_name_one_stops(store: tm.Store) -> None:
     small(store)
     fill(store)
@@ -695,7 +693,6 @@ def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(path: Path) -
         assert store.check().ok
 
 
-@pytest.mark.needs("named_runs")
 def test_an_engine_keeps_notes_only_as_they_were_expected(store: tm.Store) -> None:
     from tablemapper.engines.protocol import Note, NoteChanged
 

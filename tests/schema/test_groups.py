@@ -172,7 +172,6 @@ class Ever(tm.Aggregate, of=Reading, table="EverReadings"):
     by_total = tm.Index[float](partition="all", row="{total}")
 
 
-@pytest.mark.needs("group_indexes")
 def test_sums_that_are_never_none_are_0_in_a_row_that_outlives_its_entities() -> None:
     reading = Reading("d", datetime(2020, 1, 1, tzinfo=UTC), 2.5, size=3)
     with tm.open(":memory:", models=[Reading, Ever]) as store:
@@ -186,7 +185,6 @@ def test_sums_that_are_never_none_are_0_in_a_row_that_outlives_its_entities() ->
         assert store.check().ok
 
 
-@pytest.mark.needs("group_indexes")
 def test_a_sum_of_both_infinities_is_none_and_not_0_and_in_no_index() -> None:
     at = datetime(2020, 1, 1, tzinfo=UTC)
     with tm.open(":memory:", models=[Reading, Ever]) as store:

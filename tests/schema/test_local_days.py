@@ -79,7 +79,7 @@ def total(values: list[float]) -> str:
     return repr(math.fsum(values) if values else None)
 
 
-@pytest.mark.needs("across_partitions", "group_indexes")
+@pytest.mark.needs("across_partitions")
 def test_groups_by_local_day_are_those_of_the_live_values_after_mixed_writes(tmp_path: Path, full_size: bool) -> None:
     rnd = random.Random(12)
     most = 100_000 if full_size else 3_000

@@ -60,7 +60,6 @@ def test_a_measure_is_stored_as_the_property_that_it_names(tmp_path: Path) -> No
     assert not {"total", "mean", "least", "most"} & columns
 
 
-@pytest.mark.needs("group_indexes")
 def test_an_attribute_of_an_aggregate_can_be_renamed_if_its_property_stays(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Sale, ShopTotal]) as store:
         store.insert(Sale("Oslo", 1, 3))
@@ -83,7 +82,6 @@ def test_an_attribute_of_an_aggregate_can_be_renamed_if_its_property_stays(tmp_p
         assert store.check().ok
 
 
-@pytest.mark.needs("group_indexes")
 def test_named_measures_are_maintained_by_a_program_that_does_not_declare_them(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Sale, ShopTotal]) as store:
         store.insert(Sale("Oslo", 1, 3))
@@ -445,7 +443,6 @@ def scores(store: tm.Store) -> dict[Decimal, int]:
     return {one.score: one.posts for one in store.query(Score)}
 
 
-@pytest.mark.needs("group_indexes")
 def test_an_entity_is_in_the_group_of_each_element_once() -> None:
     with tm.open(":memory:", models=[Post, Tag, Score]) as store:
         store.insert_many(POSTS)
@@ -464,7 +461,6 @@ def test_an_entity_is_in_the_group_of_each_element_once() -> None:
         assert store.check().ok
 
 
-@pytest.mark.needs("group_indexes")
 def test_no_total_is_answered_from_groups_of_elements() -> None:
     with tm.open(":memory:", models=[Post, Tag, Score]) as store:
         store.insert_many(POSTS)
@@ -474,7 +470,6 @@ def test_no_total_is_answered_from_groups_of_elements() -> None:
         assert not ann.explain().totals
 
 
-@pytest.mark.needs("group_indexes")
 def test_groups_of_elements_are_maintained_by_a_program_that_does_not_declare_them(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Post]) as store:
         store.insert(POSTS[0])
@@ -534,7 +529,6 @@ def test_an_aggregate_groups_by_the_elements_of_one_list() -> None:
         aggregate("Wrong", Post, members, tm.Key[str, Decimal](partition="{tag}", row="{score}"))
 
 
-@pytest.mark.needs("group_indexes")
 def test_a_renamed_property_is_renamed_in_what_is_calculated_and_grouped_by() -> None:
     with tm.open(":memory:", models=[Post, Tag]):
         form = model_of(Tag).form

@@ -150,7 +150,6 @@ def test_a_field_is_removed_where_it_may_be_missing(store: tm.Store) -> None:
         store.merge(KEY, Device.total.remove())
 
 
-@pytest.mark.needs("named_runs")
 def test_parts_are_changed_by_query(store: tm.Store) -> None:
     store.insert(Device("e"))
     found = store.query(Device).allow_scan()

@@ -79,7 +79,6 @@ class Ranked(tm.Aggregate, of=Log, table="Ranked"):
     by_logs = tm.Index[int](partition="{logs}")
 
 
-@pytest.mark.needs("group_indexes")
 def test_clear_empties_an_index_on_groups() -> None:
     with tm.open(":memory:", models=[Log, Ranked]) as store:
         store.insert_many(logs())

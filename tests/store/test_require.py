@@ -60,7 +60,6 @@ def test_a_merge_that_changes_nothing_returns_the_entity_too(store: tm.Store) ->
     assert tm.info(store.merge(ONE, balance=10, returning=True)) == tm.info(store[ONE])
 
 
-@pytest.mark.needs("one_commit")
 def test_a_counter_gives_each_number_once(store: tm.Store) -> None:
     def count() -> list[int]:
         return [store.merge(ONE, Account.balance.add(1), returning=True).balance for _ in range(25)]

@@ -116,7 +116,6 @@ def test_a_loop_that_was_begun_before_a_fork_ends_in_the_child_and_goes_on_in_th
     assert len(list(begun)) == 999
 
 
-@pytest.mark.needs("one_commit")
 def test_threads_share_a_store(tmp_path: Path) -> None:
     with tm.open(tmp_path / "t.db", models=MODELS, durability="relaxed") as store:
         store.insert(Item("p", "r"))

@@ -105,7 +105,6 @@ def test_what_is_left_alone_or_equals_what_is_stored_is_not_written(
     check(store, told, before, written=False)
 
 
-@pytest.mark.needs("named_runs", when=lambda id: "named" in id)
 @pytest.mark.parametrize(("change", "wanted"), OTHER.values(), ids=OTHER)
 def test_what_differs_from_what_is_stored_is_written(
     store: tm.Store, update: Update, change: Change, wanted: Account

@@ -111,7 +111,7 @@ def _model(seed: int) -> Any:
     return model
 
 
-@pytest.mark.needs("group_indexes")
+@pytest.mark.needs("kept_indexes", "unique_group_indexes", when=lambda block: block != 2)
 @pytest.mark.long
 @pytest.mark.parametrize("block", range(6))
 def test_a_store_of_any_model_takes_what_is_drawn_and_gives_it_back(

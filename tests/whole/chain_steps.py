@@ -110,6 +110,12 @@ class Change:
     def changed(self, name: str) -> bool:
         return any(one == name for one, _ in self.touched)
 
+    def keeper_changed(self, name: str) -> bool:
+        """Return whether something was done to a class that keeps fields of one, which is copied with it then."""
+        return any(
+            self.changed(one.name) for one in self.old.values() if one.keeps is not None and one.keeps[0] == name
+        )
+
     def reshaped(self, name: str) -> bool:
         """Return whether entities of a class become others, and not only its aggregates."""
         return any(one == name and what in ("all", "class", "key", "fields") for one, what in self.touched)
@@ -204,8 +210,8 @@ def _rename(change: Change) -> None:
     if (found := _pick(change, kept=False)) is None or kept_of(change.new, found[0].name):
         return
     shape, link = found
-    old = change.draw.choice([old for old, (_, there, _) in link.fields.items() if there is None])
-    if (link.old, old) in change.touched:
+    plain = [old for old, (_, there, _) in link.fields.items() if there is None]
+    if not plain or (link.old, old := change.draw.choice(plain)) in change.touched:
         return
     change.touched |= {(link.old, old), (link.old, "fields")}
     new = change.draw.name("renamed")
@@ -388,7 +394,13 @@ def _drop(change: Change) -> None:
     shape, link = found
     before = change.old[link.old]
     indexes = [name for name in before.indexes if name in shape.indexes and (link.old, name) not in change.touched]
-    totals = [total for total in shape.totals if total.name in [one.name for one in before.totals]]
+    tables = Counter(total.table for total in shape.totals)  # (as for classes)
+    totals = [
+        total
+        for total in shape.totals
+        if total.name in [one.name for one in before.totals]
+        and (total.table == shape.table or tables[total.table] == 1)
+    ]
     if indexes and change.draw.random() < 0.5:
         name = change.draw.choice(indexes)
         del shape.indexes[name]
@@ -408,7 +420,9 @@ def _drop_total(owner: str, name: str) -> Step:
 
 
 def _drop_class(change: Change) -> None:
-    whole = [shape for shape in change.new.values() if _whole(change, shape)]
+    # (What is dropped out of a table of several has to be contracted before the others are copied.)
+    tables = Counter(shape.table for shape in change.new.values())
+    whole = [shape for shape in change.new.values() if _whole(change, shape) and tables[shape.table] == 1]
     if not whole or len(change.new) == 1:
         return
     shape = change.draw.odd.choice(whole)

@@ -192,7 +192,7 @@ class Chain:
         self.stale.discard(version + 1)
         self.data[version + 1] = change.forward(self.data[version])
         for name, link in change.links.items() if before is not None else ():
-            if not change.changed(name):
+            if not change.changed(name) and not change.keeper_changed(name):
                 was, shape = before[link.new], change.new[link.new]  # type: ignore[index]
                 made = [
                     change.row_forward(link, row, was.get(shape.ident_of(row)))
@@ -247,6 +247,7 @@ class Chain:
             for version in reversed(range(to)):
                 self._follow_back(version)
         self.at = to
+        self.promised = {version: level for version, level in self.promised.items() if version < to}
         if refused := self._look_ahead() if "stops" not in levels else "":
             raise Wrong(f"version {to + 1} cannot be opened once it was undone, though it {levels}: {refused}")
 

@@ -458,3 +458,16 @@ def _fits(verb: str, operand: Operand) -> bool:
     if verb in ("sum", "avg"):
         return operand.kind.summed
     return operand.kind.ordered and bool(operand.kind.specs)
+
+
+def as_told(model: Model) -> Model:
+    """Return a model without what an account tells otherwise: the time of a group, and None from no undeclared property."""
+    records = [
+        attrs.evolve(
+            record,
+            timed=record.timed and record.of is None,
+            fields=tuple(attrs.evolve(one, optional=False) if one.kind is EXTRA else one for one in record.fields),
+        )
+        for record in model.records
+    ]
+    return attrs.evolve(model, records=tuple(records))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import attrs
 import pytest
@@ -13,7 +14,7 @@ from tests.guidance.test_advise import pasted
 from .answers import Trial, random_rows
 from .models import Model, compiled
 from .questions import random_question
-from .random_models import random_model, with_levels, with_undeclared
+from .random_models import as_told, random_model, with_levels, with_undeclared
 
 SEEDS = 12
 
@@ -28,14 +29,14 @@ class _Pasted(Model):
         return self.text
 
 
-@pytest.mark.needs("group_indexes")
 @pytest.mark.long
 @pytest.mark.one_python
-def test_what_is_pasted_gives_the_same_answers(full_size: bool) -> None:
+def test_what_is_pasted_gives_the_same_answers(full_size: bool, lacks: Callable[[str], bool]) -> None:
     told = 0
     for seed in range(SEEDS * (25 if full_size else 1)):
         draw = random.Random(seed)
         model = with_undeclared(draw, with_levels(draw, random_model(draw)))
+        model = as_told(model) if lacks("one_commit") else model
         names = compiled(model.source())
         advice = [one for one in tm.advise([names[one.name] for one in model.records]) if one.declaration is not None]
         if not advice:

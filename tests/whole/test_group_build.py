@@ -217,6 +217,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_build, "_LOOK", 0.0)
 
 
+@pytest.mark.file
 def test_what_is_built_is_right_after_each_step(tmp_path: Path, *, full_size: bool) -> None:
     slices = sum(run(tmp_path, seed) for seed in range(600 if full_size else 15))
     assert slices > 15

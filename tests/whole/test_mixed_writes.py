@@ -178,7 +178,7 @@ def normal(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([value.normalize() if at == 3 and value is not None else value for at, value in enumerate(values)])
 
 
-@pytest.mark.needs("across_partitions", "maintained_fields", "group_indexes")
+@pytest.mark.needs("across_partitions", "kept_indexes")
 def test_what_is_maintained_is_what_a_recomputation_makes(tmp_path: Path, full_size: bool) -> None:
     rng = random.Random(20260329)
     sales: dict[Any, Sale] = {}

@@ -18,7 +18,7 @@ from .random_models import random_model, with_levels, with_undeclared
 SEEDS = 30
 
 
-@pytest.mark.needs("backward", "sorts", "group_indexes", "maintained_fields")
+@pytest.mark.needs("backward", "sorts")
 @pytest.mark.long
 @pytest.mark.one_python
 def test_a_proposal_can_be_declared_and_serves_the_query_with_the_same_answer(full_size: bool) -> None:

@@ -15,9 +15,9 @@ from tablemapper.schema.model import compile_schema
 from ..engines.azure.azurite import AzuritePlace
 from ..engines.azure.place import AzurePlace
 from . import stores
-from .kinds import EXTRA
 from .models import Model
 from .questions import Ask
+from .random_models import as_told
 from .search import LOCAL, Kept, Tally, search, shrunk
 
 pytestmark = [
@@ -27,20 +27,7 @@ pytestmark = [
     pytest.mark.usefixtures("no_warnings_of_scans"),
 ]
 PART = 24
-"""Models that one test tries; most are refused, with what an account does not keep yet."""
-
-
-def as_told(model: Model) -> Model:
-    """Return a model without what an account tells otherwise: the time of a group, and None from no undeclared property."""
-    records = [
-        attrs.evolve(
-            record,
-            timed=record.timed and record.of is None,
-            fields=tuple(attrs.evolve(one, optional=False) if one.kind is EXTRA else one for one in record.fields),
-        )
-        for record in model.records
-    ]
-    return attrs.evolve(model, records=tuple(records))
+"""Models that one test tries; some are refused, with what an account does not keep yet."""
 
 
 def _can_stop(ask: Ask, model: Model) -> bool:

@@ -6,7 +6,7 @@
 - `catalogue`: what the store is: its catalogue, and the classes as that has them.
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
-- `overwriting`: rows of groups that others than writes change: copies, repairs, builds that begin anew.
+- `overwriting`: rows that others than writes change: copies, repairs, builds that begin anew, drops.
 - `rounds`: many entities: transactions side by side, and what follows from them together.
 - `sweep`: what writers left that ended before they were done: finished, or undone.
 - `duplicates`: values that are held twice in what is to be unique.
@@ -14,5 +14,6 @@
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `check`: what the tables hold, for the comparison with the entities.
 - `repair`: what a check found, made right.
+- `migrating`: migrations that change the catalogue alone.
 - `engine`: `AzureEngine`: the protocol, by the modules above.
 """

@@ -14,7 +14,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from itertools import product
 from typing import Literal
 
 import attrs
@@ -32,16 +31,14 @@ from ..protocol import Built, Operation, Pace
 from .catalogue.classes import Classes, Current
 from .catalogue.published import Published, changed
 from .duplicates import bar, forget, violations
-from .outer.elsewhere import put_of
 from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
 from .outer.outbox import Late, Outbox, Patience
-from .overwriting import emptied
+from .overwriting import Overwriter
 from .reading.filters import visible
-from .rounds import Chunk, in_rounds
-from .sweep import found, server_time, sweep
+from .rounds import in_rounds
+from .sweep import server_time, sweep
 from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, side_by_side
-from .tables.names import BELOW, OPS
-from .tables.rows import holds
+from .tables.names import BELOW
 from .tables.service import (
     ETAG,
     MAX_PAGE,
@@ -146,9 +143,10 @@ class Builder:
         waits = Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
         if any(state.state == "disabled" for state in states):
             patience = Patience(began + self.outbox.times.deadline)
+            overwriter = Overwriter(classes, self.outbox, patience, self.timeout)
             try:
                 for part in parts_of(classes.maintained(classes.schema.by_name[job.owner]).only(job.targets)):
-                    yield from emptied(part, classes, patience, self.timeout)
+                    yield from overwriter.emptied(part)
             except Late:
                 return waits
             yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
@@ -259,9 +257,6 @@ class Builder:
                 return whole
             size = 1 if singly else self.size(classes, model)
             chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
-            if model in classes.outer and classes.outer[model].only(job.targets).indexes:
-                for at in range(0, len(chunks), _TOGETHER):
-                    yield from side_by_side([self._bury(classes, job, one) for one in chunks[at : at + _TOGETHER]])
             again: list[Operation] = []
             for chunk in chunks:
                 whole = whole and chunk.followed
@@ -282,39 +277,6 @@ class Builder:
             classes = yield from self.current.classes()
             rows = [row for one in entities if one is not None and (row := _row(classes, model, one)) is not None]
         raise StoreError(f"{model.name}: others write the same entities all the time; build again")
-
-    def _bury(self, classes: Classes, job: JobForm, chunk: Chunk) -> Work[None]:
-        """Delete the rows of indexes elsewhere again that were put after others had changed or deleted their entities."""
-        done = chunk.operations[: chunk.written]
-        if not done:
-            return
-        model, first, last = done[0].model, done[0], done[-1]
-        where = Every((
-            Comparison(PARTITION, "eq", "String", first.partition),
-            Comparison(ROW, "ge", "String", first.row),
-            Comparison(ROW, "le", "String", last.row),
-            visible(),
-        ))  # fmt: skip
-        entities = yield from found(Find(model.table, where, (PARTITION, ROW, OPS)), self.timeout)
-        held: dict[str, Entity | None] = {one[ROW]: one for one in entities}
-        patience = yield from self._patience()
-        marks = classes.marks.of
-        indexes = [one for one in classes.outer[model].only(job.targets).indexes if not one.model.unique]
-        for index, one in product(indexes, done):
-            mark = marks[index].name
-            op = of_writes(one.new).get(mark)
-            if not op or one.old is None or holds(held.get(one.row), mark, op):
-                continue
-            held[one.row] = yield from read(Get(model.table, one.partition, one.row), self.timeout)
-            if not holds(held[one.row], mark, op):
-                for entry in index.rows((one.old,)):
-                    gone = put_of(index, mark, entry, op)
-                    with suppress(Late):  # (nobody reads it: it is for repair)
-                        yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
-
-    def _patience(self) -> Work[Patience]:
-        now: float = yield Now()
-        return Patience(now + self.outbox.times.deadline)
 
     def _end(self, job: JobForm, held: Progress, now: int) -> Work[Built]:
         """Have all that was left finished, and publish that something is built."""

@@ -14,9 +14,9 @@ from ...schema.rows import Row
 from ..check import Finding
 from .catalogue.classes import Classes
 from .outer.outbox import intent_of
-from .reading.reads import Runs, outer_places, rows_of
+from .reading.scans import Runs, outer_places, rows_of
 from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
-from .tables.rows import read_value
+from .tables.rows import Codec
 from .tables.service import PARTITION, ROW, Entity
 
 __all__ = ["Group", "Held", "held"]
@@ -64,7 +64,8 @@ class Held:
                 else places[:1]
             )
         columns = [] if index.model.unique else index_columns(index.owner, index.model)
-        entry = (*places[0], *[read_value(field, entity) for field in columns])
+        codec = self.classes.codec(index.owner)
+        entry = (*places[0], *[codec.value(field, entity) for field in columns])
         if index.model.unique:  # (which holds keys alone)
             row = self._rows[index.owner].get((entry[2], entry[3]))
             found = (
@@ -82,7 +83,7 @@ class Held:
                 self.intents.append((table, entity))
             for index, rows in self._indexes.items():
                 if index.owner in models and row.startswith(index_prefix(index.label)):
-                    entry = _entry(index, entity)
+                    entry = _entry(index, entity, self.classes.codec(index.owner))
                     rows[entry[0], entry[1], entry[2], entry[3]] = entry
             return
         if BELOW in entity:
@@ -145,8 +146,8 @@ class Held:
         return len(self._indexes[index])
 
 
-def _entry(index: IndexMaintenance, entity: Entity) -> IndexRow:
+def _entry(index: IndexMaintenance, entity: Entity, codec: Codec) -> IndexRow:
     partition, base = entity[PARTITION], entity[BASE_ROW]
     row = row_key_of(index.label, entity[ROW], base, unique=index.model.unique)
     columns = index_columns(index.owner, index.model)
-    return (partition, row, partition, base, *[read_value(field, entity) for field in columns])
+    return (partition, row, partition, base, *[codec.value(field, entity) for field in columns])

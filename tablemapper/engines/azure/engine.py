@@ -10,13 +10,14 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, TypeVar
 
 from ...catalogue.freezing import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
-from ...errors import CorruptStore, InvalidTransaction, StoreClosed, StoreError, StoreReadOnly
+from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
@@ -26,23 +27,25 @@ from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
 from ..check import Check, Finding, Problem, RepairReport, Report
 from ..protocol import Batch, Built, Note, Operation, Unready, Violation
-from ..status import Status, items_of
+from ..status import Status, status_of
 from .builds import Builder, Idle, Progress, progress
 from .catalogue.classes import Classes, Current
-from .catalogue.notes import noted, write_note
+from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.partitions import check_models
 from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
 from .duplicates import violations
 from .freezing import announce, unfreeze, wait
-from .outer.outbox import Outbox, Times
-from .overwriting import widened
+from .outer.outbox import Outbox, Patience, Times
+from .overwriting import Overwriter
 from .reading.filters import all_of, visible
-from .reading.reads import AzureReads, rows_of
+from .reading.keepers import completed
+from .reading.reads import AzureReads
+from .reading.scans import rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished, waited
-from .tables.drive import Driver, Now, Work, read, side_by_side
+from .tables.drive import Driver, Now, Work, read, side_by_side, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
 from .tables.service import (
@@ -55,9 +58,7 @@ from .tables.service import (
     Entity,
     Find,
     Get,
-    Lost,
     Page,
-    Refused,
     Service,
 )
 from .writes import write
@@ -148,13 +149,14 @@ class AzureEngine:
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
         times = times or Times()
         try:
-            if read_only:
-                found, published = _run(driver, name, as_it_is(catalogue, schema, timeout))
-                classes, own = Classes(found, published), schema is None
-                return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
-            assert schema is not None
-            published = _run(driver, name, open_catalogue(catalogue, schema, timeout, times))
-            return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
+            with store_errors(name):
+                if read_only:
+                    found, published = driver.run(as_it_is(catalogue, schema, timeout))
+                    classes, own = Classes(found, published), schema is None
+                    return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
+                assert schema is not None
+                published = driver.run(open_catalogue(catalogue, schema, timeout, times))
+                return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
         except BaseException:
             driver.close()
             raise
@@ -170,7 +172,8 @@ class AzureEngine:
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
         self._check_open()
-        return _run(self._driver, self._name, work)
+        with store_errors(self._name):
+            return self._driver.run(work)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -181,7 +184,13 @@ class AzureEngine:
     def begin(self, work: Work[T]) -> Callable[[], T]:
         """Begin a work; return what waits for what it returns."""
         self._check_open()
-        return partial(_told, self._name, self._driver.begin(work))
+        result = self._driver.begin(work)
+
+        def wait() -> T:
+            with store_errors(self._name):
+                return result()
+
+        return wait
 
     def is_local(self, model: Model, index: IndexModel) -> bool:
         """Return whether the rows of an index lie in the partitions of the entities."""
@@ -229,18 +238,18 @@ class AzureEngine:
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:
         """Return one row, or None."""
-        self._check_ready(model)
         if utf16_units(partition) > MAX_KEY_UNITS or utf16_units(row) > MAX_KEY_UNITS:
             return None  # (the service refuses to look for it)
-        found = self.run(read(Get(model.table, partition, row), self.timeout))
-        return None if found is None else self._row(model, found)
+        return self.get_many([(model, partition, row)])[0]
 
     def _check_ready(self, model: Model) -> None:
-        """Refuse to read groups that are not complete; of entities nothing is looked at."""
-        if model.aggregate is not None and model.name in self.unready:  # (it may be built anew since)
+        """Refuse to read groups that are not complete, and the fields that these keep; else of entities nothing is looked at."""
+        needed = self._classes.needed(model)
+        if needed and not self.unready.keys().isdisjoint(needed):  # (it may be built anew since)
             self.catch_up()
-            if model.name in self._classes.unready:
-                raise self.describe(model.name).error()
+            for label in needed:
+                if label in self._classes.unready:
+                    raise self.describe(label).error()
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
         """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
@@ -254,8 +263,13 @@ class AzureEngine:
         for model in dict.fromkeys([model for model, _, _ in wanted]):
             self._check_ready(model)
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
+        kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in self._classes.keepers(model)]
+        gets += [read(Get(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
         found = self.run(side_by_side(gets))
-        pairs = zip(wanted, found, strict=True)
+        for (at, keeper), group in zip(kept, found[len(wanted) :], strict=True):
+            if found[at] is not None:
+                found[at] = {**found[at], **keeper.members(group)}
+        pairs = zip(wanted, found, strict=False)
         return [None if one is None else self._row(model, one) for (model, _, _), one in pairs]
 
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
@@ -263,17 +277,22 @@ class AzureEngine:
         classes = self.classes
         models = [one for one in self.schema.tables().get(table, []) if one.name not in classes.unready]
         unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
-        for entity in rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible()):
-            if BELOW in entity:
-                continue
-            key = entity[PARTITION], entity[ROW]
-            model = next((one for one in models if classes.claims(one, *key)), None)
-            if model is None and any(classes.claims(one, *key) for one in unready):
-                continue  # (a group that is not complete)
-            if model is not None:
-                yield [(model, classes.codec(model).row(entity))]
-            else:
-                yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
+        rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
+        while some := list(islice(rows, MAX_PAGE)):
+            for one in models:
+                if keepers := classes.keepers(one):
+                    some = self.run(completed(keepers, some, self.timeout))
+            for entity in some:
+                if BELOW in entity:
+                    continue
+                key = entity[PARTITION], entity[ROW]
+                model = next((one for one in models if classes.claims(one, *key)), None)
+                if model is None and any(classes.claims(one, *key) for one in unready):
+                    continue  # (a group that is not complete)
+                if model is not None:
+                    yield [(model, classes.codec(model).row(entity))]
+                else:
+                    yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
@@ -301,7 +320,7 @@ class AzureEngine:
 
     def note(self, name: str) -> str | None:
         """Return what is noted under a name."""
-        return self.run(noted(self._table, name, self.timeout))[0]
+        return self.run(noted(self._table, name, self.timeout))
 
     def together(self, operations: Sequence[Operation]) -> int:
         """Return how many of the first operations one transaction can hold."""
@@ -309,7 +328,7 @@ class AzureEngine:
         count, rows = 0, 0
         for one in operations:
             rows += self._most_rows(one.model)
-            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > 100:
+            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows >= MAX_CHANGES:
                 break
             count += 1
         return max(count, 1)
@@ -323,29 +342,28 @@ class AzureEngine:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        return max((MAX_CHANGES - (model in classes.outer) - len(duties.aggregates)) // rows, 1)
+        return max((MAX_CHANGES - classes.has_intent(model) - len(duties.aggregates)) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
     ) -> None:
         """Apply operations of one table and partition in one transaction, with all that is maintained from them."""
         self._check_writable()
-        if notes and operations:
-            raise InvalidTransaction(
-                "a named run is not possible on Azure Tables yet; leave the name out: a run that ended early is begun again"
-            )
         if notes:
             check_thawed(self.classes.catalogue)
-        for note in notes:
-            self.run(write_note(self._table, note, self.timeout))
+        if notes and not operations:
+            self.run(write_notes(self._table, notes, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
+            place, timeout = (first.model.table, first.partition), self.timeout
+            beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
             limit = maintained_limit
-            classes = self.classes
-            self.run(write(classes, operations, self._outbox, maintained_limit=limit, timeout=self.timeout))
+            self.run(
+                write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
+            )
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -382,8 +400,8 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ what is maintained
 
     def needed(self, model: Model) -> Sequence[str]:
-        """Return the label of an aggregate: its groups cannot be read before it is ready."""
-        return () if model.aggregate is None else (model.name,)
+        """Return the labels of what has to be ready for a class to be read: an aggregate itself, and what keeps fields."""
+        return self._classes.needed(model)
 
     def label(self, model: Model, index: str | None = None) -> str:
         """Return the label of a class, or of an index."""
@@ -455,8 +473,7 @@ class AzureEngine:
             for one in self.run(violations(self._table, self.timeout)):
                 held[one.label] = held.get(one.label, 0) + 1
         done = {label: (count, 0) for label, count in self._done().items()}
-        items = tuple(items_of(catalogue, done, held))
-        return Status(self._classes.head.generation, items, frozen=catalogue.frozen_since)
+        return status_of(catalogue, self._classes.head.generation, done, held)
 
     def check(self, meter: Meter) -> Report:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
@@ -485,7 +502,7 @@ class AzureEngine:
         while True:
             left -= 1
             check, findings, stored = self._examined(meter)
-            works = list(Fixes(stored.classes, self.timeout).of(findings))
+            works = list(Fixes(stored.classes, self._outbox, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)
             if not left or not (works or wrong):
                 break
@@ -520,28 +537,12 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        indexes = self.classes.maintained(aggregate.model)
-        self.run(side_by_side([widened(aggregate, indexes, key, one, self.timeout) for key, one in groups.items()]))
+        patience = Patience(self.run(_now()) + self.timeout)
+        overwriter = Overwriter(self.classes, self._outbox, patience, self.timeout)
+        upkeep = self.classes.upkeep(aggregate)
+        self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))
 
 
 def _now() -> Work[float]:
     now: float = yield Now()
     return now
-
-
-def _run(driver: Driver, name: str, work: Work[T]) -> T:
-    return _told(name, partial(driver.run, work))
-
-
-def _told(name: str, call: Callable[[], T]) -> T:
-    """Return what a call returns; what the service answers to it becomes an error of the store."""
-    try:
-        return call()
-    except Lost as lost:
-        raise StoreError(f"{name}: {lost}") from None
-    except Refused as refused:
-        if refused.status in (401, 403):
-            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
-        if refused.code == "TableNotFound":
-            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
-        raise StoreError(f"{name}: {refused}") from None

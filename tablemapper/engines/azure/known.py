@@ -20,6 +20,7 @@ from ..decide import Decision, Key, decide
 from ..protocol import Operation
 from .catalogue.classes import Classes
 from .outer.groups import values_of
+from .reading.keepers import Keeper
 from .tables.drive import Work, read, side_by_side
 from .tables.names import BASE_ROW
 from .tables.rows import Hidden, local_key
@@ -111,18 +112,29 @@ class Known:
     def _read(self, wanted: Mapping[str, Model | None]) -> Work[None]:
         """Read rows of the partition: entities and groups of a model, or others."""
         works = [read(Get(self.table, self.partition, row), self.timeout) for row in wanted]
+        kept = [(row, one) for row, model in wanted.items() for one in self._keepers(row, model)]
+        works += [read(Get(keeper.table, self.partition, row), self.timeout) for row, keeper in kept]
         found = yield from side_by_side(works)
+        fields: dict[str, Entity] = {}
+        for (row, keeper), group in zip(kept, found[len(wanted) :], strict=True):
+            fields.setdefault(row, {}).update(keeper.members(group))
         carried = {one.row: one.old for one in self.operations if one.old is not None}
-        for (row, model), entity in zip(wanted.items(), found, strict=True):
+        for (row, model), entity in zip(wanted.items(), found, strict=False):
             if model is None:
                 self.others[row] = entity
                 continue
             self.etags[row] = None if entity is None else entity[ETAG]
             claimed = entity is not None and self.classes.claims(model, self.partition, row)
-            held = self.classes.codec(model).row(entity) if claimed and entity is not None else None
+            whole = None if not claimed or entity is None else {**entity, **fields.get(row, {})}
+            held = None if whole is None else self.classes.codec(model).row(whole)
             if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
                 held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
             self.rows[model, row] = held
+
+    def _keepers(self, row: str, model: Model | None) -> Sequence[Keeper]:
+        """Return where the maintained fields of an entity are, if a caller gets them with what a change makes of it."""
+        is_shown = any(one.row == row and one.change is not None for one in self.operations)
+        return self.classes.keepers(model) if is_shown and model is not None else ()
 
     def decide(self, maintained_limit: int | None) -> Work[Decision]:
         """Return what the operations change, once all is known that this depends on."""

@@ -2,128 +2,175 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from ...errors import CorruptStore, StoreError
 from ...schema.groups import Delta
-from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, Maintenance
-from ...schema.model import is_local
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ...schema.model import Model, is_local
 from .catalogue.classes import Classes
-from .outer.finishing import deleted
-from .outer.groups import changed, correction, index_changes, there
+from .outer.finishing import carry_out, deleted
+from .outer.groups import Upkeep, changed, correction
 from .outer.marks import Part
-from .outer.outbox import Patience
+from .outer.outbox import Intent, Late, Outbox, Patience
 from .reading.filters import text, visible
-from .tables.drive import Now, Work, delay, read, side_by_side
+from .tables.drive import Work, read, side_by_side
 from .tables.names import index_prefix
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
 
-__all__ = ["emptied", "widened"]
+__all__ = ["Overwriter"]
 
 _TOGETHER = 16  # groups
 
 
-def widened(
-    aggregate: AggregateMaintenance, duties: Maintenance, key: tuple[str, str], delta: Delta, timeout: float
-) -> Work[None]:
-    """Add a delta of ``_ever`` measures to a group; it may be added many times.
+@attrs.frozen
+class Overwriter:
+    """Changes rows beside writers, so that each change may be made many times.
 
     Args:
-        aggregate: of the group.
-        duties: the indexes on its groups, which lie in their partitions.
-        key: of the group.
-        delta: what it adds.
-        timeout: seconds after which to give up.
-
-    Raises:
-        StoreError: no answer came.
-    """
-    began: float = yield Now()
-    attempt = 0
-    while True:
-        found = yield from read(Get(aggregate.model.table, *key), timeout)
-        change = changed(aggregate, key, found, [delta])
-        if change is None:
-            return
-        try:
-            yield Commit(aggregate.model.table, key[0], (change, *index_changes(aggregate, duties, key, found, change)))
-            return
-        except Lost as lost:
-            why: Any = lost
-        except Refused as refused:
-            if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
-                raise
-            why = refused
-        if (yield Now()) - began > timeout:
-            raise StoreError(
-                f"{aggregate.model.name} {key}: others write this group all the time, or {why}; copy again"
-            )
-        yield delay(min(attempt, 3))
-        attempt += 1
-
-
-def emptied(part: Part, classes: Classes, patience: Patience, timeout: float) -> Work[None]:
-    """Delete the rows of an index, or take all entities out of the groups of an aggregate; what ever was stays.
-
-    Args:
-        part: to which nobody adds anything meanwhile.
         classes: what is maintained.
+        outbox: of the process.
         patience: until when something is sent.
         timeout: seconds after which to give up, if no answer comes.
-
-    Raises:
-        Late: not all is done.
     """
-    if isinstance(part, IndexMaintenance):
-        local, front = is_local(part.owner, part.model), index_prefix(part.label)
-        rows = Every((text(ROW, "ge", front), text(ROW, "lt", f"{front[:-1]}{chr(ord(front[-1]) + 1)}")))
-        find = Find(part.owner.table, rows) if local else Find(part.model.table)
-    else:
-        find = Find(part.model.table, visible())
-    while True:
-        page: Page = yield from read(find, timeout)
-        yield from patience.check()
-        if isinstance(part, IndexMaintenance):
-            places: dict[str, list[Change]] = {}
-            for one in page.entities:
-                places.setdefault(one[PARTITION], []).append(Change("delete", one[ROW], {}, "*"))
-            works = [deleted(patience, find.table, partition, changes) for partition, changes in places.items()]
-        else:
-            groups = [one for one in page.entities if classes.claims(part.model, one[PARTITION], one[ROW])]
-            works = [_emptied(part, classes, one, patience, timeout) for one in groups]
-        for at in range(0, len(works), _TOGETHER):
-            yield from side_by_side(works[at : at + _TOGETHER])
-        if page.after is None:
-            return
-        find = attrs.evolve(find, after=page.after)
 
+    classes: Classes
+    outbox: Outbox
+    patience: Patience
+    timeout: float
 
-def _emptied(
-    aggregate: AggregateMaintenance, classes: Classes, found: Entity | None, patience: Patience, timeout: float
-) -> Work[None]:
-    attempt, duties = 0, classes.maintained(aggregate.model)
-    while found is not None:
-        key, changes = (found[PARTITION], found[ROW]), list[Change]()
-        try:
-            nothing = correction(aggregate, aggregate.aggregate.zero(), found)
-            if (change := changed(aggregate, key, found, [nothing])) is None:
+    def write(self, upkeep: Upkeep, key: tuple[str, str], found: Entity | None, change: Change) -> Work[None]:
+        """Change a group, and what indexes have of it, under the ETag that it was read with.
+
+        Raises:
+            Late, Lost, Refused
+        """
+        table = upkeep.aggregate.model.table
+        intent = Intent(table, key[0], self.outbox.new_op())
+        changes = yield from upkeep.change(key, found, change, intent, self.timeout, lost=True)
+        if intent:
+            yield from self.outbox.name(self.patience, table, key[0])
+        yield from self.patience.check()
+        yield Commit(table, key[0], tuple(changes))
+        if intent:
+            yield from carry_out([intent], self.classes, self.patience, self.timeout, self.outbox)
+            if not self.patience.doubt:
+                yield from deleted(self.patience, table, key[0], [Change("delete", intent.row, {}, "*")])
+
+    def add(
+        self,
+        upkeep: Upkeep,
+        key: tuple[str, str],
+        delta: Callable[[Entity | None], Delta],
+        found: Entity | None,
+        *,
+        anyway: bool = False,
+    ) -> Work[None]:
+        """Add to a group what a function says of it, however often others change it meanwhile; anyway: even if that is nothing.
+
+        Raises:
+            Late
+        """
+        attempt, table = 0, upkeep.aggregate.model.table
+        while True:
+            try:
+                change = changed(upkeep.aggregate, key, found, [delta(found)], anyway=anyway)
+            except CorruptStore:
+                if found is None:
+                    raise
+                change, found = Change("delete", key[1], {}, found[ETAG]), None
+            if change is None:
                 return
-            rows = index_changes(aggregate, duties, key, found, change)
-            changes = [change, *(yield from there(aggregate.model.table, key[0], rows, timeout))]
-        except CorruptStore:
-            changes = [Change("delete", key[1], {}, found[ETAG])]
-        yield from patience.check()
-        try:
-            yield Commit(aggregate.model.table, key[0], tuple(changes))
-        except Lost as lost:
-            yield from patience.again(attempt, lost)
-        except Refused as refused:
-            if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
-                raise
-            yield from patience.again(attempt)
-        else:
+            try:
+                yield from self.write(upkeep, key, found, change)
+            except Lost as lost:
+                yield from self.patience.again(attempt, lost)
+            except Refused as refused:
+                if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+                    raise
+                yield from self.patience.again(min(attempt, 3))
+            else:
+                return
+            attempt += 1
+            found = yield from read(Get(table, *key), self.timeout)
+
+    def emptied(self, part: Part) -> Work[None]:
+        """Delete the rows of an index, or take all entities out of the groups of an aggregate; what ever was stays.
+
+        Args:
+            part: to which nobody adds anything meanwhile.
+
+        Raises:
+            Late: not all is done.
+        """
+        if isinstance(part, IndexMaintenance):
+            local, front = is_local(part.owner, part.model), index_prefix(part.label)
+            rows = Every((text(ROW, "ge", front), text(ROW, "lt", f"{front[:-1]}{chr(ord(front[-1]) + 1)}")))
+            find = Find(part.owner.table, rows) if local else Find(part.model.table)
+            yield from self._deleted(find, lambda _: True)
             return
-        attempt += 1
-        found = yield from read(Get(aggregate.model.table, *key), timeout)
+        find, upkeep = Find(part.model.table, visible()), self.classes.upkeep(part)
+        while True:
+            page: Page = yield from read(find, self.timeout)
+            yield from self.patience.check()
+            groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
+            works = [
+                self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one, anyway=True) for one in groups
+            ]
+            for at in range(0, len(works), _TOGETHER):
+                yield from side_by_side(works[at : at + _TOGETHER])
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    def erased(self, model: Model, *, alone: bool) -> Work[None]:
+        """Delete the entities of a class, or the groups of an aggregate, that nobody writes any more, and their rows in indexes.
+
+        Args:
+            model: the class.
+            alone: whether no other class has entities in its table.
+
+        Raises:
+            Late: not all is done.
+        """
+        for index in self.classes.maintained(model).indexes:
+            yield from self.emptied(index)
+        claims = self.classes.claims
+        yield from self._deleted(Find(model.table), lambda one: alone or claims(model, one[PARTITION], one[ROW]))
+
+    def _deleted(self, find: Find, which: Callable[[Entity], bool]) -> Work[None]:
+        """Delete the rows that a request finds, and a function chooses."""
+        while True:
+            page: Page = yield from read(find, self.timeout)
+            yield from self.patience.check()
+            places: dict[str, list[Change]] = {}
+            for one in filter(which, page.entities):
+                places.setdefault(one[PARTITION], []).append(Change("delete", one[ROW], {}, "*"))
+            works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
+            for at in range(0, len(works), _TOGETHER):
+                yield from side_by_side(works[at : at + _TOGETHER])
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    def widened(self, upkeep: Upkeep, key: tuple[str, str], delta: Delta) -> Work[None]:
+        """Add a delta of ``_ever`` measures to a group; it may be added many times.
+
+        Raises:
+            StoreError: no answer came, or others write the group all the time.
+        """
+        found = yield from read(Get(upkeep.aggregate.model.table, *key), self.timeout)
+        try:
+            yield from self.add(upkeep, key, lambda _: delta, found)
+        except Late:
+            raise StoreError(
+                f"{upkeep.aggregate.model.name} {key}: others write this group all the time, or no answer comes; copy again"
+            ) from None
+
+
+def _all_of(aggregate: AggregateMaintenance, found: Entity | None) -> Delta:
+    """Return what takes all entities out of a group."""
+    return correction(aggregate, aggregate.aggregate.zero(), found)

@@ -17,10 +17,12 @@ from ...schema.model import Model
 from ..check import Finding, Problem
 from .catalogue.classes import Classes
 from .outer.elsewhere import put_of
-from .outer.groups import changed, correction, index_changes
+from .outer.groups import changed, correction
 from .outer.marks import BARRED, of_writes
+from .outer.outbox import Late, Outbox, Patience
+from .overwriting import Overwriter
 from .sweep import found
-from .tables.drive import Work, read
+from .tables.drive import Now, Work, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
 from .tables.rows import included, local_key
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
@@ -35,11 +37,13 @@ class Fixes:
 
     Args:
         classes: what is maintained.
+        outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
     """
 
-    def __init__(self, classes: Classes, timeout: float) -> None:
+    def __init__(self, classes: Classes, outbox: Outbox, timeout: float) -> None:
         self._classes = classes
+        self._outbox = outbox
         self._timeout = timeout
         self._outer = {index for duties in classes.outer.values() for index in duties.indexes}
         self._inner = {
@@ -92,7 +96,7 @@ class Fixes:
             return
         if held is not None and held[BASE_ROW] != key[3]:
             return  # (a unique value that two have)
-        members = {BASE_ROW: key[3], **included(index, entry)}
+        members = {BASE_ROW: key[3], **included(index, entry, self._classes.codec(index.owner).stored)}
         put = Change("insert", place, members) if held is None else Change("replace", place, members, held[ETAG])
         assert entity is not None
         yield from _tried(Commit(table, partition, (Change("merge", key[3], {}, entity[ETAG]), put)))
@@ -118,7 +122,7 @@ class Fixes:
             if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
                 yield from _tried(Commit(index.model.table, key[0], (Change("delete", one[ROW], {}, "*"),)))
         if entry is not None and op is not None:
-            put = put_of(index, self._classes.marks.of[index].name, entry, op)
+            put = put_of(index, self._classes.marks, entry, op)
             yield from _tried(Commit(put.table, put.partition, (Change("upsert", put.row, put.members),)))
 
     def _is_of(self, row: Entity, key: Key) -> bool:
@@ -171,8 +175,8 @@ class Fixes:
             return
         if change is None:
             return
-        indexes = index_changes(aggregate, self._classes.maintained(aggregate.model), key, held, change)
-        yield from _tried(Commit(table, key[0], (change, *indexes)))
+        overwriter = Overwriter(self._classes, self._outbox, Patience((yield Now()) + self._timeout), self._timeout)
+        yield from _if_possible(overwriter.write(self._classes.upkeep(aggregate), key, held, change))
 
 
 def left_of(finding: Finding, classes: Classes) -> Problem:
@@ -193,10 +197,19 @@ def _is_visible(entity: Entity) -> bool:
 
 
 def _tried(commit: Commit) -> Work[None]:
-    """Send what may be refused, or lost: the next pass looks again."""
-    try:
+    """Send what may be refused, or lost."""
+
+    def sent() -> Work[None]:
         yield commit
-    except Lost:
+
+    yield from _if_possible(sent())
+
+
+def _if_possible(work: Work[None]) -> Work[None]:
+    """Do what may be refused, or lost, or end too late: the next pass looks again."""
+    try:
+        yield from work
+    except (Late, Lost):
         return
     except Refused as refused:
         if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":

@@ -70,7 +70,7 @@ def sweep(current: Current, outbox: Outbox, timeout: float, *, full: bool = Fals
         timeout: seconds after which to give up, if no answer comes.
         full: also look through the tables of aggregates for markers that nobody needs any more.
     """
-    sweeper = Sweeper(current, outbox.times, timeout, (yield from server_time(outbox.catalogue, timeout)))
+    sweeper = Sweeper(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
     done = 0
     for number in range(WORKS):
         where = Comparison(PARTITION, "eq", "String", works_partition(number))
@@ -126,13 +126,13 @@ class Sweeper:
 
     Args:
         current: the classes as the process knows them.
-        times: how long things last.
+        outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
         now: the clock of the service, in µs.
     """
 
     current: Current
-    times: Times
+    outbox: Outbox
     timeout: float
     now: int
 
@@ -148,10 +148,12 @@ class Sweeper:
         done = left = 0
         for entity in intents:
             left += 1
-            if self.age(entity) <= self.times.lease:
+            if self.age(entity) <= self.outbox.times.lease:
                 continue
             try:
-                more, gone = yield from self._intent(classes, table, entity, Patience(began + self.times.deadline))
+                more, gone = yield from self._intent(
+                    classes, table, entity, Patience(began + self.outbox.times.deadline)
+                )
             except (Late, Refused, Unknown, TableMapperError) as error:
                 _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
             else:
@@ -162,14 +164,14 @@ class Sweeper:
     def _intent(self, classes: Classes, table: str, entity: Entity, patience: Patience) -> Work[tuple[bool, bool]]:
         """Return whether something was done, and whether the intent is gone."""
         intent, state = intent_of(entity)
-        old = self.age(entity) > self.times.grace
+        old = self.age(entity) > self.outbox.times.grace
         if state == "P":
             if (yield from _tried(restated(table, entity, "X"))):
                 yield from take_back(intent, patience, self.timeout)
                 return True, False
             return False, False
         if state == "C":
-            yield from carry_out(intent, classes, patience, self.timeout)
+            yield from carry_out([intent], classes, patience, self.timeout, self.outbox)
             yield from self._bury(intent, patience)
             yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
             return True, False
@@ -192,7 +194,9 @@ class Sweeper:
     def marks(self, table: str) -> Work[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
         marks = [
-            one for one in (yield from found(_rows(table, MARKS), self.timeout)) if self.age(one) > self.times.grace
+            one
+            for one in (yield from found(_rows(table, MARKS), self.timeout))
+            if self.age(one) > self.outbox.times.grace
         ]
         gets = [read(Get(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
         intents: list[Entity | None] = []

@@ -8,7 +8,7 @@ is that of the first operation that failed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -35,11 +35,12 @@ from .known import Known
 from .outer.elsewhere import outer_of
 from .outer.finishing import Following, carry_out_together, take_back
 from .outer.groups import check_room, pack_values
+from .outer.marks import of_writes
 from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
 from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
 from .tables.names import BASE_ROW, OP
-from .tables.rows import Hidden, included, local_key, members_of, ops_member
+from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 __all__ = ["Following", "TooLarge", "write"]
@@ -65,6 +66,7 @@ def write(
     maintained_limit: int | None = None,
     timeout: float = 30.0,
     following: list[Following] | None = None,
+    beside: Sequence[Callable[[], Work[Change]]] = (),
 ) -> Work[None]:
     """Apply operations of one table and partition in one transaction, with all that is maintained from them.
 
@@ -78,6 +80,7 @@ def write(
         maintained_limit: as for `Engine.apply`.
         timeout: seconds after which the outcome is unknown, if no answer comes.
         following: gets what is still to be done in other partitions; None: it is done here.
+        beside: give further changes of the partition, as they are just then, for the same transaction.
 
     Raises:
         EntityExists, EntityNotFound, PreconditionFailed, UniqueViolation, InvalidTransaction: nothing was written.
@@ -88,7 +91,11 @@ def write(
         check_thawed(classes.catalogue)
     began: float = yield Now()
     timeout = min(timeout, outbox.times.deadline)
-    if len(operations) == 1 and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout))):
+    if (
+        len(operations) == 1
+        and not beside
+        and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout)))
+    ):
         return
     known = Known(classes, operations, timeout)
     yield from known.begin()
@@ -103,6 +110,8 @@ def write(
             yield from known.begin(afresh=True)
             continue
         made = _Transaction(classes, known, decision, outbox.new_op())
+        for change in beside:
+            made.put_first((yield from change()))
         etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout), following).run()
         if etags is not None:
             made.tell(etags, operations)
@@ -128,8 +137,9 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
     if (assigned := what.assigned()) is None:
         return False
     members: Entity = {OP: outbox.new_op()}
+    stored = classes.codec(model).stored
     for name, value in assigned.items():
-        members |= members_of(model.declaration.field(name), value)
+        members |= members_of(as_stored(model.declaration.field(name), stored), value)
     etag, attempt = "*" if what.etag is None else what.etag.etag, 0
     while True:
         try:
@@ -164,7 +174,8 @@ class _Transaction:
         self._known = known
         self.decision = decision
         self.op = op
-        self.outer = outer_of(classes.outer, classes.marks, decision.entities, known.table, known.partition, op)
+        intent = Intent(known.table, known.partition, op)
+        self.outer = outer_of(classes.outer, classes.marks, decision.entities, self._changed_groups(), intent)
         self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         self.changes += self._groups()
         for index, rows in decision.changes.indexes.items():
@@ -178,6 +189,15 @@ class _Transaction:
                     f"{len(known.operations)} operations have too much in indexes of other partitions for one entity group "
                     "transaction; split it, or let an index include less"
                 ) from None
+        self._check()
+
+    def _changed_groups(self) -> Iterable[tuple[Model, Key, Row | None, Row | None]]:
+        for (model, key), change in self.decision.groups.items():
+            yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
+
+    def put_first(self, change: Change) -> None:
+        """Add a change of a row that nobody else writes: in doubt it says what came of the transaction."""
+        self.changes.insert(0, attrs.evolve(change, members={**change.members, OP: self.op}))
         self._check()
 
     def _is_in_group(self, change: EntityChange) -> bool:
@@ -240,7 +260,8 @@ class _Transaction:
                     continue
                 row, state = list(held[:-1]), held[-1].state
             packed = pack_values(counted[place][1] if place in counted else {}, model.name, key)
-            members = {**self._classes.codec(model).group(tuple(row), state, packed), OP: self.op}
+            ops = self.outer.groups.get(place, of_writes(held))
+            members = {**self._classes.codec(model).group(tuple(row), state, packed), **ops_member(ops), OP: self.op}
             yield Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
 
     def _index(
@@ -248,8 +269,10 @@ class _Transaction:
     ) -> Iterable[Change]:
         gone = {local_key(index, row): row for row in deletes}
 
+        stored = self._classes.codec(index.owner).stored
+
         def members(row: Row) -> Entity:
-            return {BASE_ROW: row[3], **included(index, row)}
+            return {BASE_ROW: row[3], **included(index, row, stored)}
 
         for row in puts:
             key = local_key(index, row)

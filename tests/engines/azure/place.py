@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.migrating import AzureMigrations
 from tablemapper.schema.model import Schema
 
 from .memory import Memory
@@ -24,18 +25,26 @@ class AzurePlace:
 
     name: str = ":memory:"
     memory: Memory | None = None
+    still: bool = False
+    """Whether nobody waits: only the time of the service goes on."""
 
     def open(
         self, schema: Schema, *, clock: Callable[[], int] | None = None, read_only: bool = False, **_: Any
     ) -> AzureEngine:
+        return AzureEngine.open(schema=schema, read_only=read_only, **self._service(clock))
+
+    def migrations(self, **_: Any) -> AzureMigrations:
+        return AzureMigrations.open(**self._service())
+
+    def _service(self, clock: Callable[[], int] | None = None) -> dict[str, Any]:
         memory = self.memory
         if memory is None:
             new = Memory() if clock is None else Memory(clock=clock)
             memory = new if self.name == ":memory:" else _ACCOUNTS.setdefault(self.name, new)
 
         def sleep(seconds: float) -> None:
-            if clock is None:  # (else time stands still but for this)
+            if clock is None and not self.still:  # (else time stands still but for this)
                 time.sleep(seconds / 20)
             memory.ahead += _FASTER * seconds
 
-        return AzureEngine.open(memory, "in memory", schema, read_only=read_only, sleep=sleep)
+        return {"service": memory, "name": "in memory", "sleep": sleep}

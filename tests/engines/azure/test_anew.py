@@ -17,7 +17,7 @@ import pytest
 from msgspec import UNSET
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds
+from tablemapper.engines.azure import builds, overwriting, sweep
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import classes
 from tablemapper.engines.azure.catalogue.published import changed, given_up
@@ -124,7 +124,7 @@ def _not_emptied(patch: Patch) -> None:
     def nothing(*_: Any) -> Work[None]:
         yield from ()
 
-    patch.setattr(builds, "emptied", nothing)
+    patch.setattr(overwriting.Overwriter, "emptied", nothing)
 
 
 def _emptied_late(patch: Patch) -> None:
@@ -159,7 +159,7 @@ def _without_waits(plain: Any, state: str) -> Any:
 
 def _added_to_what_is_past(patch: Patch) -> None:
     """What an intent adds to an earlier build is added to the one of now."""
-    plain = finishing._carry_out
+    plain = finishing.carry_out
 
     def carry_out(intents: Any, known: Any, *rest: Any) -> Any:
         now = {finishing.number_of(name)[0]: name for name in known.aggregates}
@@ -169,7 +169,8 @@ def _added_to_what_is_past(patch: Patch) -> None:
             ]
         return plain(intents, known, *rest)
 
-    patch.setattr(finishing, "_carry_out", carry_out)
+    for room in (finishing, sweep):
+        patch.setattr(room, "carry_out", carry_out)
 
 
 def _rest(one: Any) -> tuple[Any, ...]:
@@ -342,6 +343,30 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
     store.freeze()
     assert store.repair().ok
     store.unfreeze()
+    assert store.check().ok
+
+
+def test_a_new_index_has_the_groups_of_which_only_what_ever_was_is_left() -> None:
+    def best(**indexes: Any) -> Any:
+        body = {
+            "__annotations__": {"crew": tm.Field[str], "ever": tm.Field[float | None]},
+            "__module__": __name__,
+            "crew": tm.group_by(Member.crew),
+            "ever": tm.max_ever(Member.score),
+            "key": tm.Key[str](partition="{crew}"),
+        }
+        return type(tm.Aggregate)("Best", (tm.Aggregate,), body | indexes, of=Member, table="Bests")
+
+    memory = Clocked(0.0)
+    store = tm.Store(memory.open(compile_schema([Member, best()])))
+    store.insert_many([Member("a", "1", "red", 5.0), Member("b", "1", "red", 1.0)])
+    store.delete(Member.key("b", "1"))
+    here, there = tm.Index[str, float](partition="{crew}", row="{ever}"), tm.Index[float](partition="all", row="{ever}")
+    after = best(by_here=here, by_there=there)
+    store = tm.Store(memory.open(compile_schema([Member, after])))
+    store.build()
+    assert [one.crew for one in store.query(after).where(after.ever >= 0).order_by(after.ever)] == ["b", "a"]
+    assert store.query(after.by_here("b", 1.0)).count() == 1
     assert store.check().ok
 
 

@@ -26,12 +26,12 @@ from tablemapper.engines.azure.catalogue import classes
 from tablemapper.engines.azure.catalogue.classes import Classes, Current
 from tablemapper.engines.azure.catalogue.published import open_catalogue
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer import outbox
+from tablemapper.engines.azure.outer import finishing, outbox
 from tablemapper.engines.azure.outer.marks import BARRED, Mark, of_writes
-from tablemapper.engines.azure.outer.outbox import Outbox, Times
+from tablemapper.engines.azure.outer.outbox import Delete, Intent, Outbox, Patience, Times
 from tablemapper.engines.azure.sweep import sweep
 from tablemapper.engines.azure.tables.drive import Now, Pause, Work, read
-from tablemapper.engines.azure.tables.service import Commit, Get
+from tablemapper.engines.azure.tables.service import Change, Commit, Get
 from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
@@ -254,11 +254,10 @@ def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
 def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     play(range(14, 22), rates=Rates(), alone=True)
 
-    def bury(*_: Any) -> Work[None]:
-        return
-        yield
+    def end(gone: Delete, intent: Intent, patience: Patience, timeout: float) -> Work[None]:
+        yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
 
-    monkeypatch.setattr(Builder, "_bury", bury)
+    monkeypatch.setattr(finishing, "_end", end)  # (whether it is there yet or not)
     with pytest.raises(AssertionError, match="dangling"):
         play(range(14, 22), rates=Rates(), alone=True)
 

@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.outer.groups import add
-from tablemapper.engines.azure.outer.outbox import Delta, Intent, Patience
+from tablemapper.engines.azure.outer.outbox import Delta, Intent, Outbox, Patience
 from tablemapper.engines.azure.tables.drive import All, Now
 from tablemapper.engines.azure.tables.service import Commit, Lost, Refused
 from tablemapper.schema.model import compile_schema
@@ -115,7 +115,7 @@ def test_who_adds_for_others_needs_no_thread_that_may_wait_for_it(status: int) -
     board = classes.aggregates["Board"]
     packed = board.aggregate.pack_delta(board.aggregate.zero())
     several = [(Intent("Members", "c", f"{n:025}"), Delta("Board", "red", "", packed)) for n in range(5)]
-    work = add(board, classes.maintained(board.model), several, Patience(1e9), 60.0)
+    work = add(classes.upkeep(board), several, Patience(1e9), 60.0, Outbox("TableMapper"))
     step, refusals = next(work), 0
     try:
         while True:

@@ -440,13 +440,14 @@ class NearTotal(tm.Aggregate, of=Part, table="Parts"):
     kind: tm.Field[str] = tm.group_by(Part.kind)
     parts: tm.Field[int] = tm.count()
     key = tm.Key[str](partition="{kind}", row="near")
-    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}")
+    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}", unique=True)
 
 
 class Shelf(tm.Entity, table="Shelves"):
     kind: tm.Field[str]
     parts: tm.Field[int] = tm.count(of=Part)
     key = tm.Key[str](partition="{kind}")
+    by_parts = tm.Index[int](partition="{parts}")
 
 
 class Taken(tm.Entity, table="TableMapper"):
@@ -457,12 +458,12 @@ class Taken(tm.Entity, table="TableMapper"):
 @pytest.mark.parametrize(
     ("models", "said"),
     [
-        ([Part, NearTotal], r"NearTotal\.by_parts: an index on an aggregate in other partitions .* '\{kind\}'"),
+        ([Part, NearTotal], r"NearTotal\.by_parts: a unique index on an aggregate in other partitions .* '\{kind\}'"),
         (
             [Part, FarTotal],
             r"FarTotal\.by_parts: a unique index on an aggregate in another partition .* leave out unique=True",
         ),
-        ([Part, Shelf], r"Shelf\.parts is maintained from Part, .* declare an aggregate of Part"),
+        ([Part, Shelf], r"Shelf\.by_parts: an index over parts, which is maintained .* declare an aggregate"),
         ([Taken], 'the table "TableMapper" is that of the catalogue'),
     ],
 )

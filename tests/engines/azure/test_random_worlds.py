@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
@@ -20,7 +21,7 @@ from tablemapper.schema.model import compile_schema, model_of
 from tablemapper.store.operations import Operations
 from tests.whole.answers import random_rows
 from tests.whole.models import Record, compiled
-from tests.whole.random_models import random_model, with_levels, with_undeclared
+from tests.whole.random_models import random_model, with_levels, with_maintained, with_undeclared
 
 from .memory import Memory
 from .schedule import Schedule
@@ -37,6 +38,11 @@ class World:
         self.rng = random.Random(seed)
         model = random_model(self.rng)
         model = with_levels(self.rng, model) if seed % 2 else model
+        if seed % 5 == 1:  # (no index can be over what is maintained from other entities)
+            records = with_maintained(self.rng, model).records
+            model = attrs.evolve(
+                model, records=tuple([attrs.evolve(one, indexes=()) if one.name == "Whole" else one for one in records])
+            )
         self.model = with_undeclared(self.rng, model) if seed % 3 == 0 else model
         self.names = compiled(self.model.source())
         self.now = 1_700_000_000.0

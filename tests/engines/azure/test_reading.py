@@ -563,3 +563,27 @@ def test_both_are_awaited() -> None:
             assert [item.name for item in await query.list()] == ["a"]
 
     asyncio.run(run())
+
+
+class Task(tm.Entity, table="Tasks"):
+    id: tm.Field[str]
+    n: tm.Field[int]
+    key = tm.Key[str](partition="{id}")
+    by_n = tm.Index[int](partition="all", row="{n}")
+
+
+def test_an_entity_that_an_index_gives_twice_as_others_write_it_is_written_once() -> None:
+    memory = Memory(Options(pages=1))
+    store = tm.open(AzurePlace(memory=memory), models=[Task])  # type: ignore[arg-type]
+    other = tm.open(AzurePlace(memory=memory), models=[Task])  # type: ignore[arg-type]
+    store.insert_many([Task("a", 1), Task("b", 5)])
+    plain, pages = memory.send, iter(range(100))
+
+    def send(request: Any) -> Any:
+        if isinstance(request, Find) and request.table == "TasksByN" and next(pages) == 1:
+            other.merge(Task.key("a"), n=9)  # (it was found, and is found again)
+        return plain(request)
+
+    memory.send = send  # type: ignore[method-assign]
+    assert store.query(Task.by_n()).update(n=Task.n + 100) == 2
+    assert sorted(one.n for one in store.query(Task).allow_scan()) == [105, 109]

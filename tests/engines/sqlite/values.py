@@ -86,7 +86,6 @@ class Values:
     """A store of values, for a run of migrations."""
 
     faults: Mapping[Any, Fault] = {}
-    _is_older = SqliteMigrations._is_older
     dropped = SqliteMigrations.dropped
     has_twin = SqliteMigrations.has_twin
     under_way = SqliteMigrations.under_way

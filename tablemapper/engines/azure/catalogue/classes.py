@@ -7,7 +7,9 @@ from functools import cached_property
 
 from msgspec import UNSET
 
+from ....catalogue.names import seen_by
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
+from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
 from ....errors import SchemaMismatch
 from ....evolution.following import Followed, follow
@@ -15,6 +17,7 @@ from ....evolution.versions import retirement
 from ....keys.template import Template
 from ....keys.texts import NotAKey
 from ....schema.maintenance import (
+    AggregateMaintenance,
     IndexMaintenance,
     Maintenance,
     aggregate_maintenance,
@@ -23,8 +26,10 @@ from ....schema.maintenance import (
 from ....schema.model import Model, Schema, is_local, reserved_keys
 from ....schema.rows import Row
 from ...check import Duty
+from ..outer.groups import Upkeep
 from ..outer.marks import Mark, Marks, Part, label_of, parts_of
 from ..outer.outbox import Times
+from ..reading.keepers import Keeper
 from ..tables.drive import Now, Work
 from ..tables.rows import Codec, codec_of
 from .partitions import is_inner
@@ -61,7 +66,10 @@ class Classes:
         }
         names = {model: model.name for model in schema.models}
         refused = refused_writes(catalogue, others)
-        self.followed: dict[Model, Followed] = follow(schema, catalogue.models, catalogue.versions, names, refused)
+        seen, _ = seen_by(catalogue, schema)  # (under the names of properties that these classes have)
+        self.followed: dict[Model, Followed] = follow(schema, seen.models, seen.versions, names, refused)
+        self._codecs: dict[Model, Codec] = {}
+        self._names = {name: dict(table.properties) for name, table in seen.tables.items()}
         for model in schema.models:
             if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
                 raise SchemaMismatch(model.name, [reason])
@@ -107,7 +115,8 @@ class Classes:
                     built.setdefault(model, []).append(of[one])
                 elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
                     of[one] = Mark(name, built=False, sets=True)
-        return Marks(of, built, self.head.generation)
+        stored = {model: names for model in self._duties if (names := self.codec(model).stored)}
+        return Marks(of, built, self.head.generation, stored)
 
     def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
         """Return what is maintained in the partition: together, and apart what was built over entities."""
@@ -136,11 +145,26 @@ class Classes:
 
     def codec(self, model: Model) -> Codec:
         """Return what reads and writes the entities of a class."""
-        return codec_of(self.stored(model))
+        if (codec := self._codecs.get(model)) is None:
+            whole, held = self.stored(model), self._names.get(model.table, {})
+            names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
+            codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]))
+            self._codecs[model] = codec
+        return codec
 
     def maintained(self, model: Model) -> Maintenance:
         """Return all that is maintained from a class."""
         return self._duties[model]
+
+    def has_intent(self, model: Model) -> bool:
+        """Return whether a write of an entity may do something in other partitions."""
+        groups = [one.model for one in self.inner[model].aggregates]
+        return any(one in self.outer for one in (model, *groups))
+
+    def upkeep(self, aggregate: AggregateMaintenance) -> Upkeep:
+        """Return an aggregate with what is maintained from its groups."""
+        model = aggregate.model
+        return Upkeep(aggregate, self.inner[model], self.outer.get(model, Maintenance((), ())), self.marks)
 
     def ready(self, model: Model) -> Maintenance:
         """Return what is maintained from a class, and complete."""
@@ -197,9 +221,21 @@ class Classes:
         """Return None: no aggregate keeps a field of another class."""
         return None
 
-    def keeper(self, model: Model, field: FieldModel) -> Model:
-        """Fail: no class has a maintained field."""
-        raise AssertionError(f"{model.name}.{field.name}")
+    def keeper(self, model: Model, field: FieldModel) -> Model | None:
+        """Return None: the groups that keep fields lie elsewhere."""
+        return None
+
+    # -- maintained fields
+
+    def keepers(self, model: Model) -> tuple[Keeper, ...]:
+        """Return where the maintained fields of a class are."""
+        names = {field.property: keeper_name(model.name, field.property) for field in self.stored(model).maintained}
+        return tuple([Keeper(self.catalogue.models[name].table, property) for property, name in names.items()])
+
+    def needed(self, model: Model) -> list[str]:
+        """Return the labels of what has to be ready for a class to be read."""
+        keepers = [keeper_name(model.name, field.property) for field in model.maintained]
+        return keepers if model.aggregate is None else [model.name]
 
 
 class Current:

@@ -1,46 +1,155 @@
-"""What is noted in a store under names, beside its entities: rows of the catalogue."""
+"""What is noted in a store under names, beside its entities: rows of the catalogue.
+
+The note of a run that writes entities changes in the transaction of each batch. So it lies in the partition that is written, and
+the catalogue says in which. Before the first batch of another partition the catalogue gets the note as it is, and the new place.
+"""
 
 from __future__ import annotations
 
-from ....keys.codec import key_codec
-from ...protocol import Note, NoteChanged
-from ..tables.drive import Work, read
-from ..tables.service import ETAG, Change, Commit, Get, Refused, properties
+import secrets
+from collections.abc import Sequence
+from contextlib import suppress
 
-__all__ = ["noted", "write_note"]
+import attrs
+
+from ....keys.codec import key_codec
+from ....limits import MAX_KEY_UNITS, utf16_units
+from ...protocol import Note, NoteChanged
+from ..tables.drive import ATTEMPTS, Work, delay, read, side_by_side
+from ..tables.names import NOTES, digest
+from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
+
+__all__ = ["change_of", "noted", "write_notes"]
 
 _PIECE = 30_000  # characters of a note in one property
 _encode = key_codec(str).encode
 
 
-def noted(table: str, name: str, timeout: float) -> Work[tuple[str | None, str | None]]:
-    """Return what is noted under a name, and the ETag of that; None if nothing is."""
-    found = yield from read(Get(table, "note", _encode(name)), timeout)
-    if found is None:
-        return None, None
-    return "".join(
-        [found[f"c{number}"] for number in range(sum(one.startswith("c") for one in properties(found)))]
-    ), found[ETAG]
+@attrs.frozen
+class _Noted:
+    """A note as it was read."""
+
+    text: str | None = None
+    """None: nothing is noted."""
+    etag: str | None = None
+    """Of the row of the catalogue; None: there is none."""
+    place: tuple[str, str] | None = None
+    """The table and the partition where the note changes with entities; None: in none."""
+    id: str = ""
+    """Of the run: a row of another one is left over."""
+    there: str | None = None
+    """The ETag of the row in that place; None: there is none of this run."""
 
 
-def write_note(table: str, note: Note, timeout: float) -> Work[None]:
-    """Change what is noted under a name.
+def noted(table: str, name: str, timeout: float) -> Work[str | None]:
+    """Return what is noted under a name; None if nothing is."""
+    return (yield from _read(table, name, timeout)).text
+
+
+def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]:
+    """Change what is noted under some names, in one transaction, and nothing with it.
 
     Raises:
         NoteChanged: it is not what it was to be, or nobody knows.
     """
-    held, etag = yield from noted(table, note.name, timeout)
-    if held != note.old:
-        raise NoteChanged
-    row = _encode(note.name)
-    if note.new is None and etag is None:
-        return
-    if note.new is None:
-        change = Change("delete", row, {}, etag)
-    else:
-        members = {f"c{at // _PIECE}": note.new[at : at + _PIECE] for at in range(0, len(note.new), _PIECE)}
-        change = Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
+    for attempt in range(ATTEMPTS):
+        held = yield from side_by_side([_read(table, note.name, timeout) for note in notes])
+        texts = [one.text for one in held]
+        if attempt and texts == [note.new for note in notes]:  # (an answer was lost)
+            return
+        if texts != [note.old for note in notes]:
+            raise NoteChanged
+        changes: list[Change] = []
+        for note, one in zip(notes, held, strict=True):
+            row, etag = _encode(note.name), one.etag
+            if note.new is not None:
+                changes.append(_put(row, _members(note.new), etag))
+            elif etag is not None:
+                changes.append(Change("delete", row, {}, etag))
+        if (yield from _changed(table, changes, attempt)):
+            for note, one in zip(notes, held, strict=True):
+                yield from _forgotten(one, note.name)
+            return
+    raise NoteChanged
+
+
+def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) -> Work[Change]:
+    """Return the change of a note that is sent with entities of a place, its table and partition.
+
+    Raises:
+        NoteChanged: it is not what it was to be.
+    """
+    assert note.new is not None
+    row, attempt = _row(note.name), 0
+    while True:
+        held = yield from _read(table, note.name, timeout)
+        if held.text != note.old:
+            raise NoteChanged
+        id = held.id or secrets.token_hex(8)
+        if held.place == place:
+            break
+        members = _members(held.text) | {"t": place[0], "p": place[1], "id": id}
+        if (yield from _changed(table, [_put(_encode(note.name), members, held.etag)], attempt)):
+            yield from _forgotten(held, note.name)
+        attempt += 1
+    etag = held.there
+    if etag is None:
+        left = yield from read(Get(place[0], place[1], row), timeout)
+        etag = None if left is None else left[ETAG]
+    return _put(row, _members(note.new) | {"id": id}, etag)
+
+
+def _put(row: str, members: Entity, etag: str | None) -> Change:
+    """Return the change that writes a row: it is new, or replaces that of an ETag."""
+    return Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
+
+
+def _read(table: str, name: str, timeout: float) -> Work[_Noted]:
+    found: Entity | None = yield from read(Get(table, "note", _encode(name)), timeout)
+    if found is None:
+        return _Noted()
+    if "p" not in found:
+        return _Noted(_text(found), found[ETAG])
+    place, id = (found["t"], found["p"]), found["id"]
+    there: Entity | None = yield from read(Get(*place, _row(name)), timeout)
+    if there is None or there.get("id") != id:
+        return _Noted(_text(found), found[ETAG], place, id)
+    return _Noted(_text(there), found[ETAG], place, id, there[ETAG])
+
+
+def _changed(table: str, changes: Sequence[Change], attempt: int) -> Work[bool]:
+    """Change notes of the catalogue; return whether that is certain, else they are to be read again."""
     try:
-        yield Commit(table, "note", (change,))
+        if changes:
+            yield Commit(table, "note", tuple(changes))
+    except Lost as lost:
+        if attempt == ATTEMPTS:
+            raise
+        yield delay(attempt, lost)
+        return False
     except Refused:
         raise NoteChanged from None
+    return True
+
+
+def _forgotten(held: _Noted, name: str) -> Work[None]:
+    """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
+    if held.place is not None and held.there is not None:
+        with suppress(Lost, Refused):
+            yield Commit(*held.place, (Change("delete", _row(name), {}, held.there),))
+
+
+def _row(name: str) -> str:
+    row = NOTES + _encode(name)
+    return row if utf16_units(row) <= MAX_KEY_UNITS else f'{NOTES} "h{digest(name)}'
+
+
+def _members(text: str | None) -> Entity:
+    return {f"c{at // _PIECE}": text[at : at + _PIECE] for at in range(0, len(text or ""), _PIECE)} if text else {}
+
+
+def _text(found: Entity) -> str | None:
+    pieces: list[str] = []
+    while (piece := found.get(f"c{len(pieces)}")) is not None:
+        pieces.append(piece)
+    return "".join(pieces) or None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....entities.fields import FieldModel
 from ....errors import InvalidModel
 from ....expressions.tree import Attr
 from ....schema.model import Model, Schema, is_local, parts_of
@@ -31,12 +30,13 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
         yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
     if len(model.columns) > MAX_PROPERTIES:
         yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
-    for field in model.maintained:
-        source = _source_of(model, field, schema)
-        yield (
-            f"{model.name}.{field.name} is maintained from {source}, which Azure Tables cannot do yet; declare an aggregate "
-            f"of {source}"
-        )
+    maintained = {field.property for field in model.maintained}
+    for name, form in model.form.indexes.items():
+        if both := sorted(maintained & form.fields):
+            yield (
+                f"{model.name}.{name}: an index over {both[0]}, which is maintained from other entities, is not possible on Azure "
+                "Tables, as these lie elsewhere; declare an aggregate of these with the index"
+            )
     if ":" in model.name:  # (what keeps such a field)
         return
     if model.aggregate is None:
@@ -48,22 +48,11 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
                 f"{model.name}.{index.name}: a unique index on an aggregate in another partition than its entities is not "
                 f"possible on Azure Tables, as their writes cannot be refused for it; leave out unique=True"
             )
-        elif not is_local(model, index):
+        elif index.unique and not is_local(model, index):
             yield (
-                f"{model.name}.{index.name}: an index on an aggregate in other partitions than its groups' is not possible on "
-                f"Azure Tables yet; give it the partition of the key, {own.text!r}, and its values in row="
+                f"{model.name}.{index.name}: a unique index on an aggregate in other partitions than its groups' is not "
+                f"possible on Azure Tables yet; give it the partition of the key, {own.text!r}, or leave out unique=True"
             )
-
-
-def _source_of(model: Model, field: FieldModel, schema: Schema) -> str:
-    for other in schema.models:
-        if (
-            other.aggregate is not None
-            and other.name.startswith(f"{model.name}:")
-            and other.name.endswith(field.property)
-        ):
-            return other.aggregate.source.__name__
-    return "other entities"
 
 
 def is_inner(model: Model, source: Model) -> bool:

@@ -21,16 +21,18 @@ from msgspec.structs import replace
 from ....catalogue import opening
 from ....catalogue.catalogue import Catalogue, JobForm
 from ....catalogue.layout import with_new
+from ....catalogue.names import names_in_use
 from ....catalogue.opening import registered, targets
+from ....catalogue.tables import Table
 from ....catalogue.zone_rules import outdated, ruled_here
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, SchemaMismatch
-from ....evolution.changes import Anything
+from ....evolution.changes import Contents
 from ....evolution.definitions import indexes_in
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.history import History
 from ....evolution.versions import Version, Versions
-from ....schema.forms import AppliedForm, ModelForm, StateForm, TombstoneForm
+from ....schema.forms import AppliedForm, Forms, ModelForm, StateForm, TombstoneForm
 from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ..outer.outbox import Times
@@ -50,7 +52,9 @@ _Body = tuple[
     list[TombstoneForm],
     list[AppliedForm],
     int | None,
+    dict[str, tuple[list[tuple[str, str]], list[str]]],
 ]
+"""The fields of a catalogue; of tables the names under which entities hold properties, and the classes."""
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -77,7 +81,7 @@ class Published:
 
     head: Look
     value: Catalogue
-    """Without tables and physical names, which mean nothing here."""
+    """Its tables have no columns, and of indexes the public names: no table ever gets another one."""
 
 
 # ---------------------------------------------------------------------------------------------- read and published
@@ -129,7 +133,7 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
         body = msgspec.json.decode(zlib.decompress(packed), type=_Body)
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
-    models, versions, states, jobs, tombstones, history, frozen = body
+    models, versions, states, jobs, tombstones, history, frozen, tables = body
     now = int(Stamp(head.etag))
     states = {label: state if state.since else replace(state, since=now) for label, state in states.items()}
     value = Catalogue(
@@ -140,6 +144,8 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
         tombstones=tuple(tombstones),
         history=History(tuple(history)),
         frozen=now if frozen == 0 else frozen,
+        tables={name: Table(name, (), tuple(held), tuple(types), ()) for name, (held, types) in tables.items()},
+        index_tables=_index_tables(models),
     )
     return Published(head, value)
 
@@ -161,6 +167,7 @@ def _publication(table: str, old: Look | None, value: Catalogue, times: Times = 
         value.tombstones,
         value.history.entries,
         value.frozen,
+        {name: (table.properties, table.types) for name, table in value.tables.items()},
     )
     packed = zlib.compress(msgspec.json.encode(parts))
     body: dict[str, Any] = {}
@@ -241,9 +248,17 @@ def open_catalogue(
         old = yield from read_catalogue(table, timeout)
         value = Catalogue() if old is None else old.value
         now = time.time_ns() // 1000
-        evolution = evolve(value.models, value.versions, schema, Anything(), value.history, now=now)
-        if faults := [*evolution.faults, *_not_yet(evolution, value, schema)]:
-            raise SchemaMismatch("the models are not those that the store was written with", faults)
+        evolution = evolve(value.models, value.versions, schema, _Contents(value), value.history, now=now)
+        in_use = names_in_use(evolution.fields, value.versions)
+        if faults := [*evolution.faults, *in_use, *_not_yet(evolution, value, schema)]:
+            forms = {model.name: model.form for model in schema.models}
+            raise SchemaMismatch(
+                "the models are not those that the store was written with",
+                faults,
+                changes=evolution.stopping,
+                old=value.models,
+                new=forms,
+            )
         if old is not None and not evolution.changed and not evolution.extends:
             anew = None if follows else given_up(old, outdated(value))
             if anew is None:
@@ -282,7 +297,14 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
         if state.state in ("announced", "building")
     }
     models, versions = evolution.models_after, evolution.versions_after
-    after = attrs.evolve(held, models=models, versions=versions, states=states)
+    after = attrs.evolve(
+        held,
+        models=models,
+        versions=versions,
+        states=states,
+        tables=_with_names(held.tables, models),
+        index_tables=_index_tables(models),
+    )
     if head is None:
         return after
     number, wanted = head.generation + 1, targets(evolution, held.models.keys())
@@ -290,6 +312,27 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
     after = registered(after, wanted, StateForm("announced", 0, number=number), number)
     # (An index on groups that are there comes with the aggregate, which is built anew.)
     return given_up(Published(head, after), [label for labels in grouped for label in sorted(labels)]) or after
+
+
+def _index_tables(forms: Forms) -> dict[str, str]:
+    return {f"{name}.{index}": each.table for name, form in forms.items() for index, each in form.indexes.items()}
+
+
+def _with_names(tables: Mapping[str, Table], forms: Forms) -> dict[str, Table]:
+    """Return tables in which all properties have names: their own, unless entities have another one under that."""
+    after = dict(tables)
+    for name, form in forms.items():
+        table = after.get(form.table, Table(form.table, (), (), (), ()))
+        held = dict(table.properties)
+        for property, field in form.fields.items():
+            stored, number = property, 2
+            while property not in held and not field.in_key and stored in held.values():
+                stored, number = f"{property}_{number}", number + 1
+            if not field.in_key:
+                held.setdefault(property, stored)
+        types = table.types if name in table.types else (*table.types, name)
+        after[form.table] = attrs.evolve(table, properties=tuple(held.items()), types=types)
+    return after
 
 
 def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
@@ -331,9 +374,20 @@ def as_it_is(
     value = found.value
 
     def compare(one: Schema) -> Evolution:
-        return evolve(value.models, value.versions, one, Anything(), value.history)
+        return evolve(value.models, value.versions, one, _Contents(value), value.history)
 
     return opening.as_it_is("the store", schema, value, compare, known), found
+
+
+class _Contents(Contents):
+    """What may be in an account, and what was dropped there."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+
+    def dropped(self, name: str, form: ModelForm) -> str | None:
+        tombstone = self._catalogue.gone(name, form)
+        return None if tombstone is None else str(tombstone)
 
 
 def _tables(forms: Mapping[str, ModelForm]) -> set[str]:

@@ -3,8 +3,8 @@
 - `marks`: what says of an entity whether it is in what was built over entities.
 - `outbox`: intents: packed, fenced, and where they are.
 - `reservations`: unique values over partitions: taken, passed on, given up.
+- `elsewhere`: from what a write does to entities, and to groups beside them, to its intent.
 - `groups`: rows of groups in other partitions, and those that indexes have of them: deltas added, each once.
 - `combining`: what writers of one process add to one group at one time.
 - `finishing`: an intent carried out, or taken back.
-- `elsewhere`: from what a write does to entities to its intent.
 """

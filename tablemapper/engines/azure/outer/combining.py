@@ -11,9 +11,8 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from ....schema.maintenance import AggregateMaintenance, Maintenance
 from ..tables.drive import Now, Pause, Work
-from .groups import add, together
+from .groups import Upkeep, add
 from .outbox import Delta, Group, Intent, Outbox, Patience
 
 __all__ = ["add_with_others"]
@@ -32,14 +31,12 @@ class _Writer:
 
 
 def add_with_others(
-    aggregate: AggregateMaintenance,
-    duties: Maintenance,
-    several: _Several,
-    patience: Patience,
-    timeout: float,
-    outbox: Outbox,
-) -> Work[None]:
+    upkeep: Upkeep, several: _Several, patience: Patience, timeout: float, outbox: Outbox
+) -> Work[Intent | None]:
     """Add deltas to their group as `groups.add` does, or wait until another writer of the process has added them.
+
+    Returns:
+        What is then to be done in other partitions, unless the other writer does it.
 
     Raises:
         Late, Refused, StoreError: nobody knows whether they were added.
@@ -49,12 +46,12 @@ def add_with_others(
     try:
         while mine.state != "added":
             now: float = yield Now()
-            if some := _taken(outbox, group, mine, together(duties), now):
-                yield from _lead(outbox, group, some, aggregate, duties, timeout)
-                return
+            if some := _taken(outbox, group, mine, upkeep.most, now):
+                return (yield from _lead(outbox, group, some, upkeep, timeout))
             yield Pause(_POLL)
             if mine.state == "waiting":
                 yield from patience.check()
+        return None
     finally:
         with outbox.lock:
             left = [one for one in outbox.waiting.pop(group, ()) if one is not mine]
@@ -82,17 +79,10 @@ def _taken(outbox: Outbox, group: Group, mine: _Writer, room: int, now: float) -
         return some
 
 
-def _lead(
-    outbox: Outbox,
-    group: Group,
-    some: Sequence[_Writer],
-    aggregate: AggregateMaintenance,
-    duties: Maintenance,
-    timeout: float,
-) -> Work[None]:
+def _lead(outbox: Outbox, group: Group, some: Sequence[_Writer], upkeep: Upkeep, timeout: float) -> Work[Intent | None]:
     patience, done = Patience(min(one.patience.until for one in some)), False
     try:
-        yield from add(aggregate, duties, [each for one in some for each in one.several], patience, timeout, outbox)
+        left = yield from add(upkeep, [each for one in some for each in one.several], patience, timeout, outbox)
         done = True
     finally:
         with outbox.lock:
@@ -101,3 +91,4 @@ def _lead(
                 # (Where it was not done, what was sent may still arrive: each has to leave its intent then.)
                 one.patience.doubt |= patience.doubt or not done
                 one.state = "added" if done else "waiting"
+    return left

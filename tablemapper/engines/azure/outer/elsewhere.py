@@ -12,10 +12,10 @@ from ....schema.rows import Row
 from ...decide import EntityChange, Key, violation
 from ..tables.names import BASE_PARTITION, BASE_ROW, outer_key
 from ..tables.rows import included
-from .marks import BARRED, Mark, Marks, of_writes
+from .marks import BARRED, Marks, of_writes
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
-__all__ = ["Outer", "outer_of", "put_of"]
+__all__ = ["Outer", "outer_of", "put_of", "rows_elsewhere"]
 
 
 @attrs.define(eq=False)
@@ -23,19 +23,20 @@ class Outer:
     """What a write does in other partitions."""
 
     intent: Intent
-    ops: list[dict[str, str]]
+    ops: list[dict[str, str]] = attrs.field(factory=list)
     """For each entity, the writes that its rows in indexes are of, and its marks."""
-    puts: dict[str, tuple[IndexMaintenance, list[IndexRow]]]
+    puts: dict[str, tuple[IndexMaintenance, list[IndexRow]]] = attrs.field(factory=dict)
     """The rows that come into each unique index, by its name."""
+    groups: dict[tuple[Model, Key], dict[str, str]] = attrs.field(factory=dict)
+    """For groups that change, the same as for entities."""
 
 
 def outer_of(
     outer: Mapping[Model, Maintenance],
     marks: Marks,
     changes: Sequence[EntityChange],
-    table: str,
-    partition: str,
-    op: str,
+    groups: Iterable[tuple[Model, Key, Row | None, Row | None]],
+    intent: Intent,
 ) -> Outer:
     """Return what a write does in other partitions than that of its entities.
 
@@ -46,14 +47,13 @@ def outer_of(
         outer: what is maintained there from each class.
         marks: of all that is maintained.
         changes: of the entities.
-        table, partition: of the entities.
-        op: the write.
+        groups: those in their partition that change, each as it was and as it will be.
+        intent: of the write; it gets what is to be done.
 
     Raises:
         UniqueViolation: two of the entities would have the same value.
     """
-    made = Outer(Intent(table, partition, op), [], {})
-    values = _Values()
+    made, values = Outer(intent), _Values()
     deltas = ChangeSet()
     for change in changes:
         after = marks.left(change.old) if change.new is not None else {}
@@ -65,9 +65,11 @@ def outer_of(
                 mark.set_in(after, change.old, change.new)
         duties = outer.get(change.operation.model, _NOTHING)
         for index in duties.indexes:
-            _in_index(made, values, index, marks.of[index], change, after)
+            _in_index(made, values, index, marks, change.old, change.new, after)
         for aggregate in duties.aggregates:
             _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
+    for model, key, old, new in groups:
+        made.groups[model, key] = rows_elsewhere(outer.get(model, _NOTHING), marks, old, new, made)
     for place, entry in values.wanted.items():
         index = place[0]
         was = values.given.pop(place, None)
@@ -77,6 +79,24 @@ def outer_of(
     ]
     made.intent.deltas += _deltas(deltas, marks)
     return made
+
+
+def rows_elsewhere(duties: Maintenance, marks: Marks, old: Row | None, new: Row | None, made: Outer) -> dict[str, str]:
+    """Add what a change of a group does to its rows in indexes; return the marks that it has then.
+
+    Args:
+        duties: the indexes on the groups in other partitions, of which none is unique.
+        marks: of all that is maintained.
+        old: the group as it was read; None: it was not there.
+        new: as it will be.
+        made: gets what is to be done.
+    """
+    after = {} if new is None else marks.left(old)
+    for index in duties.indexes:
+        # (Where the group has no mark, the index is younger.)
+        held = old if marks.of[index].name in of_writes(old) else None
+        _in_index(made, _Values(), index, marks, held, new, after)
+    return after
 
 
 _NOTHING = Maintenance((), ())
@@ -92,31 +112,38 @@ class _Values:
 
 
 def _in_index(
-    made: Outer, values: _Values, index: IndexMaintenance, mark: Mark, change: EntityChange, after: dict[str, str]
+    made: Outer,
+    values: _Values,
+    index: IndexMaintenance,
+    marks: Marks,
+    old: Row | None,
+    new: Row | None,
+    after: dict[str, str],
 ) -> None:
-    """Add what a change of an entity does to its rows in an index."""
-    rows, unique = mark.concerned(change.old, change.new), index.model.unique
-    old, new = _rows(index, rows[0], stored=True), _rows(index, rows[1])
-    if old == new or (unique and {row[:2] for row in old} == {row[:2] for row in new}):
+    """Add what a change of an entity, or of a group, does to its rows in an index."""
+    mark = marks.of[index]
+    rows, unique = mark.concerned(old, new), index.model.unique
+    gone, come = _rows(index, rows[0], stored=True), _rows(index, rows[1])
+    if gone == come or (unique and {row[:2] for row in gone} == {row[:2] for row in come}):
         return
-    held, op = of_writes(change.old).get(mark.name), made.intent.op
+    held, op = of_writes(old).get(mark.name), made.intent.op
     was = None if held in ("", BARRED) else held
-    if new:
+    if come:
         after[mark.name] = op
-    elif mark.built and change.new is not None:
+    elif mark.built and new is not None:
         after[mark.name] = ""
     else:
         after.pop(mark.name, None)
     if not unique:
-        made.intent.puts += [put_of(index, mark.name, row, op) for row in new]
+        made.intent.puts += [put_of(index, marks, row, op) for row in come]
         if was is not None:
-            made.intent.deletes += [_delete(index, row, was) for row in old]
+            made.intent.deletes += [_delete(index, row, was) for row in gone]
         return
-    made.puts.setdefault(mark.name, (index, []))[1].extend(new)
-    for row in new:
+    made.puts.setdefault(mark.name, (index, []))[1].extend(come)
+    for row in come:
         if (first := values.wanted.setdefault((index, *row[:2]), row)) is not row:
             raise violation(index, lambda *_, held=first[2:4]: held, [row])
-    values.given |= {(index, *row[:2]): was for row in old}
+    values.given |= {(index, *row[:2]): was for row in gone}
 
 
 def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
@@ -130,10 +157,10 @@ def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> 
     return changes.indexes[index].puts
 
 
-def put_of(index: IndexMaintenance, mark: str, row: IndexRow, op: str) -> Put:
-    """Return the row of an index as it is put, of the write that makes it; the mark is that of the index."""
-    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row)}
-    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, mark)
+def put_of(index: IndexMaintenance, marks: Marks, row: IndexRow, op: str) -> Put:
+    """Return the row of an index as it is put, of the write that makes it."""
+    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row, marks.stored.get(index.owner, ()))}
+    return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, marks.of[index].name)
 
 
 def _delete(index: IndexMaintenance, row: IndexRow, op: str) -> Delete:

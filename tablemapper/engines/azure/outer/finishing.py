@@ -12,15 +12,14 @@ from typing import Any, Protocol
 import attrs
 
 from ....errors import StoreError
-from ....schema.maintenance import AggregateMaintenance, Maintenance
-from ....schema.model import Model
-from ..tables.drive import Now, Work, side_by_side
-from ..tables.names import mark_key
-from ..tables.service import MAX_CHANGES, Change, Lost, Refused
+from ....schema.maintenance import AggregateMaintenance
+from ..tables.drive import Now, Work, read, side_by_side
+from ..tables.names import OP_UNITS, intent_key, mark_key
+from ..tables.service import MAX_CHANGES, Change, Get, Lost, Refused
 from .combining import add_with_others
-from .groups import add, together
+from .groups import Upkeep
 from .marks import number_of
-from .outbox import Delta, Intent, Late, Outbox, Patience, put_works
+from .outbox import Delete, Delta, Intent, Late, Outbox, Patience, put_works
 from .reservations import Reservations
 
 __all__ = [
@@ -32,6 +31,7 @@ __all__ = [
     "take_back",
 ]
 
+_WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -43,8 +43,8 @@ class Maintains(Protocol):
         """All aggregates, by what intents call them."""
         ...
 
-    def maintained(self, model: Model) -> Maintenance:
-        """Return all that is maintained from a class, or from the groups of an aggregate."""
+    def upkeep(self, aggregate: AggregateMaintenance) -> Upkeep:
+        """Return an aggregate with what is maintained from its groups."""
         ...
 
 
@@ -53,28 +53,14 @@ class Unknown(Exception):
 
 
 def carry_out(
-    intent: Intent,
-    classes: Maintains,
-    patience: Patience,
-    timeout: float,
-    outbox: Outbox | None = None,
+    intents: Sequence[Intent], classes: Maintains, patience: Patience, timeout: float, outbox: Outbox
 ) -> Work[None]:
-    """Do what a committed intent says; the outbox has markers that can be deleted on the way.
+    """Do what committed intents say.
 
     Raises:
         Unknown: nothing was done.
         Late, Refused, StoreError: not all was done.
     """
-    yield from _carry_out([intent], classes, patience, timeout, outbox)
-
-
-def _carry_out(
-    intents: Sequence[Intent],
-    classes: Maintains,
-    patience: Patience,
-    timeout: float,
-    outbox: Outbox | None,
-) -> Work[None]:
     works: list[Work[Any]] = [*put_works(patience, [put for intent in intents for put in intent.puts])]
     aggregates = classes.aggregates
     numbers = dict(map(number_of, aggregates))
@@ -87,20 +73,34 @@ def _carry_out(
                     f"{intent.table} {(intent.partition, intent.row)}: {one.label} is maintained by another program"
                 )
         reservations = Reservations(intent, patience, timeout)
-        works += [patience.send(one.table, one.partition, Change("delete", one.row, {}, "*")) for one in intent.deletes]
+        works += [_end(one, intent, patience, timeout) for one in intent.deletes]
         works += [reservations.release(one) for one in intent.releases]
         works += [reservations.end(one, done=True) for one in intent.takes if one.was is not None]
         for one in intent.deltas:
             if one.label in aggregates:  # (else it was built anew since, with the entity as it is)
                 groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
     for (label, _, _), several in groups.items():
-        aggregate = aggregates[label]
-        duties = classes.maintained(aggregate.model)
-        most = together(duties)
-        for at in range(0, len(several), most):
-            given = aggregate, duties, several[at : at + most], patience, timeout
-            works.append(add(*given) if outbox is None else add_with_others(*given, outbox))
-    yield from side_by_side(works)
+        upkeep = classes.upkeep(aggregates[label])
+        for at in range(0, len(several), upkeep.most):
+            works.append(add_with_others(upkeep, several[at : at + upkeep.most], patience, timeout, outbox))
+    made = yield from side_by_side(works)
+    if following := [one for one in made if isinstance(one, Intent)]:  # (of groups that indexes have elsewhere)
+        yield from carry_out(following, classes, patience, timeout, outbox)
+        if not patience.doubt:
+            yield from side_by_side(list(_delete_works(patience, following)))
+
+
+def _end(gone: Delete, intent: Intent, patience: Patience, timeout: float) -> Work[None]:
+    """Delete a row of an index; where it is not there yet, wait a moment for the write that puts it."""
+    before = Get(intent.table, intent.partition, intent_key(gone.row[-OP_UNITS:]))
+    for attempt in range(_WAITS):
+        if (yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))):
+            return
+        found = yield from read(before, timeout)
+        if found is None or found["state"] != "C":
+            return
+        yield from patience.again(attempt)
+    patience.doubt = True  # (the intent stays for who sweeps, after whom nobody puts it)
 
 
 @attrs.frozen(eq=False)
@@ -126,7 +126,7 @@ def carry_out_together(
     patience = Patience(min(one.patience.until for one in following))
     intents = [one.intent for one in following]
     try:
-        yield from _carry_out(intents, classes, patience, timeout, outbox)
+        yield from carry_out(intents, classes, patience, timeout, outbox)
         # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
         sure = [] if patience.doubt else [one for one in following if not one.patience.doubt]
         yield from side_by_side(list(_delete_works(patience, [one.intent for one in sure])))

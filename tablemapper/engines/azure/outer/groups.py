@@ -1,6 +1,7 @@
 """The row of a group in another partition than its entities: what a delta changes of it, and of the rows that indexes have of it.
 
-They lie in one partition, and change in one transaction, in which a marker says that the delta was added.
+It changes in one transaction with the rows of indexes in its partition, and a marker that says that the delta was added.
+For those in other partitions there is an intent in it, as in that of an entity.
 """
 
 from __future__ import annotations
@@ -10,26 +11,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal
 
+import attrs
 import msgspec
 
 from ....errors import InvalidEntity
 from ....schema.groups import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
+from ....schema.rows import Row
 from ..tables.drive import Work, read
-from ..tables.names import BASE_ROW, BELOW, VALUES, mark_key
-from ..tables.rows import Hidden, codec_of, hidden_members, included, local_key
+from ..tables.names import BASE_ROW, BELOW, OURS, VALUES, intent_key, mark_key
+from ..tables.rows import Hidden, codec_of, hidden_members, included, local_key, ops_member
 from ..tables.service import ETAG, MAX_CHANGES, PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
-from .outbox import Delta, Intent, Outbox, Patience
+from .elsewhere import Outer, rows_elsewhere
+from .marks import Marks
+from .outbox import Delta, Intent, Outbox, Patience, intent_of
 
 __all__ = [
+    "Upkeep",
     "add",
     "changed",
     "check_room",
     "correction",
-    "index_changes",
     "pack_values",
-    "there",
-    "together",
     "values_of",
 ]
 
@@ -40,50 +43,106 @@ _MOST_VALUES = 800_000  # of a group in another partition: what was committed ha
 _log = logging.getLogger("tablemapper.azure")
 
 
-def together(duties: Maintenance) -> int:
-    """Return how many deltas of a group one transaction takes, beside the rows that indexes have of it."""
-    return min(_TOGETHER, MAX_CHANGES - 1 - 2 * len(duties.indexes))
+@attrs.frozen(eq=False)
+class Upkeep:
+    """An aggregate, and what is maintained from its groups."""
+
+    aggregate: AggregateMaintenance
+    inner: Maintenance
+    """The indexes in the partitions of the groups."""
+    outer: Maintenance
+    """Those in other partitions."""
+    marks: Marks
+
+    @property
+    def most(self) -> int:
+        """How many deltas of a group one transaction takes, beside the rows that indexes have of it."""
+        return min(_TOGETHER, MAX_CHANGES - 2 - 2 * len(self.inner.indexes))
+
+    def change(
+        self,
+        key: tuple[str, str],
+        found: Entity | None,
+        change: Change,
+        intent: Intent,
+        timeout: float,
+        *,
+        lost: bool = False,
+    ) -> Work[list[Change]]:
+        """Return a change of a group with those of the rows that indexes have of it.
+
+        Args:
+            key: of the group.
+            found: the group as it was read.
+            change: of it.
+            intent: of the transaction; it gets what is to be done in other partitions.
+            timeout: seconds after which to give up, if no answer comes.
+            lost: whether rows of indexes may be missing: those to be deleted are looked for, and the others put anyhow.
+        """
+        codec = codec_of(self.aggregate.model)
+        new = None if change.kind == "delete" else {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
+        before, after = [None if one is None or BELOW in one else codec.row(one) for one in (found, new)]
+        try:
+            rows = _index_changes(self.inner, before, after, whole=lost)
+            ops = rows_elsewhere(self.outer, self.marks, before, after, Outer(intent))
+        except InvalidEntity as error:  # (its entities are written: a key of an index is too long)
+            _log.warning("%s; the group is not shown", error)
+            hidden = {name: value for name, value in change.members.items() if name.startswith(OURS)}
+            change = attrs.evolve(change, members={**hidden, BELOW: True})
+            rows = _index_changes(self.inner, before, None, whole=lost)
+            intent.puts, intent.deletes = [], []
+            ops = rows_elsewhere(self.outer, self.marks, before, None, Outer(intent))
+        changes = [attrs.evolve(change, members={**change.members, **ops_member(ops)})]
+        for one in rows:
+            get = Get(self.aggregate.model.table, key[0], one.row)
+            if not lost or one.kind != "delete" or (yield from read(get, timeout)) is not None:
+                changes.append(one)
+        return [*changes, intent.change("C")] if intent else changes
 
 
 def add(
-    aggregate: AggregateMaintenance,
-    duties: Maintenance,
+    upkeep: Upkeep,
     several: Sequence[tuple[Intent, Delta]],
     patience: Patience,
     timeout: float,
-    outbox: Outbox | None = None,
-) -> Work[None]:
+    outbox: Outbox,
+) -> Work[Intent | None]:
     """Add deltas to their group, each once: a marker for each in the same transaction says that it was added.
 
     Args:
-        aggregate: of the group.
-        duties: the indexes on its groups, which lie in their partitions.
-        several: at most `together` deltas of one group, each with the intent that has it.
+        upkeep: of the group.
+        several: at most `Upkeep.most` deltas of one group, each with the intent that has it.
         patience: of who adds them.
         timeout: seconds after which to give up, if no answer comes.
-        outbox: has markers that can be deleted on the way.
+        outbox: of the process; it has markers that can be deleted on the way.
+
+    Returns:
+        What is then to be done in other partitions, where that is known.
     """
+    aggregate = upkeep.aggregate
     table, partition, row = aggregate.model.table, several[0][1].partition, several[0][1].row
     marks = {
         mark_key(intent.op, row): ({"t": intent.table, "p": intent.partition, "op": intent.op}, one)
         for intent, one in several
     }
-    attempt, lost_rows = 0, False
-    spent = [] if outbox is None else outbox.spent(table, partition)
+    attempt, damaged, op = 0, False, outbox.new_op()
+    spent = outbox.spent(table, partition)
     while marks:
         deltas = [aggregate.aggregate.unpack_delta(one.packed) for _, one in marks.values()]
         found = yield from read(Get(table, partition, row), timeout)
         change = changed(aggregate, (partition, row), found, deltas)
-        if outbox is not None and change is not None and f"{VALUES}{_FULL}" in change.members:
+        if change is not None and f"{VALUES}{_FULL}" in change.members:
             outbox.full.add((table, partition, row))
         if change is None and len(deltas) == 1:
-            return
+            return None
+        intent = Intent(table, partition, op)
         try:
             changes = [Change("insert", mark, of) for mark, (of, _) in marks.items()]
             if change is not None:
-                rows = index_changes(aggregate, duties, (partition, row), found, change)
-                changes += [change, *((yield from there(table, partition, rows, timeout)) if lost_rows else rows)]
+                changes += yield from upkeep.change((partition, row), found, change, intent, timeout, lost=damaged)
             changes += [Change("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
+            if intent:
+                yield from outbox.name(patience, table, partition)
             yield Commit(table, partition, tuple(changes))
         except Lost as lost:
             yield from patience.again(attempt, lost)
@@ -91,16 +150,26 @@ def add(
             if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
                 raise
             if refused.status == 404:
-                spent, lost_rows = [], True  # (who sweeps was faster, or somebody has lost rows of indexes)
-            for mark in list(marks) if refused.status == 409 else ():
-                # (One by one: threads that wait for this one may have all those that run things side by side.)
-                if (yield from read(Get(table, partition, mark), timeout)) is not None:
-                    del marks[mark]
+                spent, damaged = [], True  # (who sweeps was faster, or somebody has lost rows of indexes)
+            if refused.status == 409:
+                yield from _drop_added(table, partition, marks, timeout)
             if marks:
                 yield from patience.again(min(attempt, 3))
         else:
-            return
+            return intent or None
         attempt += 1
+    if not upkeep.outer.indexes or not patience.doubt:
+        return None
+    left = yield from read(Get(table, partition, intent_key(op)), timeout)  # (of a send of which the answer was lost)
+    return None if left is None else intent_of(left)[0]
+
+
+def _drop_added(table: str, partition: str, marks: dict[str, Any], timeout: float) -> Work[None]:
+    """Take out of some markers those that are there."""
+    # (One by one: threads that wait for this one may have all those that run things side by side.)
+    for mark in list(marks):
+        if (yield from read(Get(table, partition, mark), timeout)) is not None:
+            del marks[mark]
 
 
 def changed(
@@ -204,41 +273,22 @@ def check_room(
             raise _too_many(aggregate.model.name, (one.partition, one.row))
 
 
-def index_changes(
-    aggregate: AggregateMaintenance, duties: Maintenance, key: tuple[str, str], found: Entity | None, change: Change
-) -> list[Change]:
-    """Return the changes of the rows that indexes on the groups have of one."""
-    if not duties.indexes:
-        return []
-    codec = codec_of(aggregate.model)
-    old, new = found, None
-    if change.kind != "delete":
-        new = {ETAG: "", PARTITION: key[0], ROW: key[1], **change.members}
-    before, after = [None if one is None or BELOW in one else codec.row(one)[:-1] for one in (old, new)]
+def _index_changes(duties: Maintenance, before: Row | None, after: Row | None, *, whole: bool) -> list[Change]:
+    """Return the changes of the rows that indexes have of a group in its partition; whole: also of those that stay."""
     changes = ChangeSet()
-    if before is not None and after is not None:
-        changes.changed(duties, [(before, after)])
-    elif after is not None:
-        changes.added(duties, [after])
-    elif before is not None:
-        changes.removed(duties, [before])
-    made = []
+    if before is not None and after is not None and not whole:
+        changes.changed(duties, [(before[:-1], after[:-1])])
+    else:
+        changes.removed(duties, [] if before is None else [before[:-1]])
+        changes.added(duties, [] if after is None else [after[:-1]])
+    made: dict[str, Change] = {}
     for index, rows in changes.indexes.items():
-        made += [Change("delete", local_key(index, row), {}, "*") for row in rows.deletes]
-        made += [
-            Change("upsert", local_key(index, row), {BASE_ROW: row[3], **included(index, row)})
-            for row in (*rows.puts, *rows.rewrites)
-        ]
-    return made
-
-
-def there(table: str, partition: str, changes: Iterable[Change], timeout: float) -> Work[list[Change]]:
-    """Return changes without the deletions of rows of indexes that are not there, as somebody else has lost them."""
-    found: list[Change] = []
-    for one in changes:
-        if one.kind != "delete" or (yield from read(Get(table, partition, one.row), timeout)) is not None:
-            found.append(one)
-    return found
+        gone = [local_key(index, row) for row in rows.deletes]
+        made |= {key: Change("delete", key, {}, "*") for key in gone}
+        for row in (*rows.puts, *rows.rewrites):
+            key = local_key(index, row)
+            made[key] = Change("upsert", key, {BASE_ROW: row[3], **included(index, row)})
+    return list(made.values())
 
 
 def correction(aggregate: AggregateMaintenance, live: Changes, found: Entity | None) -> Changes:

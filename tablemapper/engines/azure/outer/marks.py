@@ -14,7 +14,7 @@ import attrs
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, Maintenance
 from ....schema.model import Model
 from ....schema.rows import Row
-from ..tables.rows import Hidden
+from ..tables.rows import Hidden, StoredNames
 
 __all__ = ["BARRED", "Mark", "Marks", "Part", "label_of", "marked", "number_of", "of_writes", "parts_of"]
 
@@ -81,11 +81,13 @@ class Marks:
         of: by what is maintained: of each index in other partitions, and of all that was built.
         built: those of what was built from the entities of a class.
         generation: of the catalogue that says so.
+        stored: by class: the names that its entities hold properties under.
     """
 
     of: Mapping[Part, Mark]
     built: Mapping[Model, Sequence[Mark]]
     generation: int
+    stored: Mapping[Model, StoredNames] = attrs.field(factory=dict)
     _names: frozenset[str] = attrs.field(
         init=False,
         default=attrs.Factory(lambda self: frozenset([one.name for one in self.of.values()]), takes_self=True),

@@ -25,6 +25,7 @@ from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
 from ....schema.model import Model
 from ..tables.names import END, HIDDEN
+from ..tables.rows import StoredNames, as_stored
 from ..tables.service import PARTITION, ROW, Comparison, Every, Filter, Find, Operator, Some, filter_text
 
 __all__ = [
@@ -155,7 +156,11 @@ def _followed(edge: str) -> str:
 
 
 def conditions(
-    predicates: Iterable[AnyPredicate], model: Model, values: Sequence[Any], among: Collection[str] | None = None
+    predicates: Iterable[AnyPredicate],
+    model: Model,
+    values: Sequence[Any],
+    among: Collection[str] | None = None,
+    stored: StoredNames = (),
 ) -> list[Filter]:
     """Return what holds at least where predicates do.
 
@@ -164,8 +169,9 @@ def conditions(
         model: of the entities.
         values: of the parameters.
         among: the properties that rows have; None: all that are stored.
+        stored: the names that entities hold properties under.
     """
-    lowering = _Lowering(model, values, among)
+    lowering = _Lowering(model, values, among, stored)
     return [lowered for one in predicates if (lowered := lowering.lowered(one)) is not None]
 
 
@@ -174,6 +180,7 @@ class _Lowering:
     model: Model
     values: Sequence[Any]
     among: Collection[str] | None
+    stored: StoredNames
 
     def lowered(self, predicate: AnyPredicate) -> Filter | None:
         """Return what holds at least where a predicate does; None if a service knows nothing like it."""
@@ -202,10 +209,10 @@ class _Lowering:
         if attr.path or attr.part or op not in _OPERATORS or model.position.get(attr.name, 2) == 2:
             return None
         field = model.declaration.field(attr.name)
-        name, kind, operator = field.property, field.type, _OPERATORS[op]
+        name, kind, operator = as_stored(field, self.stored).property, field.type, _OPERATORS[op]
         if self.among is not None and name not in self.among:
             return None
-        if field.wide or kind.kind is object or model.defaults[name] is not None:
+        if field.maintained or field.wide or kind.kind is object or model.defaults[field.property] is not None:
             return None  # (text in place of numbers, or nothing in place of the default)
         if not kind.sql_ordered and (kind.enum is None or operator != "eq"):
             return None

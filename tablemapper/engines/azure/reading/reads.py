@@ -35,14 +35,12 @@ from ..tables.names import (
     BASE_ROW,
     BELOW,
     NEXT_ROW,
-    OP_UNITS,
     index_key,
     index_prefix,
     outer_key,
-    outer_row_of,
     row_key_of,
 )
-from ..tables.rows import Codec, read_value
+from ..tables.rows import Codec
 from ..tables.service import (
     MAX_PAGE,
     PARTITION,
@@ -73,9 +71,11 @@ from .filters import (
     units,
     visible,
 )
+from .keepers import Keeper, completed
 from .orders import sort_rank, sort_values
+from .scans import Runs, outer_places
 
-__all__ = ["AzureReads", "Runs", "Source", "outer_places", "rows_of"]
+__all__ = ["AzureReads", "Source"]
 
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
@@ -98,18 +98,12 @@ class Stored(Protocol):
         """Return the maintenance of an index."""
         ...
 
-    def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities."""
+    def keepers(self, model: Model) -> Sequence[Keeper]:
+        """Return where the maintained fields of a class are."""
         ...
 
-
-class Runs(Protocol):
-    """What runs works."""
-
-    timeout: float
-
-    def run(self, work: Work[T]) -> T:
-        """Return what a work returns."""
+    def claims(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key is one of a class's entities."""
         ...
 
 
@@ -224,16 +218,24 @@ class _Reading:
         self._merged = bool(plan.merged) or (self._high and len(bound.ranges) > 1)
         few = limit is not None and limit + 2 < MAX_PAGE and not self._in_memory
         self._top = limit + 2 if few and limit is not None else None
+        self._keepers = self._classes.keepers(self._model) if self._shows_kept() else ()
         self._select = self._selected()
         self._pushed = () if spending is not None else tuple(self._conditions())
         self._split = index is None and any(source.is_local(self._model, one) for one in self._model.indexes)
         """Whether entities are read beside the many rows of an index: those before it, and those behind."""
 
+    def _shows_kept(self) -> bool:
+        """Return whether maintained fields are given, or looked at."""
+        fields, kept = self._layout.fields, {field.name for field in self._model.maintained}
+        if self._plan.covering:
+            return False
+        return fields is None or not kept.isdisjoint([*fields, *[step.attr.name for step in self._plan.sort]])
+
     def _selected(self) -> tuple[str, ...]:
         fields, model = self._layout.fields, self._model
         if self._index is not None:
             places = (*_KEYS, BASE_PARTITION, BASE_ROW, NEXT_ROW) if self._outer else (*_KEYS, BASE_ROW)
-            columns = [] if self._whole else [one.property for one in index_columns(model, self._index.model)]
+            columns = [] if self._whole else [self._codec.name(one) for one in index_columns(model, self._index.model)]
             return (*places, *(columns if self._plan.covering else ()))
         if fields is None or self._layout.state:
             return ()
@@ -242,13 +244,15 @@ class _Reading:
         if any(field.type.undeclared for field in stored):
             return ()
         below = [] if model.aggregate is None else [BELOW]
-        return tuple(dict.fromkeys([*_KEYS, *[field.property for field in stored], *below]))
+        return tuple(
+            dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
+        )
 
     def _conditions(self) -> Iterable[Filter]:
         plan, among = self._plan, None
         if self._index is not None:
             among = [] if self._whole else [one.property for one in index_columns(self._model, self._index.model)]
-        return conditions(plan.filter, self._model, self._bound.values, among)
+        return conditions(plan.filter, self._model, self._bound.values, among, self._codec.stored)
 
     # -- what is sent
 
@@ -310,9 +314,15 @@ class _Reading:
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
             following = self._source.begin(self._ask(find)) if ahead else partial(self._source.run, self._ask(find))
-            yield page.entities
+            yield self._with_kept(page.entities)
             page, ahead = following(), self._top is None
-        yield page.entities
+        yield self._with_kept(page.entities)
+
+    def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
+        """Return entities with their maintained fields."""
+        if not self._keepers or self._index is not None:
+            return entities
+        return self._source.run(completed(self._keepers, entities, self._source.timeout))
 
     def _begun(self, finds: Sequence[Find]) -> list[Callable[[], Page]]:
         """Begin some reads side by side."""
@@ -448,10 +458,12 @@ class _Reading:
             return
         index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
         while some := list(islice(entries, size)):
-            gets = [read(Get(self._model.table, place[2], place[3]), self._source.timeout) for _, place, _ in some]
-            for (rank, place, _), entity in zip(some, self._source.run(side_by_side(gets)), strict=True):
-                if entity is None:
-                    continue
+            timeout = self._source.timeout
+            gets = [read(Get(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
+            held = zip(some, self._source.run(side_by_side(gets)), strict=True)
+            there = [(one, entity) for one, entity in held if entity is not None and BELOW not in entity]
+            whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
+            for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)
                 if any(entry[:2] == place[:2] for entry in index.rows((row,))):
                     yield rank, place, row
@@ -459,7 +471,7 @@ class _Reading:
     def _laid_out(self, place: Place, found: Any, layout: Layout) -> Row:
         if self._plan.covering:
             field = self._model.declaration.field
-            return (*place, *[read_value(field(name), found) for name in layout.fields or ()])
+            return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
         row = self._codec.row(found) if self._index is None else found
         if layout.fields is None:
             row = (*row[:-1], row[-1].state) if layout.state else row
@@ -503,6 +515,11 @@ class _Reading:
             f"{count} request{'' if count == 1 else 's'}, one more for each further {MAX_PAGE:,} rows"
             + (", and one for each row of the index" if joined else "")
         ]
+        if self._keepers:
+            fields = ", ".join([field.name for field in self._model.maintained])
+            lines.append(
+                f"{fields}: a request more for each, in each partition; they follow what they are maintained from"
+            )
         eventual = self._outer and self._plan.covering
         if eventual:
             lines.append("eventual: the index may be older than its entities, which are not read")
@@ -512,27 +529,4 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
-        return Explained(lines, count, eventual=eventual)
-
-
-def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
-    """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
-    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
-    if not index.model.unique:
-        op = row[-OP_UNITS:]
-        yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]
-        return
-    for name in (BASE_ROW, NEXT_ROW):
-        if entity.get(name) is not None:
-            yield partition, row, base, entity[name]
-
-
-def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
-    """Yield the entities of a table that satisfy a filter."""
-    find = Find(table, all_of(where))
-    while True:
-        page: Page = source.run(read(find, source.timeout))
-        yield from page.entities
-        if page.after is None:
-            return
-        find = attrs.evolve(find, after=page.after)
+        return Explained(lines, count + len(self._keepers), eventual=eventual)

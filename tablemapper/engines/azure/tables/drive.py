@@ -9,18 +9,31 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
-from ....errors import StoreError
+from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
-from .service import Lost, Request, Service
+from .service import Lost, Refused, Request, Service
 
-__all__ = ["ATTEMPTS", "All", "Driver", "Now", "Pause", "Step", "Work", "delay", "read", "side_by_side"]
+__all__ = [
+    "ATTEMPTS",
+    "All",
+    "Driver",
+    "Now",
+    "Pause",
+    "Step",
+    "Work",
+    "delay",
+    "read",
+    "side_by_side",
+    "store_errors",
+]
 
 T = TypeVar("T")
 
@@ -172,3 +185,18 @@ class Driver:
         """End the threads."""
         self._pool.shutdown(wait=False)
         self._service.close()
+
+
+@contextmanager
+def store_errors(name: str) -> Iterator[None]:
+    """Return a context manager in which what the service of an account answers becomes an error of the store."""
+    try:
+        yield
+    except Lost as lost:
+        raise StoreError(f"{name}: {lost}") from None
+    except Refused as refused:
+        if refused.status in (401, 403):
+            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        if refused.code == "TableNotFound":
+            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
+        raise StoreError(f"{name}: {refused}") from None

@@ -11,7 +11,7 @@ from ....keys.texts import SEPARATOR, check_key
 from ....limits import MAX_KEY_UNITS, utf16_units
 
 __all__ = [
-    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "END", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "OP", "OPS", "OP_UNITS",
+    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "END", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "NOTES", "OP", "OPS", "OP_UNITS",
     "OURS", "STATE", "TYPE_NAME", "VALUES", "digest", "index_key", "index_prefix", "intent_key", "mark_key", "outer_key",
     "outer_row_of", "row_key_of",
 ]  # fmt: skip
@@ -38,6 +38,8 @@ _HASH_UNITS = 35
 _HASHED_UNITS = len(END) + _HASH_UNITS + len(END) + OP_UNITS
 HIDDEN = (' "g', ' "{')
 """The first row key that is hidden, and what is above all."""
+NOTES = ' "n'
+"""What the row keys of notes begin with that change with entities."""
 INTENTS = (' "o', ' "p')
 """The row keys of intents, as a half-open range: what writes have to do in other partitions."""
 MARKS = (' "y', ' "z')

@@ -1,6 +1,7 @@
 """Rows of a model to the members of a JSON body, and back: functions that are generated once a model.
 
-A row has `Hidden` behind its properties: what an entity of ours holds that is no field.
+A row has `Hidden` behind its properties: what an entity of ours holds that is no field. A property that was renamed has the
+name in its entities, and in the rows of indexes, that it came with.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
-from ....errors import CorruptStore
+from ....errors import CorruptStore, InvalidEntity
 from ....kept import kept
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
@@ -27,6 +28,8 @@ from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, proper
 __all__ = [
     "Codec",
     "Hidden",
+    "StoredNames",
+    "as_stored",
     "codec_of",
     "hidden_members",
     "holds",
@@ -34,7 +37,6 @@ __all__ = [
     "local_key",
     "members_of",
     "ops_member",
-    "read_value",
     "shown",
 ]
 
@@ -42,6 +44,18 @@ _NOTHING = "{}"  # no undeclared properties, in stored form
 _PIECE = 60_000  # bytes of a hidden value in one property
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
+
+
+StoredNames: TypeAlias = tuple[tuple[str, str], ...]
+"""Properties of a class that entities hold under other names, each with that name."""
+
+
+def as_stored(field: FieldModel, names: StoredNames) -> FieldModel:
+    """Return a field with the name that entities hold its property under."""
+    for property, stored in names:
+        if property == field.property:
+            return attrs.evolve(field, property=stored)
+    return field
 
 
 @attrs.frozen
@@ -65,6 +79,7 @@ class Codec:
     """The two directions for one model."""
 
     model: Model
+    stored: StoredNames
     members: Callable[[Row], Entity]
     """Row → the members of its properties."""
     row: Callable[[Members], Row]
@@ -74,6 +89,14 @@ class Codec:
         """Return the members of a group."""
         return self.members(row) | hidden_members(state, values)
 
+    def name(self, field: FieldModel) -> str:
+        """Return the name that entities hold a property under."""
+        return as_stored(field, self.stored).property
+
+    def value(self, field: FieldModel, entity: Members) -> Any:
+        """Return one property in stored form; None if it is missing."""
+        return _read(entity, as_stored(field, self.stored), None)
+
     @property
     def width(self) -> int:
         """How long a row is, with what is hidden."""
@@ -81,23 +104,28 @@ class Codec:
 
 
 @kept
-def codec_of(model: Model) -> Codec:
-    """Return the codec of a model, compiled once."""
+def codec_of(model: Model, stored: StoredNames = ()) -> Codec:
+    """Return the codec of a model, compiled once; its properties have some other names in entities."""
     names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
-    declared = frozenset([field.property for field in model.columns if not field.type.undeclared])
+    columns = [(as_stored(field, stored), model.defaults[field.property]) for field in model.columns]
+    declared = frozenset([field.property for field, _ in columns if not field.type.undeclared])
     known = declared | {TYPE_NAME} if model.declaration.type_name is not None else declared
     lines = ["def members(row):", "    out = {}"]
     if model.declaration.type_name is not None:
         lines.append(f"    out[{TYPE_NAME!r}] = {model.declaration.type_name!r}")
     values = []
-    for at, field in enumerate(model.columns, FIRST):
+    for at, (field, default) in enumerate(columns, FIRST):
         if field.type.undeclared:
-            lines.append(f"    if row[{at}] is not None: put_extra(out, row[{at}])")
+            lines.append(
+                f"    if row[{at}] is not None: put_extra(out, row, row[{at}], {names.name('stored', stored)})"
+            )
             values.append(f"extra(e, {names.name('known', known)}, {None if field.nullable else _NOTHING!r})")
             continue
         edm = field.type.edm
         name = field.property
-        if edm == "String":
+        if field.maintained:  # (it is read only; see `keepers`)
+            pass
+        elif edm == "String":
             lines.append(f"    if row[{at}] is not None: out[{name!r}] = row[{at}]")
         elif edm == "Int64":
             lines.append(f"    v = row[{at}]")
@@ -106,7 +134,7 @@ def codec_of(model: Model) -> Codec:
             lines.append(f"        if v.__class__ is int: out[{name + TYPE!r}] = 'Edm.Int64'")
         else:
             lines.append(f"    if row[{at}] is not None: write(out, {name!r}, {edm!r}, row[{at}])")
-        values.append(f"read(e, {names.name('field', field)}, {names.name('default', model.defaults[name])})")
+        values.append(f"read(e, {names.name('field', field)}, {names.name('default', default)})")
     lines.append("    return out")
     has_extra = any(field.type.undeclared for field in model.columns)
     lines += [
@@ -115,7 +143,7 @@ def codec_of(model: Model) -> Codec:
         f"hidden(e, {'None' if has_extra else names.name('known', known)}))",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
-    return Codec(model, functions["members"], functions["row"])
+    return Codec(model, stored, functions["members"], functions["row"])
 
 
 def members_of(field: FieldModel, value: Any) -> Entity:
@@ -127,22 +155,17 @@ def members_of(field: FieldModel, value: Any) -> Entity:
     return members
 
 
-def included(index: IndexMaintenance, row: Sequence[Any]) -> Entity:
+def included(index: IndexMaintenance, row: Sequence[Any], stored: StoredNames = ()) -> Entity:
     """Return the members of what the row of an index holds beside keys."""
     members: Entity = {}
     for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
-        members |= members_of(field, value)
+        members |= members_of(as_stored(field, stored), value)
     return members
 
 
 def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
     """Return the row key of the row of an index that lies in the partition of what it is of."""
     return index_key(index.label, row[1], row[3], unique=index.model.unique)
-
-
-def read_value(field: FieldModel, entity: Members) -> Any:
-    """Return one property in stored form; None if it is missing."""
-    return _read(entity, field, None)
 
 
 def shown(entity: Members) -> dict[str, Any]:
@@ -211,8 +234,14 @@ def _moment(text: str) -> str:
     return f"{head}.{fraction[:6]:0<6}Z"
 
 
-def _put_extra(members: Entity, stored: str) -> None:
-    for name, (edm, value) in msgspec.json.decode(stored).items():
+def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> None:
+    for name, (edm, value) in msgspec.json.decode(extra).items():
+        for property, taken in stored:
+            if taken == name:
+                raise InvalidEntity(
+                    str(row[:2]),
+                    [f'the undeclared property "{name}" has the name that "{property}" had before: choose another one'],
+                )
         _write(members, name, edm, value)
 
 

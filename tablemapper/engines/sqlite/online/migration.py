@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from ....catalogue.catalogue import Catalogue, labels_of
+from ....catalogue.catalogue import Catalogue
 from ....catalogue.changes import Edit, Fault, Transition
 from ....catalogue.dropping import drop_former, unused
 from ....catalogue.migrating import (
@@ -21,6 +21,7 @@ from ....catalogue.migrating import (
     contracted,
     discarded,
     dropped_classes,
+    dropped_labels,
     edited,
     is_undone,
     retired,
@@ -30,8 +31,7 @@ from ....catalogue.switching import switched
 from ....errors import InvalidMigration
 from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.forms import Forms, form_hash
-from ....schema.labels import Label
+from ....schema.forms import Forms
 from ....schema.model import Model, Schema
 from ...migration import Batches, Copied, Outdated
 from ...protocol import Pace
@@ -127,25 +127,7 @@ class SqliteMigrations:
 
     def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
         """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
-        catalogue, labels = self._catalogue, set[str]()
-        for entry in catalogue.history:
-            if entry.switched and entry.undone is None:
-                named = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
-                labels |= {
-                    label
-                    for label in [str(Label.of(one).bare) for one in named]
-                    if self._is_older(label, entry.switched)
-                }
-                labels -= {label for model in new.get(entry.id, ()) for label in labels_of(model.name, model.form)}
-        return frozenset(labels)
-
-    def _is_older(self, label: str, time: int) -> bool:
-        """Return whether the store has an aggregate as a version declared it before a time, or an index."""
-        form, state = self._catalogue.models.get(label), self._catalogue.states.get(label)
-        if form is None or state is None:
-            return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
-        opened = [each.since for each in self._catalogue.versions.of(label) if each.form == form_hash(form)]
-        return min([*opened, state.since]) < time
+        return dropped_labels(self._catalogue, new)
 
     def building(self) -> frozenset[str]:
         """Return the classes over whose entities something is being built."""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from datetime import UTC
+from collections.abc import Iterable
 
 from msgspec import convert
 
-from ....builtin import Builtin
-from ....catalogue.catalogue import Catalogue
 from ....catalogue.names import guests
-from ....schema.labels import Label
 from ....schema.model import Model
-from ...status import Applied, Item, Status, items_of
+from ...status import Item, Status, status_of
 from ..file.opening import open_file
 from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
@@ -50,28 +46,10 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     generation = read_generation(read)
     file = {"format": read("PRAGMA user_version")[0][0], "bytes": read(_SIZE)[0][0]}
     if not generation:
-        return Status(generation, tuple(items_of(catalogue, {}, {})), **file)
+        return status_of(catalogue, generation, {}, {}, **file)
     progress = {name: (done, total) for name, done, total in convert(read(_PROGRESS), list[tuple[str, int, int]])}
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
     copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
-    items = (*items_of(catalogue, places, held), *_dropped(catalogue), *copies)
-    return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
-
-
-def _dropped(catalogue: Catalogue) -> Iterator[Item]:
-    """Yield the dropped indexes, aggregates and classes whose names are not used again."""
-    for tombstone in {each.label: each for each in catalogue.tombstones}.values():
-        owner, index = Label.of(tombstone.label)
-        form = catalogue.models.get(owner)
-        if form is None or (index and index not in form.indexes):
-            kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"
-            yield Item(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
-
-
-def _history(catalogue: Catalogue) -> Iterator[Applied]:
-    for one in [entry for entry in catalogue.history if entry.undone is None]:
-        state = "contracted" if one.contracted else "switched" if one.switched else "running"
-        started = Builtin.datetime.fromtimestamp(one.started / 1e6, UTC)
-        yield Applied(one.id, state, started, one.entities)  # type: ignore[arg-type]
+    return status_of(catalogue, generation, places, held, copies, **file)

@@ -6,7 +6,7 @@ The catalogue only grows. An index that the opened classes do not declare stays,
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -15,7 +15,7 @@ from ....catalogue import opening
 from ....catalogue.catalogue import Catalogue
 from ....catalogue.changes import WayBack
 from ....catalogue.dropping import finished
-from ....catalogue.names import guests
+from ....catalogue.names import guests, names_in_use
 from ....catalogue.opening import opened, ruled_anew, unmatched_twins
 from ....catalogue.possible import meanings
 from ....catalogue.switching import ended
@@ -74,7 +74,7 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
     if evolution.faults:
         forms = {model.name: model.form for model in schema.models}
         raise SchemaMismatch(_DIFFER, evolution.faults, changes=evolution.stopping, old=catalogue.models, new=forms)
-    if faults := tuple(_names_in_use(evolution, catalogue)):
+    if faults := tuple(names_in_use(evolution.fields, catalogue.versions)):
         raise SchemaMismatch(_DIFFER, faults)
     return evolution
 
@@ -142,17 +142,6 @@ def _under_way(catalogue: Catalogue, evolution: Evolution, read: Read) -> Schema
         f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %{left}); it can be opened so once "
         "that has switched", evolution.faults,
     )  # fmt: skip
-
-
-def _names_in_use(evolution: Evolution, catalogue: Catalogue) -> Iterator[str]:
-    """Yield the new properties whose names older versions use for other properties."""
-    for model, property in evolution.fields:
-        for version in catalogue.versions.live(model.name):
-            if property in version.renames:
-                yield (
-                    f'{model.name}: "{property}" is what "{version.renames[property]}" was called before {version.behind}: '
-                    "contract that first, or choose another name"
-                )
 
 
 def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:

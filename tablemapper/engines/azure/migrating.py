@@ -1,0 +1,270 @@
+"""Migrations of an account: those that rename or drop change its catalogue, and programs of the former version go on.
+
+What is dropped goes when the migration is contracted: first the former versions end, then nobody adds anything to it, then its
+rows are deleted, and last it leaves the catalogue. Before its rows are deleted, every process knows; each step can be done again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Concatenate, ParamSpec, TypeVar
+
+import attrs
+from msgspec.structs import replace
+
+from ...catalogue.actions import Draft
+from ...catalogue.catalogue import Catalogue
+from ...catalogue.changes import Edit
+from ...catalogue.dropping import without_jobs
+from ...catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
+from ...entities.etag import Stamp
+from ...errors import NotAStore
+from ...evolution.history import History
+from ...evolution.versions import Versions
+from ...schema.forms import Forms
+from ...schema.labels import Label
+from ...schema.model import Model, Schema
+from ..migration import Batches, Outdated
+from .catalogue.classes import Classes, Current
+from .catalogue.partitions import check_models
+from .catalogue.published import Published, as_it_is, changed, open_catalogue, read_catalogue
+from .outer.marks import label_of, parts_of
+from .outer.outbox import Late, Outbox, Patience, Times
+from .overwriting import Overwriter
+from .reading.scans import rows_of
+from .sweep import server_time, sweep, waited
+from .tables.drive import Driver, Now, Work, store_errors
+from .tables.names import BELOW, CATALOGUE
+from .tables.service import PARTITION, ROW, Service
+
+__all__ = ["AzureMigrations"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AzureMigrations:
+    """The store of an account, for migrations; `MigrationEngine` says more of each method."""
+
+    def __init__(self, driver: Driver, name: str, catalogue: str, timeout: float, times: Times) -> None:
+        self.timeout = timeout
+        self._driver = driver
+        self._name = name
+        self._table = catalogue
+        self._times = times
+        self.look()
+
+    @classmethod
+    def open(
+        cls,
+        service: Service,
+        name: str,
+        *,
+        catalogue: str = CATALOGUE,
+        timeout: float = 30.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+        times: Times | None = None,
+    ) -> AzureMigrations:
+        """Open the store of an account; arguments as for `AzureEngine.open`.
+
+        Raises:
+            NotAStore: there is none.
+        """
+        driver = Driver(service, monotonic=monotonic, sleep=sleep)
+        try:
+            return cls(driver, name, catalogue, timeout, times or Times())
+        except BaseException:
+            driver.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._driver.close()
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        with store_errors(self._name):
+            return self._driver.run(work)
+
+    # ------------------------------------------------------------------------------------------ the catalogue
+
+    def look(self) -> None:
+        """Read the catalogue as it is now."""
+        held = self.run(read_catalogue(self._table, self.timeout))
+        if held is None:
+            raise NotAStore(f"there is no store in this account, as it has no catalogue {self._table}")
+        self._held = held
+
+    def forms(self) -> Forms:
+        """Return the forms of the classes of the store."""
+        return self._held.value.models
+
+    def history(self) -> History:
+        """Return the migrations that were started, in that order."""
+        return self._held.value.history
+
+    def dropped(self, new: Mapping[str, Iterable[Model]]) -> frozenset[str]:
+        """Return the labels of what migrations drop, and of other definitions of the same names that are older than they."""
+        return dropped_labels(self._held.value, new)
+
+    def count(self, name: str) -> int:
+        """Return the number of entities of a class."""
+        classes = self._classes()
+        for model in classes.models:
+            if model.name == name:
+                rows = rows_of(self, model.table)
+                return sum(1 for one in rows if BELOW not in one and classes.claims(model, one[PARTITION], one[ROW]))
+        raise Outdated  # (it was there, when the caller looked)
+
+    def under_way(self) -> str | None:
+        """Return None: a migration is done in one step."""
+        return None
+
+    def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
+        """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
+        self._change(adopted, applied)
+
+    def edit(self, edit: Edit) -> None:
+        """Run a migration that copies nothing."""
+        self._change(edited, edit)
+
+    def take_over(self, schema: Schema) -> bool:
+        """Add to the catalogue what classes declare, as opening them does; return whether anything was added."""
+        check_models(schema, self._table)
+        before = self._held.head.generation
+        self.run(open_catalogue(self._table, schema, self.timeout, self._times))
+        self.look()
+        return self._held.head.generation != before
+
+    def _change(
+        self,
+        transition: Callable[Concatenate[Draft, Catalogue, P], Catalogue],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None:
+        """Publish what a transition makes of the catalogue that was looked at, then look at it again.
+
+        Raises:
+            Outdated: it is another one by now.
+        """
+        seen, draft, made = self._held.head.generation, self._draft(), self._held.value
+
+        def change(held: Published) -> Catalogue | None:
+            nonlocal made
+            if held.head.generation == seen:
+                made = transition(draft, held.value, *args, **kwargs)
+                return made
+            if (held.value.history, held.value.versions) != (made.history, made.versions):
+                raise Outdated
+            return None
+
+        self.run(changed(self._table, self.timeout, change))
+        self.look()
+
+    def _draft(self) -> Draft:
+        """Return a draft of a transition that changes no tables, with the time of the service."""
+        return Draft(self.run(server_time(self._table, self.timeout)), tuple)
+
+    # ------------------------------------------------------------------------------------------ contracting
+
+    def contract(self, id: str, batches: Batches) -> bool:
+        """End the versions before a migration, and delete what it drops; return False if another run undoes that."""
+        draft = self._draft()
+        self._publish(lambda held: held.value if is_undone(held.value, id) else retired(draft, held.value, id))
+        if (entry := self.history().current(id)) is None:
+            return False
+        if entry.drops:
+            ended = dropped_classes(self._held.value, id)
+            labels, late = _parts(entry.drops, ended, self.forms())
+            self._publish(partial(_disabled, labels))
+            self._erase(labels, ended)
+        else:
+            late = set()
+        before, draft = self._classes(), self._draft()
+        self._publish(lambda held: held.value if is_undone(held.value, id) else contracted(draft, held.value, id, ()))
+        if late:
+            self._erase(late, (), before)
+        return True
+
+    def drop_former(self) -> None:
+        """Do nothing: a store of an account has one definition of each name."""
+
+    def _publish(self, change: Callable[[Published], Catalogue]) -> None:
+        """Publish what a function makes of the catalogue; of its own result it makes the same."""
+
+        def after(held: Published) -> Catalogue | None:
+            value = change(held)
+            return None if value == held.value else value
+
+        self.run(changed(self._table, self.timeout, after))
+        self.look()
+
+    def _erase(self, labels: Collection[str], ended: Collection[str], before: Classes | None = None) -> None:
+        """Delete the rows of indexes and of classes, and take all out of groups, once nobody writes them any more.
+
+        Args:
+            labels: of indexes and aggregates.
+            ended: the classes, and aggregates that nobody reads.
+            before: the classes that have them; None: as they are now.
+        """
+        since, outbox = int(Stamp(self._held.head.etag)), Outbox(self._table, self._held.head.times(self._times))
+        times = outbox.times
+        while self.run(waited(self._table, since, max(times.settled, times.lease + times.deadline), self.timeout)):
+            pass
+        classes = self._classes()
+        ever = attrs.evolve(times, look=math.inf)  # (nobody opens what ends any more)
+        self.run(sweep(Current(self._table, classes, self.run(_now()), ever, self.timeout), outbox, self.timeout))
+        works, classes = list[Callable[[Overwriter], Work[None]]](), before or classes
+        for model in classes.models:
+            if model.name in ended:
+                beside = {name for name, form in self.forms().items() if form.table == model.table}
+                works.append(partial(Overwriter.erased, model=model, alone=beside <= set(ended)))
+            else:
+                parts = [part for part in parts_of(classes.maintained(model)) if label_of(part) in {*labels} - {*ended}]
+                works += [partial(Overwriter.emptied, part=part) for part in parts]
+        for work in works:
+            self._until_done(classes, outbox, work)
+
+    def _until_done(self, classes: Classes, outbox: Outbox, work: Callable[[Overwriter], Work[None]]) -> None:
+        while True:
+            patience = Patience(self.run(_now()) + outbox.times.deadline)
+            try:
+                return self.run(work(Overwriter(classes, outbox, patience, self.timeout)))
+            except Late:  # (what was deleted stays so)
+                continue
+
+    def _classes(self) -> Classes:
+        """Return all classes of the store, with those that end."""
+        schema, held = self.run(as_it_is(self._table, None, self.timeout))
+        return Classes(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
+
+
+def _parts(drops: Iterable[str], ended: Collection[str], forms: Forms) -> tuple[set[str], set[str]]:
+    """Return what is dropped of classes that stay: what is disabled before that, and the indexes on groups that stay.
+
+    Such an index is maintained with its groups, as long as the catalogue has it.
+    """
+    classes = {name for name in ended if forms[name].source is None}
+    labels, on_groups = set[str](), set[str]()
+    for owner, index in map(Label.of, drops):
+        source = None if owner not in forms else forms[owner].source
+        if owner in forms and not {owner, source} & classes and not (index and owner in ended):
+            (on_groups if index and source is not None else labels).add(str(Label(owner, index)))
+    return labels, on_groups
+
+
+def _disabled(labels: Collection[str], held: Published) -> Catalogue:
+    """Return the catalogue in which nobody adds anything to some indexes and aggregates."""
+    value, number = held.value, held.head.generation + 1
+    off = {label for label in labels if label in value.states and value.states[label].state != "disabled"}
+    states = {label: replace(value.states[label], state="disabled", since=0, number=number) for label in off}
+    return attrs.evolve(without_jobs(Draft(0, tuple), value, off), states=value.states | states) if off else value
+
+
+def _now() -> Work[float]:
+    now: float = yield Now()
+    return now

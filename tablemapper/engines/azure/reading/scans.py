@@ -1,0 +1,52 @@
+"""Tables read whole, and the places that rows of indexes have in other partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+import attrs
+
+from ....planning.parts import Place
+from ....schema.maintenance import IndexMaintenance
+from ..tables.drive import Work, read
+from ..tables.names import BASE_PARTITION, BASE_ROW, NEXT_ROW, OP_UNITS, outer_row_of
+from ..tables.service import PARTITION, ROW, Entity, Filter, Find, Page
+from .filters import all_of
+
+__all__ = ["Runs", "outer_places", "rows_of"]
+
+T = TypeVar("T")
+
+
+class Runs(Protocol):
+    """What runs works."""
+
+    timeout: float
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        ...
+
+
+def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
+    """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
+    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
+    if not index.model.unique:
+        op = row[-OP_UNITS:]
+        yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]
+        return
+    for name in (BASE_ROW, NEXT_ROW):
+        if entity.get(name) is not None:
+            yield partition, row, base, entity[name]
+
+
+def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
+    """Yield the entities of a table that satisfy a filter."""
+    find = Find(table, all_of(where))
+    while True:
+        page: Page = source.run(read(find, source.timeout))
+        yield from page.entities
+        if page.after is None:
+            return
+        find = attrs.evolve(find, after=page.after)

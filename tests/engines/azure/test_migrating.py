@@ -1,0 +1,523 @@
+"""Migrations of an account: properties renamed and definitions dropped, while programs of both versions write."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+
+from .memory import Memory
+from .place import AzurePlace
+
+
+def part(maker: str = "maker", price: str = "price", others: dict[str, Any] | None = None, **more: Any) -> Any:
+    """Return a class with everything that an index can be, with names for two of its fields."""
+    fields = {"shelf": str, "number": int, maker: str | None, price: float, "code": str | None, **(others or {})}
+    body = {
+        "key": tm.Key[str, int](partition="{shelf}", row="{number}"),
+        "by_maker": tm.Index[str](
+            partition=f"{{{maker}}}", include=(price,), where=lambda p: getattr(p, maker) != "m9"
+        ),
+        "by_price": tm.Index[str, float](partition="{shelf}", row=f"{{{price}}}", include=(maker,)),
+        "by_code": tm.Index[str](partition="{code}", unique=True, include=(price,)),
+        **more,
+    }
+    annotations = {name: tm.Field[kind] for name, kind in fields.items()}
+    return type(tm.Entity)(
+        "Part", (tm.Entity,), {"__annotations__": annotations, "__module__": __name__, **body}, table="Parts"
+    )
+
+
+def makers(of: Any, maker: str = "maker", price: str = "price", **more: Any) -> Any:
+    body = {
+        "__annotations__": {"who": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[float | None]},
+        "__module__": __name__,
+        "who": tm.group_by(getattr(of, maker)),
+        "parts": tm.count(where=getattr(of, price) < 1e6),
+        "most": tm.max(getattr(of, price)),
+        "key": tm.Key[str](partition="{who}"),
+        **more,
+    }
+    return type(tm.Aggregate)("Makers", (tm.Aggregate,), body, of=of, table="Makers")
+
+
+def shelves(of: Any, price: str = "price") -> Any:
+    body = {
+        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int], "total": tm.Field[float]},
+        "__module__": __name__,
+        "shelf": tm.group_by(of.shelf),
+        "parts": tm.count(),
+        "total": tm.sum(getattr(of, price)),
+        "key": tm.Key[str](partition="{shelf}", row="total"),
+    }
+    return type(tm.Aggregate)("Shelves", (tm.Aggregate,), body, of=of, table="Parts")
+
+
+OLD, NEW = part(), part("firm", "cost")
+OLDS = [OLD, makers(OLD), shelves(OLD)]
+NEWS = [NEW, makers(NEW, "firm", "cost"), shelves(NEW, "cost")]
+
+
+@tm.migration(after=None, old=OLDS, new=NEWS)
+def names(m: tm.Migration) -> None:
+    m.rename(OLD.maker, NEW.firm)
+    m.rename(OLD.price, NEW.cost)
+
+
+@pytest.fixture
+def place() -> Any:
+    place = AzurePlace(memory=Memory(), still=True)
+    with opened(place, OLDS) as store:
+        store.insert_many(old_of(one) for one in ITEMS)
+    return place
+
+
+ITEMS = [
+    ("xyz"[n % 3], n, f"m{n % 11}" if n % 5 else None, float(n % 7), f"c{n}" if n % 2 else None) for n in range(40)
+]
+
+
+def opened(place: Any, models: list[Any], **options: Any) -> tm.Store:
+    return tm.open(place, models=models, **options)
+
+
+def later(store: tm.Store) -> None:
+    """Let it be time for a process to look at the catalogue again."""
+    store._engine._current._looked = -1e9  # type: ignore[attr-defined]
+
+
+def old_of(item: tuple[Any, ...]) -> Any:
+    return OLD(**dict(zip(("shelf", "number", "maker", "price", "code"), item, strict=True)))
+
+
+def new_of(item: tuple[Any, ...]) -> Any:
+    return NEW(**dict(zip(("shelf", "number", "firm", "cost", "code"), item, strict=True)))
+
+
+def seen(store: tm.Store, models: list[Any]) -> Any:
+    """Return all that a store answers to some classes, by values alone."""
+    cls, firms, _ = models
+    maker, price = ("maker", "price") if cls is OLD else ("firm", "cost")
+    at = lambda one: tuple(getattr(one, name) for name in ("shelf", "number", maker, price, "code"))  # noqa: E731
+    everything = sorted(at(one) for one in store.query(cls).allow_scan())
+    found = {m: sorted(at(one) for one in store.query(cls.by_maker(m))) for m in ("m1", "m2", "m9")}
+    cheap = sorted(at(one) for one in store.query(cls).where(cls.shelf == "x", getattr(cls, price) < 3.0))
+    shown = sorted(
+        [
+            one
+            for (one,) in store.query(cls)
+            .where(cls.shelf == "y", getattr(cls, price) >= 3.0)
+            .select(getattr(cls, maker))
+        ],
+        key=str,
+    )
+    coded = [at(one) for one in store.query(cls).where(cls.code == "c7")]
+    some = sorted(at(one) for one in store.query(cls).where(getattr(cls, maker) == "m3").allow_scan())
+    groups = sorted((one.who, one.parts, one.most) for one in store.query(firms).allow_scan())
+    totals = sorted((one.shelf, one.parts, one.total) for one in store.query(models[2]).allow_scan())
+    return everything, found, cheap, shown, coded, some, groups, totals
+
+
+def expected(items: list[tuple[Any, ...]]) -> Any:
+    by_maker = lambda m: sorted(one for one in items if one[2] == m)  # noqa: E731
+    who = sorted({one[2] for one in items if one[2] is not None})
+    return (
+        sorted(items),
+        {m: by_maker(m) if m != "m9" else [] for m in ("m1", "m2", "m9")},
+        sorted(one for one in items if one[0] == "x" and one[3] < 3.0),
+        sorted((one[2] for one in items if one[0] == "y" and one[3] >= 3.0), key=str),
+        [one for one in items if one[4] == "c7"],
+        by_maker("m3"),
+        [(m, len(by_maker(m)), max(one[3] for one in by_maker(m))) for m in who],
+        [(s, len(some), sum(one[3] for one in some)) for s in "xyz" if (some := [one for one in items if one[0] == s])],
+    )
+
+
+def test_both_versions_read_and_write_the_same_entities_after_a_rename(place: Any) -> None:
+    rng, held = random.Random(1), {one[:2]: one for one in ITEMS}
+    with opened(place, OLDS) as old:
+        report = tm.migrate(place, [names])
+        assert report.applied == ("names",)
+        assert {step.old_version for step in report.plan} == {"writes"}
+        with opened(place, NEWS) as new:
+            for number in range(60):
+                store, make, maker, price = rng.choice([(old, old_of, "maker", "price"), (new, new_of, "firm", "cost")])
+                key = rng.choice(sorted(held))
+                one: tuple[Any, ...] = (
+                    "xyz"[number % 3],
+                    100 + number,
+                    f"m{rng.randrange(11)}",
+                    float(rng.randrange(9)),
+                    f"d{number}",
+                )
+                match rng.randrange(5):
+                    case 0:
+                        store.insert(make(one))
+                        held[one[:2]] = one
+                    case 1:
+                        store.delete(make(held.pop(key)).key)
+                    case 2:
+                        held[key] = (*key, *one[2:])
+                        store.upsert(make(held[key]))
+                    case 3:
+                        held[key] = (*key, one[2], *held[key][3:])
+                        store.merge(make(held[key]).key, **{maker: one[2]})
+                    case _:
+                        held[key] = (*key, held[key][2], one[3], held[key][4])
+                        entity = store[make(held[key]).key]
+                        setattr(entity, price, one[3])
+                        store.replace(entity)
+            assert seen(old, OLDS) == seen(new, NEWS) == expected(list(held.values()))
+            assert old.check().ok
+            assert new.check().ok
+
+
+def test_a_rename_is_undone_done_again_and_contracted(place: Any) -> None:
+    tm.migrate(place, [names])
+    with opened(place, NEWS) as new:
+        new.insert(new_of(("x", 50, "m1", 2.0, "c50")))
+        assert tm.migrate(place, [names], to="").applied == ("names",)
+        with opened(place, OLDS) as old:
+            assert old[OLD.key("x", 50)].maker == "m1"
+            old.merge(OLD.key("x", 50), maker="m2")
+        assert new[NEW.key("x", 50)].firm == "m2"
+    assert tm.migrate(place, [names]).ok
+    with opened(place, OLDS) as old:
+        report = tm.migrate(place, [names], contract=True)
+        assert report.contracted == ("names",)
+        later(old)
+        with pytest.raises(tm.SchemaMismatch, match="names replaced this form of the class"):
+            old.insert(old_of(("x", 51, "m1", 2.0, None)))
+    with pytest.raises(tm.InvalidMigration, match="it was contracted"):
+        tm.migrate(place, [names], to="")
+    with opened(place, NEWS) as new:
+        assert seen(new, NEWS) == expected([*ITEMS, ("x", 50, "m2", 2.0, "c50")])
+        assert new.check().ok
+    assert [entry.id for entry in tm.status(place).history] == ["names"]
+
+
+def test_a_former_name_is_free_for_another_field_once_the_rename_is_contracted(place: Any) -> None:
+    again = part(
+        "firm",
+        "cost",
+        {"price": str | None},
+        by_new_price=tm.Index[str](partition="{price}", include=("price", "cost")),
+    )
+    tm.migrate(place, [names])
+    with pytest.raises(tm.SchemaMismatch, match='"price" is what "cost" was called before names: contract that first'):
+        opened(place, [again])
+    tm.migrate(place, [names], contract=True)
+    with opened(place, [again, makers(again, "firm", "cost"), shelves(again, "cost")]) as store:
+        assert {one.price for one in store.query(again).allow_scan()} == {None}
+        store.insert(again("x", 70, "m1", 4.0, None, "dear"))
+        store.merge(again.key("x", 70), price="dearest")
+        assert store[again.key("x", 70)] == again("x", 70, "m1", 4.0, None, "dearest")
+        assert [one.number for one in store.query(again.by_new_price("dearest"))] == [70]
+        assert store.query(again).where(again.shelf == "x", again.price == "dearest").count() == 1
+        assert list(store.query(again.by_new_price("dearest")).select(again.cost).allow_eventual()) == [(4.0,)]
+        assert store.check().ok
+    (held,) = [one for one in place.memory.entities("Parts") if one.get("price_2") == "dearest"]
+    assert (held["price"], held["maker"]) == (4.0, "m1")
+
+
+def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_store() -> None:
+    def shape(price: str) -> Any:
+        fields = {"id": str, price: float, "more": tm.Extra}
+        body = {"__annotations__": {name: tm.Field[kind] for name, kind in fields.items()}, "__module__": __name__}
+        return type(tm.Entity)("Loose", (tm.Entity,), {**body, "key": tm.Key[str](partition="{id}")}, table="Loose")
+
+    old, new = shape("price"), shape("cost")
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def cost(m: tm.Migration) -> None:
+        m.rename(old.price, new.cost)
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    opened(place, [old]).close()
+    tm.migrate(place, [cost])
+    with opened(place, [new]) as store:
+        store.insert(new("a", 1.0, {"size": "big"}))
+        with pytest.raises(tm.InvalidEntity, match='"price" has the name that "cost" had before'):
+            store.insert(new("b", 1.0, {"price": 2.0}))
+        assert store.get(new.key("b")) is None
+        assert store[new.key("a")] == new("a", 1.0, {"size": "big"})
+
+
+# ---------------------------------------------------------------------------------------------- drops
+
+
+class Note(tm.Entity, table="Parts"):
+    shelf: tm.Field[str]
+    text: tm.Field[str]
+    key = tm.Key[str, str](partition="{shelf}", row=("note", "{text}"))
+    by_text = tm.Index[str](partition="{text}")
+    by_here = tm.Index[str, str](partition="{shelf}", row="{text}")
+
+
+class Alone(tm.Entity, table="Alones"):
+    id: tm.Field[str]
+    size: tm.Field[int]
+    key = tm.Key[str](partition="{id}")
+    by_size = tm.Index[int](partition="{size}", unique=True)
+
+
+class Sizes(tm.Aggregate, of=Alone, table="Sizes"):
+    size: tm.Field[int] = tm.group_by(Alone.size)
+    number: tm.Field[int] = tm.count()
+    key = tm.Key[int](partition="{size}")
+
+
+RANKED = {
+    "by_most": tm.Index[str, float](partition="{who}", row="{most}"),
+    "by_rank": tm.Index[float](partition="all", row="{most}"),
+}
+FULL = [OLD, makers(OLD, **RANKED), shelves(OLD), Note, Alone, Sizes]
+BARE = part(by_maker=None, by_price=None, by_code=None)
+
+
+def filled() -> Any:
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with opened(place, FULL) as store:
+        store.insert_many([old_of(one) for one in ITEMS])
+        store.insert_many([Note("x", f"n{n}") for n in range(5)])
+        store.insert_many([Alone(f"a{n}", n) for n in range(5)])
+    return place
+
+
+def dropped(name: str, new: list[Any], *what: Any) -> Any:
+    def drop(m: tm.Migration) -> None:
+        for one in what:
+            m.drop(one)
+
+    drop.__name__ = name
+    return tm.migration(after=None, old=FULL, new=new)(drop)
+
+
+def without(**indexes: Any) -> list[Any]:
+    """Return the classes without some indexes of the first one."""
+    cls = part(**dict.fromkeys(indexes))
+    return [cls, makers(cls, **RANKED), shelves(cls), Note, Alone, Sizes]
+
+
+def _unranked() -> list[Any]:
+    return [OLD, makers(OLD), shelves(OLD), Note, Alone, Sizes]
+
+
+DROPS: dict[str, tuple[Any, list[str], list[str]]] = {
+    "indexes": (lambda: (without(by_maker=1, by_price=1, by_code=1), OLD.by_maker, OLD.by_price, OLD.by_code), ["PartsByMaker", "PartsByCode"], ["Part.by_price"]),
+    "groups": (lambda: ([OLD, Note, Alone, Sizes], FULL[1], FULL[2]), ["Makers", "MakersByRank"], []),
+    "indexes on groups": (lambda: (_unranked(), FULL[1].by_most, FULL[1].by_rank), ["MakersByRank"], ["Makers.by_most"]),
+    "a class beside others": (lambda: ([*FULL[:3], Alone, Sizes], Note), ["PartsByText"], ["Note.by_here"]),
+    "a class alone": (lambda: (FULL[:4], Alone, Sizes), ["Alones", "AlonesBySize", "Sizes"], []),
+}  # fmt: skip
+
+
+def is_gone(memory: Memory, tables: list[str], labels: list[str]) -> bool:
+    left = {name: memory.tables[name] for name in tables if memory.tables.get(name)}
+    hidden = [
+        key
+        for rows in memory.tables.values()
+        for key in rows
+        if key[1].startswith(tuple(f' "x{one}' for one in labels))
+    ]
+    return not left and not hidden
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_what_is_dropped_goes_when_it_is_contracted_and_nothing_else(name: str) -> None:
+    place, (given, tables, labels) = filled(), DROPS[name]
+    new, *what = given()
+    script = dropped("less", new, *what)
+    with opened(place, FULL) as old:
+        report = tm.migrate(place, [script])
+        assert {step.old_version for step in report.plan} == {"writes"}
+        old.insert(old_of(("x", 50, "m1", 2.0, "c50")))
+        assert not is_gone(place.memory, tables, labels)
+        assert tm.migrate(place, [script], to="").ok
+        assert tm.migrate(place, [script], contract=True).contracted == ("less",)
+        later(old)
+        with pytest.raises(tm.SchemaMismatch, match="less"):
+            old.insert(old_of(("x", 51, "m1", 2.0, "c51")))
+    assert is_gone(place.memory, tables, labels)
+    with opened(place, new) as store:
+        assert store.check().ok
+        items = sorted([*ITEMS, ("x", 50, "m1", 2.0, "c50")])
+        cls = new[0]
+        assert sorted((o.shelf, o.number, o.maker, o.price, o.code) for o in store.query(cls).allow_scan()) == items
+        store.insert(cls(shelf="x", number=52, maker="m1", price=2.0, code="c52"))
+        store.delete(cls.key("x", 50))
+        assert store.check().ok
+    assert is_gone(place.memory, tables, labels)
+    states = {one.where: one.state for one in tm.status(place).items}
+    assert {state for where, state in states.items()} == {"ready", "dropped"}
+    with pytest.raises(tm.SchemaMismatch, match="less"):
+        opened(place, FULL)
+
+
+class Ending(Memory):
+    """A service whose client ends at one request: before that is executed, or after."""
+
+    at, after, number = -1, False, 0
+
+    def send(self, request: Any) -> Any:
+        self.number += 1
+        if self.number != self.at:
+            return super().send(request)
+        if self.after:
+            super().send(request)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("name", DROPS)
+def test_a_contraction_that_ended_at_any_request_is_done_again(name: str, after: bool, full_size: bool) -> None:
+    given, tables, labels = DROPS[name]
+    new, *what = given()
+    script = dropped("less", new, *what)
+    for at in range(1 + len(name) % 7, 10_000, 1 if full_size else 7):
+        memory = Ending()
+        place: Any = AzurePlace(memory=memory, still=True)
+        with opened(place, FULL) as store:
+            store.insert_many([old_of(ITEMS[1]), old_of(ITEMS[2]), Note("x", "n"), Alone("a", 1)])
+        memory.at, memory.after = memory.number + at, after
+        try:
+            tm.migrate(place, [script], contract=True)
+        except KeyboardInterrupt:
+            ended = False
+        else:
+            ended = True
+        memory.at = -1
+        assert tm.migrate(place, [script], contract=True).ok
+        assert is_gone(memory, tables, labels) or (name == "indexes on groups" and not is_gone(memory, tables, []))
+        with opened(place, new) as store:
+            assert store.check().ok
+        if ended:
+            assert at > 10
+            return
+    raise AssertionError
+
+
+class Beside(Memory):
+    """A service to which a program that does not look at the catalogue writes between the requests of another one."""
+
+    write: Any = None
+    until = 0.0
+
+    def send(self, request: Any) -> Any:
+        write, self.write = self.write, None
+        if write is not None and self.ahead < self.until:
+            write()
+        self.write = write
+        return super().send(request)
+
+
+@pytest.mark.parametrize("name", DROPS)
+def test_nothing_is_deleted_before_every_program_knows(name: str) -> None:
+    given, tables, labels = DROPS[name]
+    new, *what = given()
+    memory, script, count = Beside(), dropped("less", new, *what), iter(range(100, 10_000))
+    place: Any = AzurePlace(memory=memory, still=True)
+
+    def write() -> None:
+        number = next(count)
+        old.insert(old_of(("x", number, "m1", 2.0, f"c{number}")))
+        if name.startswith("a class"):
+            old.insert(Note("x", f"n{number}") if name == "a class beside others" else Alone(f"a{number}", number))
+
+    with opened(place, FULL) as old:
+        old.insert_many([old_of(one) for one in ITEMS])
+        tm.migrate(place, [script])
+        memory.until = memory.ahead + 39.0  # (what a program believes, and how long a write goes on)
+        memory.write = write
+        assert tm.migrate(place, [script], contract=True).contracted == ("less",)
+        memory.write = None
+    written = next(count) - 100
+    assert written >= 5
+    assert is_gone(memory, tables, labels)
+    with opened(place, new) as store:
+        assert store.query(new[0]).allow_scan().count() == 40 + written
+        assert store.check().ok
+
+
+# ---------------------------------------------------------------------------------------------- what is refused, and beside it
+
+
+def test_a_script_that_copies_is_refused_before_those_in_front_of_it_run(place: Any) -> None:
+    priced = part("firm", "cost", {"code": int | None}, by_code=tm.Index[int](partition="{code}", unique=True))
+
+    @tm.migration(after="names", old=NEWS, new=[priced, makers(priced, "firm", "cost"), shelves(priced, "cost")])
+    def numbers(m: tm.Migration) -> None:
+        m.convert(NEW.code, priced.code, lambda code: None if code is None else int(code[1:]))
+
+    with pytest.raises(tm.InvalidMigration, match="numbers: it copies entities, .* tm.copy it into a new store"):
+        tm.migrate(place, [names, numbers])
+    assert tm.status(place).history == ()
+    report = tm.migrate(place, [names, numbers], dry_run=True)
+    assert (report.ok, report.entities) == (True, 40)
+    assert tm.migrate(place, [names, numbers], to="names").applied == ("names",)
+
+
+def test_nothing_is_renamed_in_a_frozen_account(place: Any) -> None:
+    with opened(place, OLDS) as store:
+        store.freeze()
+        with pytest.raises(tm.StoreLocked, match="frozen"):
+            tm.migrate(place, [names])
+        store.unfreeze()
+    assert tm.migrate(place, [names]).ok
+
+
+def test_a_run_plans_again_when_another_one_was_faster() -> None:
+    memory = Beside()
+    place: Any = AzurePlace(memory=memory, still=True)
+    opened(place, OLDS).close()
+    reports = []
+
+    def other() -> None:
+        memory.until = -1.0
+        reports.append(tm.migrate(place, [names]))
+
+    for at in range(12):
+        calls = iter(range(1_000))
+        with opened(place, OLDS):
+            tm.migrate(place, [names], to="")
+        memory.until, memory.write = memory.ahead + 1e9, lambda: other() if next(calls) == at else None
+        reports = [tm.migrate(place, [names])]
+        memory.write = None
+        assert sum(one.applied == ("names",) for one in reports) <= 1
+        assert all(one.ok for one in reports)
+        assert [one.state for one in tm.status(place).history] == ["switched"]
+        with opened(place, NEWS) as store:
+            assert store.check().ok
+
+
+def test_renamed_properties_are_copied_under_their_names(place: Any, tmp_path: Any) -> None:
+    tm.migrate(place, [names])
+    with opened(place, NEWS) as store, tm.open(tmp_path / "s.db", models=NEWS) as file:
+        tm.copy(store, file)
+        assert seen(file, NEWS) == seen(store, NEWS) == expected(ITEMS)
+        other: Any = AzurePlace(memory=Memory(), still=True)
+        with opened(other, NEWS) as back:
+            tm.copy(file, back)
+            assert seen(back, NEWS) == expected(ITEMS)
+        assert {one.get("firm") for one in other.memory.entities("Parts")} >= {"m1", "m2"}
+        store.backup(tmp_path / "backup.db")
+    with tm.open(tmp_path / "backup.db", models=NEWS) as backup:
+        assert seen(backup, NEWS) == expected(ITEMS)
+    with opened(place, None, read_only=True) as read:  # type: ignore[arg-type]
+        cls: Any = read.classes["Part"]
+        assert {one.firm for one in read.query(cls).where(cls.shelf == "x")} > {"m3"}
+        assert read.check().ok
+
+
+def test_the_emulator_holds_properties_under_the_names_that_they_came_with(connection: str) -> None:
+    with tm.open(connection, models=OLDS) as old:
+        old.insert_many([old_of(one) for one in ITEMS])
+        assert tm.migrate(connection, [names], contract=True).contracted == ("names",)
+    with tm.open(connection, models=NEWS) as new:
+        assert seen(new, NEWS) == expected(ITEMS)
+        new.merge(NEW.key("x", 0), cost=9.0)
+        assert new[NEW.key("x", 0)].cost == 9.0
+        assert new.check().ok

@@ -1,0 +1,99 @@
+"""Writing by a query under a name, on an account: it goes on where it ended, and changes nothing twice."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure.tables.service import Lost
+from tablemapper.execution.prepared import BatchLimits
+
+from .memory import Memory
+from .place import AzurePlace
+
+
+class Task(tm.Entity, table="Tasks"):
+    group: tm.Field[str]
+    number: tm.Field[int]
+    n: tm.Field[int] = tm.field(default=1)
+    state: tm.Field[str] = tm.field(default="open")
+
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+    by_state = tm.Index[str, int](partition="{state}", row="{number}")
+
+
+class Total(tm.Aggregate, of=Task, table="Totals"):
+    state: tm.Field[str] = tm.group_by(Task.state)
+    n: tm.Field[int] = tm.sum(Task.n)
+    key = tm.Key[str](partition="{state}")
+
+
+class Bare(tm.Entity, table="Bares"):
+    group: tm.Field[str]
+    number: tm.Field[int]
+    n: tm.Field[int] = tm.field(default=1)
+    key = tm.Key[str, int](partition="{group}", row="{number}")
+
+
+class Faulty(Memory):
+    """A service of which one request ends its client, before or after it is executed, or whose answer is lost."""
+
+    number, at, way = 0, -1, ""
+
+    def send(self, request: Any) -> Any:
+        self.number += 1
+        if self.number != self.at:
+            return super().send(request)
+        if self.way == "before":
+            raise KeyboardInterrupt
+        super().send(request)
+        raise Lost("the answer") if self.way == "lost" else KeyboardInterrupt
+
+
+def opened(memory: Memory, cls: Any) -> tm.Store:
+    store = tm.open(AzurePlace(memory=memory, still=True), models=[Task, Total] if cls is Task else [cls])  # type: ignore[arg-type]
+    store._plans.batch_limits = BatchLimits(batch=3)
+    return store
+
+
+RUNS: dict[str, Any] = {
+    "along the key": lambda store, cls: store.query(cls).allow_scan().update(n=cls.n + 1, resume="r"),
+    "along an index": lambda store, cls: store.query(cls.by_state("open")).update(n=cls.n + 1, resume="r"),
+    "the first ones": lambda store, cls: (
+        store.query(cls).where(cls.group >= "a").allow_scan().limit(7).update(n=cls.n + 1, resume="r")
+    ),
+}
+
+
+@pytest.mark.parametrize("cls", [Task, Bare])
+@pytest.mark.parametrize("way", ["before", "after", "lost"])
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_ends_at_any_request_changes_nothing_twice(name: str, way: str, cls: Any, full_size: bool) -> None:
+    if name == "along an index" and cls is Bare:
+        return
+    rng, ended, at = random.Random(1), False, 0
+    while not ended:
+        at += 1 if full_size else rng.randrange(1, 8)
+        memory = Faulty()
+        with opened(memory, cls) as store:
+            store.insert_many([cls(group, number) for group in "abc" for number in range(4)])
+        memory.at, memory.way = memory.number + at, way
+        for _ in range(3):
+            try:
+                with opened(memory, cls) as store:
+                    RUNS[name](store, cls)
+            except KeyboardInterrupt:
+                with opened(memory, cls) as store:
+                    if store._engine.note("resume='r'") is not None or store.query(cls).allow_scan().max(cls.n) == 1:
+                        continue
+            break  # (it may have ended when its run was over)
+        ended = memory.number < memory.at
+        memory.at = -1
+        with opened(memory, cls) as store:
+            values = [one.n for one in sorted(store.query(cls).allow_scan(), key=lambda one: (one.group, one.number))]
+            assert values == ([2] * 7 + [1] * 5 if name == "the first ones" else [2] * 12), at
+            store.sweep()
+            assert store._engine.note("resume='r'") is None
