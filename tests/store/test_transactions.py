@@ -87,6 +87,7 @@ def test_a_block_that_raises_writes_nothing(store: tm.Store, error: type[BaseExc
         raise error
     assert not store.exists(order.key)
     assert tm.info(order).etag is None
+    store.insert(order)
 
 
 def test_an_empty_transaction_is_fine(store: tm.Store) -> None:

@@ -594,11 +594,12 @@ def test_infinities_and_negative_zero_are_stored(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ the whole store
 
 
-def test_a_closed_store_refuses_use(store: tm.Store, tmp_path: Path) -> None:
-    with tm.open(tmp_path / "other.db", models=MODELS) as other:
-        other.insert(book())
-    other.close()
-    for use in (lambda: other.get(KEY), lambda: other.insert(book("2")), lambda: other.check()):
+@pytest.mark.parametrize("where", ["file", "memory"])
+def test_a_closed_store_refuses_use(path: Path, where: str) -> None:
+    with tm.open(path if where == "file" else ":memory:", models=MODELS) as store:
+        store.insert(book())
+    store.close()
+    for use in (lambda: store.get(KEY), lambda: store.insert(book("2")), lambda: store.check()):
         with pytest.raises(tm.StoreClosed):
             use()
 
