@@ -229,8 +229,9 @@ class Classes:
 
     def keepers(self, model: Model) -> tuple[Keeper, ...]:
         """Return where the maintained fields of a class are."""
-        names = {field.property: keeper_name(model.name, field.property) for field in self.stored(model).maintained}
-        return tuple([Keeper(self.catalogue.models[name].table, property) for property, name in names.items()])
+        properties = [field.property for field in self.stored(model).maintained]
+        forms = self.catalogue.models
+        return tuple([Keeper(forms[keeper_name(model.name, one)].table, one) for one in properties])
 
     def needed(self, model: Model) -> list[str]:
         """Return the labels of what has to be ready for a class to be read."""
