@@ -215,6 +215,12 @@ def rows_at_most(query: tm.Query[Any]) -> float:
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file of a store may be."""
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))

@@ -111,11 +111,16 @@ def test_a_shorter_line_leaves_nothing_of_the_longer_one(clock: Clock, terminal:
     assert second.endswith(" ")
 
 
-def test_a_bar_fits_the_terminal(clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
-    with start_meter(True, "building by_manufacturer", clock=clock, stream=terminal) as work:
+def step(clock: Clock, terminal: Terminal, what: str = "building", total: int | None = None) -> None:
+    """Do one step of work in a second."""
+    with start_meter(True, what, total=total, clock=clock, stream=terminal) as work:
         clock.now += 1
         work.advance(1)
+
+
+def test_a_bar_fits_the_terminal(clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    step(clock, terminal, "building by_manufacturer")
     assert max(map(len, terminal.getvalue().split("\r"))) == 19
 
 
@@ -137,16 +142,12 @@ def test_no_bar_is_drawn_where_it_would_not_be_seen(
 
 def test_a_dumb_terminal_gets_no_bar(clock: Clock, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
-    with start_meter(True, "building", clock=clock, stream=terminal) as work:
-        clock.now += 1
-        work.advance(1)
+    step(clock, terminal)
     assert terminal.getvalue() == ""
 
 
 def test_a_bar_has_no_colours(clock: Clock, terminal: Terminal) -> None:
-    with start_meter(True, "building", total=2, clock=clock, stream=terminal) as work:
-        clock.now += 1
-        work.advance(1)
+    step(clock, terminal, total=2)
     assert "\033" not in terminal.getvalue()
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import tablemapper as tm
 
+from .classes import entity
 from .typing import accept
 from .typing.accept import Product, Reading
 
@@ -58,15 +59,12 @@ def test_right_programs_can_be_imported() -> None:
     assert isinstance(accept.Product("books", "b-1", "Dune", Decimal(1)), tm.Entity)
 
 
-def _class(**body: Any) -> Callable[[], Any]:
-    def make() -> Any:
-        annotations = body.pop("__annotations__", {})
-        content = {"__module__": __name__, "__qualname__": "Made", "__annotations__": annotations, **body}
-        return type(tm.Entity)("Made", (tm.Entity,), content, table="Made")
-
-    return make
+def _class(key: Any, *fields: str, **body: Any) -> Callable[[], Any]:
+    """Declare a class of texts."""
+    return lambda: entity("Made", "Made", dict.fromkeys(fields, str), key, **body)
 
 
+INCLUDED = tm.Index[str](partition="{name}", include=("nmae",))
 NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     (
         "an element of another type: mypy widens the element to object, pyright refuses it",
@@ -78,25 +76,16 @@ NOT_CATCHABLE: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("and, where & is meant", lambda: Product.price > Decimal(1) and Product.name == "x", TypeError, "& | ~"),
     ("not, where ~ is meant", lambda: not (Product.price > Decimal(1)), TypeError, "& | ~"),
     ("an int compared with a text: == takes any object", lambda: Product.price == "x", tm.InvalidQuery, "Decimal"),
+    ("a text in a template", _class(tm.Key(partition="{b}"), "a"), tm.InvalidModel, "b"),
     (
-        "a text in a template",
-        _class(__annotations__={"a": tm.Field[str]}, key=tm.Key(partition="{b}")),
-        tm.InvalidModel,
-        "b",
-    ),
-    (
-        "parameters of a Key that are not those of its fields",
-        _class(__annotations__={"a": tm.Field[str]}, key=tm.Key[int](partition="{a}")),
+        "parameters of a Key not of its fields",
+        _class(tm.Key[int](partition="{a}"), "a"),
         tm.InvalidModel,
         "is int, but the field is str",
     ),
     (
         "a field that include= misspells",
-        _class(
-            __annotations__={"name": tm.Field[str]},
-            key=tm.Key[str](partition="{name}"),
-            by_name=tm.Index[str](partition="{name}", include=("nmae",)),
-        ),
+        _class(tm.Key[str](partition="{name}"), "name", by_name=INCLUDED),
         tm.InvalidModel,
         'did you mean "name"',
     ),

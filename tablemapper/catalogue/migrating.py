@@ -116,7 +116,7 @@ def edited(draft: Draft, catalogue: Catalogue, edit: Edit) -> Catalogue:
         raise _under_way(edit.id, catalogue.staged)
     now = draft.now
     for name, names in edit.names.items():
-        catalogue = _renamed(draft, catalogue, name, names)
+        catalogue = _renamed(draft, catalogue, name, names, edit.id)
     catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
     catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
     if edit.back:
@@ -128,7 +128,7 @@ def edited(draft: Draft, catalogue: Catalogue, edit: Edit) -> Catalogue:
     return attrs.evolve(catalogue, history=history)
 
 
-def _renamed(draft: Draft, catalogue: Catalogue, name: str, names: Names) -> Catalogue:
+def _renamed(draft: Draft, catalogue: Catalogue, name: str, names: Names, id: str) -> Catalogue:
     """Return a catalogue with other names of properties of a class, and of their columns in its indexes."""
     form = catalogue.models[name]
     for index in form.indexes:
@@ -137,10 +137,16 @@ def _renamed(draft: Draft, catalogue: Catalogue, name: str, names: Names) -> Cat
         table = catalogue.index_tables[f"{name}.{index}"]
         columns = zip(index_column_names(before), index_column_names(after), strict=True)
         draft.do(*(RenameColumn(table, old, new) for old, new in columns if old != new))
-    sharing = [other for key, other in catalogue.models.items() if key != name and other.table == form.table]
+    sharing = {key: other for key, other in catalogue.models.items() if key != name and other.table == form.table}
+    held = dict(catalogue.tables[form.table].properties)
+    for old, new in names.items():
+        others = [key for key, other in sharing.items() if new in other.fields]
+        if others and old in held and held.get(new, held[old]) != held[old]:
+            fault = f'{name}.{old} cannot be called "{new}", as {others[0]} has another field of this name in the same table'
+            raise InvalidMigration(id, [f"{fault}: choose another name"])
     catalogue = with_names(catalogue, name, names)
     unused_names = [
-        old for old in names if not any(old in other.fields for other in sharing) and old not in names.values()
+        old for old in names if not any(old in other.fields for other in sharing.values()) and old not in names.values()
     ]
     tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
     return attrs.evolve(catalogue, tables=tables)

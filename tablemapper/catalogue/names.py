@@ -12,8 +12,9 @@ from typing import TypeAlias
 import attrs
 
 from ..evolution.definitions import holds_all
+from ..evolution.evolution import Evolution
 from ..evolution.renames import with_properties, with_source
-from ..evolution.versions import Version, Versions
+from ..evolution.versions import Version
 from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
@@ -90,14 +91,32 @@ def seen_by(catalogue: Catalogue, schema: Schema) -> tuple[Catalogue, dict[str, 
     return catalogue, renames
 
 
-def names_in_use(fields: Iterable[tuple[Model, str]], versions: Versions) -> Iterator[str]:
-    """Yield the new properties of classes whose names older versions use for other properties."""
-    for model, property in fields:
-        for version in versions.live(model.name):
-            if property in version.renames:
+def names_in_use(catalogue: Catalogue, evolution: Evolution) -> Iterator[str]:
+    """Yield the new properties whose names older versions, or other classes of the table, use for other properties."""
+    new = [*evolution.fields, *[(model, name) for model in evolution.models for name in model.form.fields]]
+    for model, property in new:
+        for name, form in catalogue.models.items():
+            for version in catalogue.versions.live(name) if form.table == model.table else ():
+                if property in version.renames:
+                    now = version.renames[property] if name == model.name else f"{name}.{version.renames[property]}"
+                    yield (
+                        f'{model.name}: "{property}" is what "{now}" was called before {version.behind}: contract that first, or '
+                        "choose another name"
+                    )
+    for name, form in evolution.models_after.items():
+        columns, seen = (
+            dict(catalogue.tables[form.table].properties) if form.table in catalogue.tables else {},
+            dict[str, str](),
+        )
+        for property, field in form.fields.items():
+            if (
+                not field.in_key
+                and property in columns
+                and (first := seen.setdefault(columns[property], property)) != property
+            ):
                 yield (
-                    f'{model.name}: "{property}" is what "{version.renames[property]}" was called before {version.behind}: '
-                    "contract that first, or choose another name"
+                    f'{name}: "{property}" and "{first}" are one property in the table {form.table}, as another class there was '
+                    "renamed: choose another name, or another table"
                 )
 
 

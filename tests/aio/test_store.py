@@ -59,11 +59,6 @@ def run(work: Callable[[AsyncStore], Coroutine[Any, Any, T]], path: object = ":m
     return asyncio.run(main())
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
-
-
 def fill(path: Path, count: int, group: str = "a") -> None:
     with tm.open(path, models=[Twin, Twins]) as store:
         store.insert_many(Twin(group, number) for number in range(count))

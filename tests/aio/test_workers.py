@@ -179,40 +179,24 @@ def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
 
 
 @pytest.mark.parametrize("behind", [0, 3])
-def test_a_call_that_is_not_as_brief_as_it_should_be_keeps_no_other_waiting(
-    behind: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("call", ["not as brief as it should be", "long"])
+def test_a_call_that_takes_its_time_holds_up_no_brief_ones(
+    call: str, behind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Workers, "clock", still)
+    if call == "long":
+        monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
 
     async def work(workers: Workers) -> None:
         gate = Gate()
         others = [brief(workers, int) for _ in range(3)]
-        stuck = brief(workers, gate.pass_through)
+        held = workers.run(gate.pass_through) if call == "long" else brief(workers, gate.pass_through)
         others += [brief(workers, int) for _ in range(behind)]
         _, waiting = await asyncio.wait(others, timeout=30)
         assert not waiting
-        assert not stuck.done()
+        assert not held.done()
         gate.open()
-        await stuck
-
-    run(work)
-
-
-@pytest.mark.parametrize("behind", [0, 3])
-def test_a_long_call_holds_up_no_brief_ones(behind: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Workers, "clock", still)
-    monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
-
-    async def work(workers: Workers) -> None:
-        gate = Gate()
-        others = [brief(workers, int) for _ in range(3)]
-        long = workers.run(gate.pass_through)
-        others += [brief(workers, int) for _ in range(behind)]
-        _, waiting = await asyncio.wait(others, timeout=30)
-        assert not waiting
-        assert not long.done()
-        gate.open()
-        await long
+        await held
 
     run(work)
 

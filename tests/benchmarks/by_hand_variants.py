@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from .by_hand import (
-    DELETE_ORDER,
-    DELETE_SKU,
-    DELETE_STATUS,
-    INSERT_STATUS,
-    UPDATE_ORDER,
-    ByHand,
-    Days,
-)
+from .by_hand import DELETE_ORDER, DELETE_SKU, DELETE_STATUS, INSERT_STATUS, UPDATE_ORDER, ByHand, Days
 from .data import Facts
 
 

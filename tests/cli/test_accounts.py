@@ -14,6 +14,7 @@ from tablemapper.cli.app import Exit, run
 from tablemapper.engines import opening
 from tablemapper.engines.azure.tables.service import Commit, CreateTable
 
+from ..classes import entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -117,15 +118,10 @@ def test_what_is_not_possible_is_refused_by_name(
 
 def next_version() -> tuple[Any, Any]:
     """Return `Part` with a field more, and the script that computes it, which one entity does not allow."""
-    fields = {"bin": tm.Field[str], "number": tm.Field[int], "size": tm.Field[int], "color": tm.Field[str]}
-    body = {
-        "__annotations__": fields,
-        "__module__": __name__,
-        "key": tm.Key[str, int](partition="{bin}", row="{number}"),
-        "by_color": tm.Index[str](partition="{color}"),
-        "color": tm.field(default="red"),
-    }
-    new: Any = type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+    fields = {"bin": str, "number": int, "size": int, "color": str}
+    key = tm.Key[str, int](partition="{bin}", row="{number}")
+    by_color = tm.Index[str](partition="{color}")
+    new = entity("Part", "Parts", fields, key, by_color=by_color, color=tm.field(default="red"))
 
     @tm.migration(after=None, old=[Part, Colors], new=[new])
     def sizes(m: tm.Migration) -> None:

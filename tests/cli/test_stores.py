@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.__main__ import main
 from tablemapper.cli import stores  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
+
+from ..sql import run_sql
 
 MODELS = """
 import tablemapper as tm
@@ -55,10 +56,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def _damage(place: Path) -> None:
-    connection = apsw.Connection(str(place))
-    connection.execute("DELETE FROM PartsByColor WHERE _rk IN (SELECT RowKey FROM Parts LIMIT 3)")
-    assert connection.changes() == 3
-    connection.close()
+    sql = "DELETE FROM PartsByColor WHERE _rk IN (SELECT RowKey FROM Parts LIMIT 3)"
+    assert run_sql(place, sql, "SELECT changes()") == [(3,)]
 
 
 def _json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:

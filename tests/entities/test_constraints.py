@@ -15,6 +15,8 @@ from msgspec import Meta
 import tablemapper as tm
 from tablemapper.values.scalars import Int32
 
+from ..classes import aggregate, entity
+
 Positive = NewType("Positive", Annotated[int, Meta(gt=0)])  # type: ignore[valid-newtype]
 
 
@@ -138,13 +140,8 @@ def test_a_key_or_a_condition_may_be_beyond_what_is_asked(tm_store: tm.Store) ->
 
 def test_what_was_stored_before_is_read_and_left_alone(tmp_path: Path) -> None:
     def declared(kind: Any) -> Any:
-        class Old(tm.Entity, table="Olds"):
-            a: tm.Field[str]
-            n: tm.Field[kind]
-            other: tm.Field[int] = tm.field(default=0)
-            key = tm.Key[str](partition="{a}")
-
-        return Old
+        members = {"a": str, "n": kind, "other": (int, tm.field(default=0))}
+        return entity("Old", "Olds", members, tm.Key[str](partition="{a}"))
 
     Free, Bound = declared(int), declared(Annotated[int, Meta(ge=0)])
     with tm.open(tmp_path / "x.db", models=[Free]) as store:
@@ -164,21 +161,12 @@ def source(cls: Any) -> list[str]:
 
 
 def test_a_class_that_asks_nothing_pays_nothing() -> None:
-    class Plain(tm.Entity, table="Plains"):
-        a: tm.Field[str]
-        n: tm.Field[int]
-        key = tm.Key[str](partition="{a}")
+    def declared(name: str, a: Any = str, n: Any = int) -> Any:
+        return entity(name, f"{name}s", {"a": a, "n": n}, tm.Key[str](partition="{a}"))
 
-    class Titled(tm.Entity, table="Titleds"):
-        a: tm.Field[Annotated[str, Meta(description="said, not checked")]]
-        n: tm.Field[int]
-        key = tm.Key[str](partition="{a}")
-
-    class Bound(tm.Entity, table="Bounds"):
-        a: tm.Field[str]
-        n: tm.Field[Annotated[int, Meta(ge=0)]]
-        key = tm.Key[str](partition="{a}")
-
+    Plain = declared("Plain")
+    Titled = declared("Titled", Annotated[str, Meta(description="said, not checked")])
+    Bound = declared("Bound", n=Annotated[int, Meta(ge=0)])
     plain, bound = source(Plain), source(Bound)
     assert [line.replace("Titled", "Plain") for line in source(Titled)] == plain
     assert "bound" not in "".join(plain)
@@ -189,12 +177,7 @@ def test_a_class_that_asks_nothing_pays_nothing() -> None:
 
 
 def declaration(annotation: Any, **options: Any) -> Any:
-    class Wrong(tm.Entity, table="Wrongs"):
-        a: tm.Field[str]
-        n: tm.Field[annotation] = tm.field(**options)
-        key = tm.Key[str](partition="{a}")
-
-    return Wrong
+    return entity("Wrong", "Wrongs", {"a": str, "n": (annotation, tm.field(**options))}, tm.Key[str](partition="{a}"))
 
 
 @pytest.mark.parametrize(
@@ -217,12 +200,9 @@ def test_what_cannot_be_asked_of_a_type_is_refused(annotation: Any, options: dic
 
 
 def test_nothing_can_be_asked_of_what_the_store_maintains() -> None:
+    members = {"box": (str, tm.group_by(Part.box)), "n": (Annotated[int, Meta(ge=0)], tm.count())}
     with pytest.raises(tm.InvalidModel, match="n: the store computes the value, so it cannot have constraints"):
-
-        class Counts(tm.Aggregate, of=Part, table="Counts"):
-            box: tm.Field[str] = tm.group_by(Part.box)
-            n: tm.Field[Annotated[int, Meta(ge=0)]] = tm.count()
-            key = tm.Key[str](partition="{box}")
+        aggregate("Counts", Part, members, tm.Key[str](partition="{box}"))
 
 
 def test_elements_are_checked_too() -> None:

@@ -17,6 +17,8 @@ from tablemapper.evolution.evolution import Evolution, evolve
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
+from ..classes import aggregate
+
 
 @attrs.define
 class Holds:
@@ -182,14 +184,8 @@ def test_what_would_be_lost_or_misread_needs_a_migration(
 
 
 def total(of: Any, **measures: Any) -> Any:
-    body = {
-        "__annotations__": {"shop": tm.Field[str], **{name: tm.Field[one[0]] for name, one in measures.items()}},
-        "__module__": __name__,
-        "shop": tm.group_by(of.shop),
-        "key": tm.Key(partition="{shop}"),
-        **{name: one[1] for name, one in measures.items()},
-    }
-    return type(tm.Aggregate)("Total", (tm.Aggregate,), body, of=of, table="Totals")
+    members = {"shop": (str, tm.group_by(of.shop)), **measures}
+    return aggregate("Total", of, members, tm.Key(partition="{shop}"), "Totals")
 
 
 def test_a_table_that_is_renamed_needs_a_migration() -> None:
@@ -225,18 +221,14 @@ def test_measures_in_another_order_are_built_beside_as_their_states_would_be_mis
 
 def test_an_aggregate_that_shares_its_table_cannot_be_built_beside_itself() -> None:
     cls = product()
-    first, second = total(cls, n=(int, tm.count())), total(cls, n=(int, tm.count(where=cls.number > 1)))
-    body = {
-        "__annotations__": {"number": tm.Field[int], "n": tm.Field[int]}, "__module__": __name__,
-        "number": tm.group_by(cls.number), "n": tm.count(), "key": tm.Key(partition="n", row=("all", "{number}")),
-    }  # fmt: skip
-    other = type(tm.Aggregate)("Other", (tm.Aggregate,), body, of=cls, table="Shared")
-    first, second = (
-        type(tm.Aggregate)("Total", (tm.Aggregate,), {
-            "__annotations__": {"shop": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
-            "shop": tm.group_by(cls.shop), "n": tm.count(where=where), "key": tm.Key(partition="t", row=("each", "{shop}")),
-        }, of=cls, table="Shared") for where in (cls.number > 1, cls.number > 2)
-    )  # fmt: skip
+    members = {"number": (int, tm.group_by(cls.number)), "n": (int, tm.count())}
+    other = aggregate("Other", cls, members, tm.Key(partition="n", row=("all", "{number}")), "Shared")
+
+    def beside(where: Any) -> Any:
+        shops = {"shop": (str, tm.group_by(cls.shop)), "n": (int, tm.count(where=where))}
+        return aggregate("Total", cls, shops, tm.Key(partition="t", row=("each", "{shop}")), "Shared")
+
+    first, second = beside(cls.number > 1), beside(cls.number > 2)
     (fault,) = change([cls, first, other], [cls, second, other]).faults
     assert "shares its table with Other" in fault
 

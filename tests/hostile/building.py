@@ -13,6 +13,7 @@ from unittest.mock import patch
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
+from ..classes import aggregate
 from ..migrations.shapes import FIELDS, KEY, changed, entity, indexes, part, totals
 from .operations import Try, migrate, opened
 
@@ -28,15 +29,8 @@ SECOND = part(changed(FIELDS, price=Decimal), **indexes())
 
 
 def _grouped(name: str, field: str, kind: Any, **measures: Any) -> Any:
-    members = {"parts": (int, tm.count()), **measures}
-    body = {
-        "__annotations__": {"value": tm.Field[kind], **{member: tm.Field[one[0]] for member, one in members.items()}},
-        "__module__": __name__,
-        "value": tm.group_by(getattr(SECOND, field)),
-        **{member: one[1] for member, one in members.items()},
-        "key": tm.Key[kind](partition="{value}"),
-    }
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=SECOND, table=name)
+    members = {"value": (kind, tm.group_by(getattr(SECOND, field))), "parts": (int, tm.count()), **measures}
+    return aggregate(name, SECOND, members, tm.Key[kind](partition="{value}"))
 
 
 MAKERS = _grouped(
@@ -162,11 +156,11 @@ def compare(store: tm.Store, models: list[Any]) -> None:
     if not store.check().ok:
         return
     entities = list(store.query(models[0]).allow_scan())
-    for aggregate in models:
-        if issubclass(aggregate, tm.Aggregate):
-            field = {"Totals": "shelf", "Makers": "maker", "Prices": "price"}[aggregate.__name__]
+    for cls in models:
+        if issubclass(cls, tm.Aggregate):
+            field = {"Totals": "shelf", "Makers": "maker", "Prices": "price"}[cls.__name__]
             counted = Counter(value for one in entities if (value := getattr(one, field)) is not None)
-            groups = list(store.query(aggregate).allow_scan())
-            name = field if aggregate.__name__ == "Totals" else "value"
+            groups = list(store.query(cls).allow_scan())
+            name = field if cls.__name__ == "Totals" else "value"
             found = {getattr(group, name): group.parts for group in groups if group.parts}
-            assert found == dict(counted), f"{aggregate.__name__}: {found}, not {dict(counted)}"
+            assert found == dict(counted), f"{cls.__name__}: {found}, not {dict(counted)}"

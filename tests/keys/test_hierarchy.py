@@ -12,6 +12,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..touched import Touched
 
 Levels = tuple[str, ...]
@@ -204,13 +205,9 @@ def test_a_version_that_knows_less_maintains_what_the_catalogue_has(tmp_path: Pa
 @pytest.mark.file
 def test_a_script_of_a_migration_is_written_and_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def document(**fields: Any) -> Any:
-        body = {
-            "__module__": __name__,
-            "__annotations__": {"site": tm.Field[str], "path": tm.Field[tuple[str, ...]]} | {n: tm.Field[k] for n, k in fields.items()},
-            "key": tm.Key[str, tuple[str, ...]](partition="{site}", row=("at", "{path}")),
-            "levels": tm.Index[str](partition="{path}"),
-        }  # fmt: skip
-        return type(tm.Entity)("Kept", (tm.Entity,), body, table="Kept")
+        fields = {"site": str, "path": tuple[str, ...], **fields}
+        key = tm.Key[str, tuple[str, ...]](partition="{site}", row=("at", "{path}"))
+        return entity("Kept", "Kept", fields, key, levels=tm.Index[str](partition="{path}"))
 
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "written_hierarchy").mkdir()
@@ -259,12 +256,8 @@ def test_other_types_stand_in_the_table_beside_it() -> None:
 
 
 def _key(partition: Any, row: Any, *, kind: Any = tuple[str, ...]) -> Any:
-    body = {
-        "__module__": __name__,
-        "__annotations__": {"site": tm.Field[str], "path": tm.Field[kind]},
-        "key": tm.Key[Any](partition=partition, row=row),
-    }
-    return lambda: type(tm.Entity)("Wrong", (tm.Entity,), body, table="Wrong")
+    key = tm.Key[Any](partition=partition, row=row)
+    return lambda: entity("Wrong", "Wrong", {"site": str, "path": kind}, key)
 
 
 @pytest.mark.parametrize(

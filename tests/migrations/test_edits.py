@@ -273,6 +273,50 @@ def test_a_total_beside_one_that_is_declared_anew_has_to_be_contracted_once_it_i
         assert store[another.key("x")].numbers == 1
 
 
+def _beside(name: str, *fields: str) -> Any:
+    key = tm.Key[str, int](partition="{p}", row=(name, "{n}"))
+    return entity(name, "Both", {"p": str, "n": int, **dict.fromkeys(fields, str | None)}, key)
+
+
+def test_a_name_that_another_class_of_the_table_has_is_refused(tmp_path: Path) -> None:
+    path, old, new, other = tmp_path / "s.db", _beside("A", "price"), _beside("A", "cost"), _beside("B", "cost")
+    with tm.open(path, models=[old, other]) as store:
+        store.insert(other("x", 1, cost="b"))
+    one = script([new, other], lambda m: m.rename(old.price, new.cost), "first", None, [old, other])
+    with pytest.raises(tm.InvalidMigration, match=r'A\.price cannot be called "cost", as B has another field'):
+        migrate(path, one)
+    with tm.open(path, models=[old, other]) as store:
+        assert store[other.key("x", 1)].cost == "b"
+
+
+@pytest.mark.parametrize("contract", [False, True])
+def test_a_class_beside_one_that_was_renamed_has_no_two_fields_in_one_column(tmp_path: Path, contract: bool) -> None:
+    path, old, new, other = tmp_path / "s.db", _beside("A", "price"), _beside("A", "cost"), _beside("B", "price")
+    with tm.open(path, models=[old, other]) as store:
+        store.insert_many([old("x", 1, price="a"), other("x", 1, price="b")])
+    one = script([new, other], lambda m: m.rename(old.price, new.cost), "first", None, [old, other])
+    migrate(path, one, contract=contract)
+    with pytest.raises(tm.SchemaMismatch, match='B: "cost" and "price" are one property in the table Both'):
+        tm.open(path, models=[new, _beside("B", "price", "cost")])
+    with tm.open(path, models=[new, other]) as store:
+        assert (store[new.key("x", 1)].cost, store[other.key("x", 1)].price) == ("a", "b")
+
+
+def test_a_new_class_does_not_take_a_name_that_an_older_version_beside_it_uses(tmp_path: Path) -> None:
+    path, old, new, third = tmp_path / "s.db", _beside("A", "price"), _beside("A", "cost"), _beside("C", "price")
+    tm.open(path, models=[old]).close()
+    one = script([new], lambda m: m.rename(old.price, new.cost), "first", None, [old])
+    migrate(path, one)
+    with pytest.raises(
+        tm.SchemaMismatch, match=r'C: "price" is what "A\.cost" was called before first: contract that first'
+    ):
+        tm.open(path, models=[new, third])
+    migrate(path, one, contract=True)
+    with tm.open(path, models=[new, third]) as store:
+        store.insert_many([new("x", 1, cost="a"), third("x", 1, price="c")])
+        assert (store[new.key("x", 1)].cost, store[third.key("x", 1)].price) == ("a", "c")
+
+
 INDEXES = {
     "none": {},
     "one": {"by": tm.Index(partition="{number}")},

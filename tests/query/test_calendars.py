@@ -11,6 +11,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.keys.cuts import Cut
 
+from ..classes import entity
+
 
 class Sale(tm.Entity, table="Sales"):
     shop: tm.Field[str]
@@ -188,11 +190,7 @@ def test_a_date_has_no_date() -> None:
 
 def test_a_key_that_mixes_calendars_is_refused() -> None:
     with pytest.raises(tm.errors.InvalidModel, match="are of two calendars"):
-
-        class _(tm.Entity, table="Bad"):
-            at: tm.Field[datetime]
-
-            key = tm.Key[datetime](partition="{at:%Y-W%V}", row="{at}")
+        entity("Bad", "Bad", {"at": datetime}, tm.Key[datetime](partition="{at:%Y-W%V}", row="{at}"))
 
 
 @pytest.mark.needs("fresh")

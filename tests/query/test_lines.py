@@ -14,7 +14,6 @@ from threading import Event, current_thread
 from typing import Any, Literal
 from uuid import UUID
 
-import apsw
 import attrs
 import pytest
 from hypothesis import given
@@ -25,6 +24,8 @@ from tablemapper.engines.sqlite.driver.functions import json_keeps_reals
 from tablemapper.execution import columns
 from tablemapper.query import batches
 from tests.conftest import examples
+
+from ..sql import run_sql
 
 pa = pytest.importorskip("pyarrow")
 
@@ -374,14 +375,11 @@ def test_a_stream_that_is_left_holds_no_state(tmp_path: Any) -> None:
 
 @pytest.mark.file
 @pytest.mark.parametrize("damage", ["'x'", "CAST(X'ff' AS TEXT)"])
-def test_what_is_damaged_is_told_as_for_rows(tmp_path: Any, damage: str) -> None:
-    path = tmp_path / "damaged.db"
+def test_what_is_damaged_is_told_as_for_rows(path: Any, damage: str) -> None:
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at, text="x") for at in range(20))
-    connection = apsw.Connection(str(path))
     column = "text" if "ff" in damage else "whole"
-    connection.execute(f'UPDATE "Things" SET "{column}" = {damage} WHERE "whole" = 9')
-    connection.close()
+    run_sql(path, f'UPDATE "Things" SET "{column}" = {damage} WHERE "whole" = 9')
     with tm.open(path, models=[Thing]) as store:
         rows = store.query(Thing).allow_scan().select(Thing.number, Thing.whole, Thing.text)
         told = []
@@ -396,22 +394,18 @@ def _damaged(path: Any, assignment: str) -> None:
     """Write twenty entities to a file, and let another program change one of them."""
     with tm.open(path, models=[Thing]) as store:
         store.insert_many(_thing(at, whole=at) for at in range(20))
-    connection = apsw.Connection(str(path))
-    connection.execute(f'UPDATE "Things" SET {assignment} WHERE "whole" = 9')
-    connection.close()
+    run_sql(path, f'UPDATE "Things" SET {assignment} WHERE "whole" = 9')
 
 
 @pytest.mark.file
-def test_bytes_where_none_are_stored_are_damage(tmp_path: Any) -> None:
-    path = tmp_path / "bytes.db"
+def test_bytes_where_none_are_stored_are_damage(path: Any) -> None:
     _damaged(path, """"whole" = X'ff'""")
     with tm.open(path, models=[Thing]) as store, _read_by(True, 4), pytest.raises(tm.CorruptStore, match="bytes stand"):
         store.query(Thing).allow_scan().select(Thing.number, Thing.whole).to_arrow()
 
 
 @pytest.mark.file
-def test_a_text_that_is_no_decimal_is_damage(tmp_path: Any) -> None:
-    path = tmp_path / "decimal.db"
+def test_a_text_that_is_no_decimal_is_damage(path: Any) -> None:
     _damaged(path, """"price" = 'cheap'""")
     for lines in (True, False):
         with tm.open(path, models=[Thing]) as store, _read_by(lines, 4), pytest.raises(tm.CorruptStore, match="cheap"):

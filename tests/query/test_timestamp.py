@@ -11,6 +11,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import aggregate, entity
+
 
 class Part(tm.Entity, table="Parts"):
     box: tm.Field[str]
@@ -160,26 +162,14 @@ def test_a_question_without_bounds_is_refused_without_an_index_that_cannot_be(st
 
 
 def test_nothing_is_maintained_by_a_timestamp() -> None:
+    key, where = tm.Key[str](partition="{a}"), lambda w: tm.timestamp(w) > datetime(2020, 1, 1, tzinfo=UTC)
     with pytest.raises(tm.InvalidModel, match=r"by_a: where=: tm.timestamp\(Wrong\) changes with each write"):
-
-        class Wrong(tm.Entity, table="Wrongs"):
-            a: tm.Field[str]
-            key = tm.Key[str](partition="{a}")
-            by_a = tm.Index[str](partition="{a}", where=lambda w: tm.timestamp(w) > datetime(2020, 1, 1, tzinfo=UTC))
-
+        entity("Wrong", "Wrongs", {"a": str}, key, by_a=tm.Index[str](partition="{a}", where=where))
+    members = {"box": (str, tm.group_by(Part.box)), "newest": (datetime | None, tm.max(written))}
     with pytest.raises(tm.InvalidModel, match=r"newest: tm.timestamp\(Part\) changes with each write"):
-
-        class Newest(tm.Aggregate, of=Part, table="Newests"):
-            box: tm.Field[str] = tm.group_by(Part.box)
-            newest: tm.Field[datetime | None] = tm.max(written)
-            key = tm.Key[str](partition="{box}")
-
+        aggregate("Newest", Part, members, tm.Key[str](partition="{box}"), "Newests")
     with pytest.raises(tm.InvalidModel):
-
-        class Slot(tm.Entity, table="Slots"):
-            a: tm.Field[str]
-            key = tm.Key[str](partition="{a}")
-            by_time = tm.Index(partition="{_timestamp}")
+        entity("Slot", "Slots", {"a": str}, key, by_time=tm.Index(partition="{_timestamp}"))
 
 
 def test_what_cannot_be_done_with_it_is_refused(store: tm.Store) -> None:

@@ -11,6 +11,10 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
+MORE = (tm.Extra, tm.field(factory=tm.Extra))
+
 
 class Device(tm.Entity, table="Devices"):
     id: tm.Field[str]
@@ -108,13 +112,7 @@ def test_the_index_follows_each_change_of_the_property(store: tm.Store) -> None:
 
 def test_an_index_of_undeclared_properties_is_built_over_what_is_there_and_opened_again(tmp_path: Path) -> None:
     def declared(**body: Any) -> Any:
-        class Thing(tm.Entity, table="Things"):
-            id: tm.Field[str]
-            more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
-            key = tm.Key[str](partition="{id}")
-            locals().update(body)
-
-        return Thing
+        return entity("Thing", "Things", {"id": str, "more": MORE}, tm.Key[str](partition="{id}"), **body)
 
     Plain = declared()
     with tm.open(tmp_path / "x.db", models=[Plain]) as store:

@@ -592,8 +592,7 @@ with tm.open(sys.argv[1], models=[Task]) as store:
 
 @pytest.mark.file
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_a_process_that_is_killed_is_continued_by_the_next(tmp_path: Path) -> None:
-    path = tmp_path / "k.db"
+def test_a_process_that_is_killed_is_continued_by_the_next(path: Path) -> None:
     with tm.open(path, models=[Task]) as store:
         fill(store, 60)
 
@@ -682,8 +681,7 @@ def test_every_fault_of_an_update_is_named_at_once(store: tm.Store) -> None:
 
 
 @pytest.mark.file
-def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(tmp_path: Path) -> None:
-    path = tmp_path / "n.db"
+def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(path: Path) -> None:
     with tm.open(path, models=[Task]) as store:
         small(store)
         fill(store)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.schema.maintenance import ChangeSet, Maintenance
+
+from ..sql import run_sql
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -68,24 +70,18 @@ def agree(store: tm.Store) -> None:
     """Compare every index with its groups, by queries and by the tables themselves."""
     totals = list(store.query(Total).allow_scan())
     evers = list(store.query(Ever).allow_scan())
+
+    def ranked(groups: list[Any], *fields: str, descending: bool = False) -> list[Any]:
+        """Return the groups that have a value of the last field, by those fields and then by shop."""
+        held = sorted((one for one in groups if getattr(one, fields[-1]) is not None), key=attrgetter("shop"))
+        return sorted(held, key=attrgetter(*fields), reverse=descending)
+
     for cls, index, wanted in (
-        (
-            Total,
-            Total.best(),
-            sorted([t for t in totals if t.total is not None], key=lambda t: (-(t.total or 0), t.shop)),
-        ),
-        (
-            Total,
-            Total.by_weight(),
-            sorted([t for t in totals if t.heaviest is not None], key=lambda t: (t.heaviest, t.shop)),
-        ),
-        (Total, Total.busy(), sorted([t for t in totals if t.sales > 2], key=lambda t: (t.sales, t.shop))),
-        (Ever, Ever.by_sales(), sorted(evers, key=lambda e: (e.sales, e.shop))),
-        (
-            Ever,
-            Ever.by_total(),
-            sorted([e for e in evers if e.total is not None], key=lambda e: (e.sales, e.total, e.shop)),
-        ),
+        (Total, Total.best(), ranked(totals, "total", descending=True)),
+        (Total, Total.by_weight(), ranked(totals, "heaviest")),
+        (Total, Total.busy(), ranked([one for one in totals if one.sales > 2], "sales")),
+        (Ever, Ever.by_sales(), ranked(evers, "sales")),
+        (Ever, Ever.by_total(), ranked(evers, "sales", "total")),
     ):
         assert list(store.query(index)) == wanted, index  # type: ignore[arg-type]
         assert store.query(index).count() == len(wanted)  # type: ignore[arg-type]
@@ -343,9 +339,7 @@ def test_the_check_finds(tmp_path: Path, sql: str, kind: str, where: str) -> Non
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         store.insert(Sale("Oslo", 1, 10))
         assert store.check().index_rows == 3
-    with apsw.Connection(str(tmp_path / "x.db")) as db:
-        db.execute(sql)
-    db.close()
+    run_sql(tmp_path / "x.db", sql)
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         problems = store.check().problems
     assert (kind, where) in [(problem.kind, problem.where) for problem in problems], problems
@@ -374,9 +368,7 @@ def test_the_check_finds_what_was_not_maintained(verb: str, monkeypatch: pytest.
 def test_an_index_row_that_is_missing_is_told_when_its_group_changes(tmp_path: Path) -> None:
     with tm.open(tmp_path / "x.db", models=MODELS) as store:
         store.insert(Sale("Oslo", 1, 10))
-    with apsw.Connection(str(tmp_path / "x.db")) as db:
-        db.execute("DELETE FROM TotalsBest")
-    db.close()
+    run_sql(tmp_path / "x.db", "DELETE FROM TotalsBest")
     with tm.open(tmp_path / "x.db", models=MODELS) as store, pytest.raises(tm.CorruptStore, match=r"Total\.best"):
         store.delete(Sale.key("Oslo", 1))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 import tablemapper as tm
+
+from ..sql import run_sql
 
 pytestmark = pytest.mark.file
 
@@ -42,9 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 def problems(path: Path, sql: str) -> list[tm.Problem]:
     """Damage a closed file by SQL, and return what a check says of it."""
-    with apsw.Connection(str(path)) as db:
-        db.execute(sql)
-    db.close()
+    run_sql(path, sql)
     with tm.open(path, models=[Item, Total]) as store:
         report = store.check()
     assert not report.ok
@@ -116,9 +115,7 @@ def test_an_ever_that_is_less_extreme_than_the_live_values_is_wrong(path: Path) 
     ],
 )
 def test_a_schema_that_was_tampered_with_is_refused(path: Path, sql: str) -> None:
-    with apsw.Connection(str(path)) as db:
-        db.execute(sql)
-    db.close()
+    run_sql(path, sql)
     with pytest.raises(tm.CorruptStore):
         tm.open(path, models=[Item, Total])
 
@@ -135,9 +132,7 @@ def test_a_schema_that_was_tampered_with_is_refused(path: Path, sql: str) -> Non
     ],
 )  # fmt: skip
 def test_a_catalogue_that_no_way_leads_to_is_a_problem(path: Path, sql: str, detail: str) -> None:
-    with apsw.Connection(str(path)) as db:
-        db.execute("INSERT INTO tablemapper_catalogue VALUES('history', '[]')")
-    db.close()
+    run_sql(path, "INSERT INTO tablemapper_catalogue VALUES('history', '[]')")
     (problem,) = problems(path, f"UPDATE tablemapper_catalogue {sql}")
     assert (problem.kind, problem.where) == ("wrong", "catalogue")
     assert problem.detail.startswith(detail)

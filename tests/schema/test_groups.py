@@ -13,6 +13,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
+from ..classes import aggregate
+
 
 class Reading(tm.Entity, table="Readings"):
     device: tm.Field[str]
@@ -240,12 +242,9 @@ def test_nested_bytes_and_durations_are_ordered_as_values_and_not_as_their_json(
 
 def test_every_difference_changes_the_fingerprint() -> None:
     def made(**measures: Any) -> str:
-        body = {
-            "__module__": __name__, "__qualname__": "Made",
-            "__annotations__": {"device": tm.Field[str], **dict.fromkeys(measures, tm.Field[float | None])},
-            "device": tm.group_by(Reading.device), "key": tm.Key(partition="{device}"), **measures,
-        }  # fmt: skip
-        cls = type(tm.Aggregate)("Made", (tm.Aggregate,), body, table="MadeTable", of=Reading)
+        members = {"device": (str, tm.group_by(Reading.device))}
+        members |= {name: (float | None, measure) for name, measure in measures.items()}
+        cls = aggregate("Made", Reading, members, tm.Key(partition="{device}"), "MadeTable")
         return compile_schema([Reading, cls]).fingerprint
 
     variants = [

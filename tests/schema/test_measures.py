@@ -21,6 +21,8 @@ from tablemapper.evolution.renames import with_source
 from tablemapper.expressions.predicates import dump_value, load_value
 from tablemapper.schema.model import model_of
 
+from ..classes import aggregate
+
 
 class Sale(tm.Entity, table="Sales"):
     shop: tm.Field[str]
@@ -89,24 +91,6 @@ def test_named_measures_are_maintained_by_a_program_that_does_not_declare_them(t
     with tm.open(tmp_path / "s.db", models=[Sale, ShopTotal]) as store:
         assert totals(store) == [("Oslo", 4, 1, 4, 4)]
         assert store.check().ok
-
-
-@pytest.mark.parametrize(
-    ("measure", "fault"),
-    [
-        (lambda: tm.count(name="2nd"), "2nd"),
-        (lambda: tm.count(name=3), "the name of a property is text"),  # type: ignore[arg-type]
-        (lambda: tm.count(name="shop"), 'the property "shop" is that of shop already'),
-    ],
-)
-def test_a_wrong_name_of_a_measure_is_refused(measure: Any, fault: str) -> None:
-    with pytest.raises(tm.InvalidModel, match=fault):
-
-        class Wrong(tm.Aggregate, of=Sale, table="Wrong"):
-            shop: tm.Field[str] = tm.group_by(Sale.shop)
-            sales: tm.Field[int] = measure()
-
-            key = tm.Key[str](partition="{shop}")
 
 
 # ---------------------------------------------------------------------------------------------- calculations
@@ -360,26 +344,6 @@ def test_what_is_no_calculation_cannot_be_read(form: Any) -> None:
         load_value(form, lambda name: getattr(Line, name))
 
 
-@pytest.mark.parametrize(
-    ("kind", "measure", "fault"),
-    [
-        (int, tm.sum(Line.price * Line.quantity), "is Decimal, but the field is int"),
-        (float, tm.sum(Line.weight * 2), r"make it Field\[float \| None\]"),
-        (int, tm.sum(Sale.amount * 2), "Sale.amount is not a field of Line"),
-        (str, tm.group_by(Line.size * 2), r"\(Line.size \* 2\) is calculated; group by a field"),
-        (datetime, tm.sum(Line.start + timedelta(1)), "have a sum"),
-    ],
-)  # fmt: skip
-def test_a_wrong_measure_of_a_calculation_is_named(kind: Any, measure: Any, fault: str) -> None:
-    with pytest.raises(tm.InvalidModel, match=fault):
-
-        class Wrong(tm.Aggregate, of=Line, table="Wrong"):
-            order: tm.Field[str] = tm.group_by(Line.order)
-            x: tm.Field[kind] = measure
-
-            key = tm.Key[str](partition="{order}")
-
-
 # ---------------------------------------------------------------------------------------------- groups without a row
 
 
@@ -528,33 +492,41 @@ def test_an_entity_is_in_a_thousand_groups_at_most() -> None:
         assert len(scores(store)) == 1000
 
 
-@pytest.mark.parametrize(
-    ("kind", "measure", "fault"),
-    [
-        (int, lambda: tm.group_by(Post.tags.each()), "is str, but the field is int"),
-        (list[str], lambda: tm.group_by(Post.tags), r"group by a scalar field, or by Post.tags.each\(\)"),
-        (int, lambda: tm.count(Post.tags.each()), "cannot be measured"),
-        (str, lambda: tm.group_by(Post.author.each()), "expected a list of scalar values, got str"),
-        (str, lambda: tm.count(where=Post.tags.each() == "a"), r"Post.tags.contains\("),
-    ],
-)
-def test_a_wrong_use_of_elements_is_named(kind: Any, measure: Any, fault: str) -> None:
-    with pytest.raises((tm.InvalidModel, tm.InvalidQuery), match=fault):
+def wrong(of: Any, kind: Any, measure: Any) -> Any:
+    """Declare an aggregate with one measure."""
+    shop = {"shop": (str, tm.group_by(of.shop))} if of is Sale else {}
+    order = {"order": (str, tm.group_by(of.order))} if of is Line else {}
+    members = {**shop, **order, "x": (kind, measure)}
+    return aggregate("Wrong", of, members, tm.Key(partition=f"{{{next(iter(members))}}}"))
 
-        class Wrong(tm.Aggregate, of=Post, table="Wrong"):
-            x: tm.Field[kind] = measure()
 
-            key = tm.Key(partition="{x}")
+WRONG: list[tuple[Any, type[tm.TableMapperError], str]] = [
+    (lambda: wrong(Sale, int, tm.count(name="2nd")), tm.InvalidModel, "2nd"),
+    (lambda: wrong(Sale, int, tm.count(name=3)), tm.InvalidModel, "the name of a property is text"),  # type: ignore[arg-type]
+    (lambda: wrong(Sale, int, tm.count(name="shop")), tm.InvalidModel, 'the property "shop" is that of shop already'),
+    (lambda: wrong(Line, int, tm.sum(Line.price * Line.quantity)), tm.InvalidModel, "is Decimal, but the field is int"),
+    (lambda: wrong(Line, float, tm.sum(Line.weight * 2)), tm.InvalidModel, r"make it Field\[float \| None\]"),
+    (lambda: wrong(Line, int, tm.sum(Sale.amount * 2)), tm.InvalidModel, "Sale.amount is not a field of Line"),
+    (lambda: wrong(Line, str, tm.group_by(Line.size * 2)), tm.InvalidModel, r"\(Line.size \* 2\) is calculated; group by a field"),
+    (lambda: wrong(Line, datetime, tm.sum(Line.start + timedelta(1))), tm.InvalidModel, "have a sum"),
+    (lambda: wrong(Post, int, tm.group_by(Post.tags.each())), tm.InvalidModel, "is str, but the field is int"),
+    (lambda: wrong(Post, list[str], tm.group_by(Post.tags)), tm.InvalidModel, r"group by a scalar field, or by Post.tags.each\(\)"),
+    (lambda: wrong(Post, int, tm.count(Post.tags.each())), tm.InvalidModel, "cannot be measured"),
+    (lambda: wrong(Post, str, tm.group_by(Post.author.each())), tm.InvalidQuery, "expected a list of scalar values, got str"),
+    (lambda: wrong(Post, str, tm.count(where=Post.tags.each() == "a")), tm.InvalidQuery, r"Post.tags.contains\("),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("declare", "error", "fault"), WRONG)
+def test_a_wrong_measure_is_named(declare: Any, error: type[Exception], fault: str) -> None:
+    with pytest.raises(error, match=fault):
+        declare()
 
 
 def test_an_aggregate_groups_by_the_elements_of_one_list() -> None:
+    members = {"tag": (str, tm.group_by(Post.tags.each())), "score": (Decimal, tm.group_by(Post.scores.each()))}
     with pytest.raises(tm.InvalidModel, match="tag and score are elements of lists"):
-
-        class Wrong(tm.Aggregate, of=Post, table="Wrong"):
-            tag: tm.Field[str] = tm.group_by(Post.tags.each())
-            score: tm.Field[Decimal] = tm.group_by(Post.scores.each())
-
-            key = tm.Key[str, Decimal](partition="{tag}", row="{score}")
+        aggregate("Wrong", Post, members, tm.Key[str, Decimal](partition="{tag}", row="{score}"))
 
 
 def test_a_renamed_property_is_renamed_in_what_is_calculated_and_grouped_by() -> None:

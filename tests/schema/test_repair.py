@@ -13,13 +13,15 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
 from tablemapper.engines.sqlite.online import takeover
+
+from ..classes import aggregate, entity
+from ..sql import run_sql
 
 pytestmark = pytest.mark.file
 
@@ -70,16 +72,8 @@ MODELS = [Item, Total, Ever]
 
 
 def item(n: int) -> Item:
-    return Item(
-        f"p{n % 2}",
-        f"r{n}",
-        f"n{n % 3}",
-        n,
-        f"c{n}",
-        "x" * 600 if n == 4 else None,
-        [f"t{n % 2}", "all"],
-        Decimal(n) / 4,
-    )
+    text = "x" * 600 if n == 4 else None
+    return Item(f"p{n % 2}", f"r{n}", f"n{n % 3}", n, f"c{n}", text, [f"t{n % 2}", "all"], Decimal(n) / 4)
 
 
 @pytest.fixture
@@ -89,26 +83,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
 
 
-def damage(path: Path, *statements: str) -> None:
-    with apsw.Connection(str(path)) as db:
-        for sql in statements:
-            db.execute(sql)
-    db.close()
-
-
 def entities(path: Path) -> list[Any]:
-    with apsw.Connection(str(path)) as db:
-        rows = db.execute("SELECT * FROM Items ORDER BY 1, 2").fetchall()
-    db.close()
-    return rows
+    return run_sql(path, "SELECT * FROM Items ORDER BY 1, 2")
+
+
+def rows_of(path: Path, table: str) -> list[Any]:
+    return run_sql(path, f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4")
 
 
 def maintained(path: Path) -> list[Any]:
     """Return all that is maintained, but the timestamps of groups."""
-    with apsw.Connection(str(path)) as db:
-        tables = ["ItemsByName", "ItemsByCode", "ItemsByTag", "TotalsByItems", "Totals", "Totals_Total_values", "Evers"]
-        rows = [db.execute(f'SELECT * FROM "{table}" ORDER BY 1, 2, 3, 4').fetchall() for table in tables]
-    db.close()
+    tables = ["ItemsByName", "ItemsByCode", "ItemsByTag", "TotalsByItems", "Totals", "Totals_Total_values", "Evers"]
+    rows = [rows_of(path, table) for table in tables]
     rows[4:5] = [[(*row[:2], *row[3:]) for row in rows[4]]]
     rows[6:7] = [[(*row[:2], *row[3:]) for row in rows[6]]]
     return rows
@@ -159,7 +145,7 @@ REPAIRABLE = {
 
 @pytest.mark.parametrize("sql", REPAIRABLE.values(), ids=REPAIRABLE.keys())
 def test_what_entities_say_is_repaired(path: Path, sql: str) -> None:
-    damage(path, sql)
+    run_sql(path, sql)
     before = entities(path)
     with tm.open(path, models=MODELS, durability="relaxed") as store:
         found = store.check()
@@ -201,7 +187,7 @@ LEFT = {
 def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
     path: Path, sql: str, also: str | None
 ) -> None:
-    damage(path, sql, *([also] if also else []))
+    run_sql(path, sql, *([also] if also else []))
     before = entities(path) if "CAST" not in sql else None
     with tm.open(path, models=MODELS, durability="relaxed") as store:
         report = store.repair()
@@ -233,7 +219,7 @@ def test_a_clean_store_is_read_once_and_left_as_it_is(path: Path) -> None:
 def test_an_ever_keeps_what_is_more_extreme_than_the_entities(path: Path) -> None:
     with tm.open(path, models=MODELS) as store:
         store.delete(Item.key("p1", "r9"))
-    damage(path, "UPDATE Evers SET items = 50")
+    run_sql(path, "UPDATE Evers SET items = 50")
     with tm.open(path, models=MODELS) as store:
         assert store.repair().ok
         ever = store[Ever.key("p1")]
@@ -241,7 +227,7 @@ def test_an_ever_keeps_what_is_more_extreme_than_the_entities(path: Path) -> Non
 
 
 def test_the_error_of_a_write_that_meets_damage_names_the_remedy_and_that_helps(path: Path) -> None:
-    damage(
+    run_sql(
         path, "DELETE FROM ItemsByName WHERE _rk = 'r3'", "UPDATE Totals SET _state = X'00' WHERE PartitionKey = 'p0'"
     )
     with tm.open(path, models=MODELS) as store:
@@ -274,7 +260,7 @@ def test_a_store_in_memory_is_repaired() -> None:
 
 
 def test_a_file_that_is_damaged_itself_is_not_written(path: Path) -> None:
-    damage(path, "DELETE FROM ItemsByName")
+    run_sql(path, "DELETE FROM ItemsByName")
     whole = bytearray(path.read_bytes())
     at = whole.rindex(b"p1r9")
     whole[at - 8 : at] = b"\xff" * 8
@@ -321,7 +307,7 @@ HOT = [
 def test_another_process_that_writes_meanwhile_changes_nothing(
     path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    damage(path, *HOT)
+    run_sql(path, *HOT)
     monkeypatch.setattr(repairing, "_CHUNK", 2)
     command = [sys.executable, "-c", WRITER, str(path), str(seed)]
     folder = Path(__file__).parents[2]
@@ -366,26 +352,22 @@ def between(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]) -> Non
 
 
 def test_what_cannot_be_made_right_at_the_moment_is_left_as_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage(path, "DELETE FROM Totals_Total_values WHERE value > 5", "DELETE FROM ItemsByTag WHERE _rk = 'r4'")
-
-    def rows(table: str) -> list[Any]:
-        with apsw.Connection(str(path)) as db:
-            return db.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4").fetchall()
+    run_sql(path, "DELETE FROM Totals_Total_values WHERE value > 5", "DELETE FROM ItemsByTag WHERE _rk = 'r4'")
 
     def fail(*_: object) -> None:  # once the live values of the group are written
         raise tm.CorruptStore("a group cannot be what its entities add up to")
 
-    before, entries = rows("Totals_Total_values"), rows("ItemsByTag")
+    before, entries = rows_of(path, "Totals_Total_values"), rows_of(path, "ItemsByTag")
     monkeypatch.setattr(engine_module, "_PASSES", 1)
     monkeypatch.setattr("tablemapper.engines.sqlite.online.repair._Tables._put_group", fail)
     with tm.open(path, models=MODELS) as store:
         assert not store.repair().ok
-    assert rows("Totals_Total_values") == before
-    assert len(rows("ItemsByTag")) == len(entries) + 2
+    assert rows_of(path, "Totals_Total_values") == before
+    assert len(rows_of(path, "ItemsByTag")) == len(entries) + 2
 
 
 def test_what_is_wrong_in_most_places_is_built_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage(path, "DELETE FROM ItemsByTag", "UPDATE Totals SET items = 99", "DELETE FROM ItemsByName WHERE _rk = 'r3'")
+    run_sql(path, "DELETE FROM ItemsByTag", "UPDATE Totals SET items = 99", "DELETE FROM ItemsByName WHERE _rk = 'r3'")
     monkeypatch.setattr(repairing, "_MANY", 1)
     with tm.open(path, models=MODELS) as store:
         found = store.check().problems
@@ -415,7 +397,7 @@ def scribble(store: tm.Store, rnd: random.Random, times: int) -> Iterator[str]:
 @pytest.mark.parametrize("seed", range(40))
 def test_random_damage_is_repaired_beside_random_writes(path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rnd = random.Random(seed)
-    damage(path, *rnd.sample([sql for sql in REPAIRABLE.values() if "INTO Items" not in sql], 3))
+    run_sql(path, *rnd.sample([sql for sql in REPAIRABLE.values() if "INTO Items" not in sql], 3))
     monkeypatch.setattr(repairing, "_CHUNK", rnd.choice([1, 2, 5]))
     with tm.open(path, models=MODELS, durability="relaxed") as store:
         between(monkeypatch, lambda: list(scribble(store, rnd, rnd.randrange(4))))
@@ -427,7 +409,7 @@ def test_random_damage_is_repaired_beside_random_writes(path: Path, seed: int, m
 
 
 def test_a_thread_that_writes_all_the_time_is_never_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage(
+    run_sql(
         path,
         "UPDATE Totals SET nums = 11",
         "DELETE FROM Totals_Total_values WHERE value = 3",
@@ -460,7 +442,7 @@ def test_a_thread_that_writes_all_the_time_is_never_refused(path: Path, monkeypa
 
 
 def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damage(path, "UPDATE Totals SET _state = (SELECT _state FROM Totals WHERE PartitionKey = 'p0')", HOT[3])
+    run_sql(path, "UPDATE Totals SET _state = (SELECT _state FROM Totals WHERE PartitionKey = 'p0')", HOT[3])
     with tm.open(path, models=MODELS) as store, tm.open(path, models=MODELS) as other:
         real = repairing.Repair.run
         reports: list[tm.RepairReport] = []
@@ -485,33 +467,24 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
 def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
 
-    def classes(*, new: bool) -> list[type[Any]]:
-        class Book(tm.Entity, table="Books"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            num: tm.Field[int] = tm.field(default=0)
-            if new:
-                size: tm.Field[int] = tm.field(default=7)
-                by_size = tm.Index[int](partition="{size}")
-
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-
-        class Shelf(tm.Aggregate, of=Book, table="Shelves"):
-            p: tm.Field[str] = tm.group_by(Book.p)
-            nums: tm.Field[int | None] = tm.max(Book.num)
-
-            key = tm.Key[str](partition="{p}")
-
-        return [Book, Shelf] if new else [Book]
+    def classes(*, new: bool) -> list[Any]:
+        members: dict[str, Any] = {"p": str, "r": str, "num": (int, tm.field(default=0))}
+        key = tm.Key[str, str](partition="{p}", row="{r}")
+        if not new:
+            return [entity("Book", "Books", members, key)]
+        members["size"] = int, tm.field(default=7)
+        book = entity("Book", "Books", members, key, by_size=tm.Index[int](partition="{size}"))
+        groups = {"p": (str, tm.group_by(book.p)), "nums": (int | None, tm.max(book.num))}
+        return [book, aggregate("Shelf", book, groups, tm.Key[str](partition="{p}"), "Shelves")]
 
     for new in (False, True):
         models = classes(new=new)
         with tm.open(path, models=models) as store:
             store.insert_many(models[0]("p", f"r{n}{new}", n) for n in range(3))
-    damage(
+    run_sql(
         path, "DELETE FROM BooksBySize WHERE _rk = 'r1True'", "INSERT INTO BooksBySize VALUES('b99', '', 'p', 'r1True')"
     )
-    damage(path, "UPDATE Shelves SET nums = 99", "UPDATE Books SET size = 'x' WHERE RowKey = 'r2True'")
+    run_sql(path, "UPDATE Shelves SET nums = 99", "UPDATE Books SET size = 'x' WHERE RowKey = 'r2True'")
     with tm.open(path, models=classes(new=False)) as store:
         found = store.check()
         report = store.repair()
@@ -526,7 +499,7 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
         p: tm.Field[str]
         key = tm.Key[str](partition="{p}")
 
-    damage(path, *HOT)
+    run_sql(path, *HOT)
     grown: list[bool] = []
 
     def grow() -> None:
@@ -557,25 +530,17 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
 def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(tmp_path: Path, sql: str) -> None:
     path = tmp_path / "x.db"
 
-    def piece(*, unique: bool) -> type[Any]:
-        class Piece(tm.Entity, table="Pieces"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            code: tm.Field[str] = tm.field(default="c")
+    def piece(**indexes: Any) -> Any:
+        members = {"p": str, "r": str, "code": (str, tm.field(default="c"))}
+        return entity("Piece", "Pieces", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)
 
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-            if unique:
-                by_code = tm.Index[str](partition="{code}", unique=True)
-
-        return Piece
-
-    old, new = piece(unique=False), piece(unique=True)
+    old, new = piece(), piece(by_code=tm.Index[str](partition="{code}", unique=True))
     with tm.open(path, models=[old]) as store:
         store.insert_many(old("p", r) for r in "abc")
     with tm.open(path, models=[new], build=False) as store:
         assert not store.build().ok
         assert store.check().ok
-    damage(path, sql)
+    run_sql(path, sql)
     with tm.open(path, models=[new], build=False) as store:
         assert not store.check().ok
         report = store.repair()
@@ -597,31 +562,19 @@ def test_what_is_being_built_is_repaired_up_to_where_it_is(
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
     path = tmp_path / "x.db"
 
-    def classes(*, new: bool) -> list[type[Any]]:
-        class Part(tm.Entity, table="Parts"):
-            p: tm.Field[str]
-            r: tm.Field[str]
-            code: tm.Field[int] = tm.field(default=0)
+    def part(**indexes: Any) -> Any:
+        members = {"p": str, "r": str, "code": (int, tm.field(default=0))}
+        return entity("Part", "Parts", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)
 
-            key = tm.Key[str, str](partition="{p}", row="{r}")
-            if new:
-                by_code = tm.Index[int](partition="{code}")
-
-        class PartTotal(tm.Aggregate, of=Part, table="PartTotals"):
-            p: tm.Field[str] = tm.group_by(Part.p)
-            n: tm.Field[int] = tm.count()
-
-            key = tm.Key[str](partition="{p}")
-
-        return [Part, PartTotal] if new else [Part]
-
-    (old,), both = classes(new=False), classes(new=True)
+    old, new = part(), part(by_code=tm.Index[int](partition="{code}"))
+    members = {"p": (str, tm.group_by(new.p)), "n": (int, tm.count())}
+    both = [new, aggregate("PartTotal", new, members, tm.Key[str](partition="{p}"), "PartTotals")]
     with tm.open(path, models=[old]) as store:
         store.insert_many(old("p", f"r{n}", n) for n in range(10))
     with tm.open(path, models=both, build=False) as store:
         store.build(limit=6)
         assert store.check().ok
-    damage(path, sql, "INSERT INTO PartsByCode VALUES('a9', '', 'p', 'r9')")
+    run_sql(path, sql, "INSERT INTO PartsByCode VALUES('a9', '', 'p', 'r9')")
     with tm.open(path, models=both, build=False) as store:
         assert not store.check().ok
         assert store.repair().ok

@@ -12,7 +12,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
-from .test_builds import part
+from .test_builds import names, part
 
 pytestmark = pytest.mark.file
 
@@ -192,15 +192,10 @@ def test_an_index_that_holds_all_fields_is_not_built_anew_for_one_more(open_stor
 
 
 def totals(of: Any, *, bigger: int | None = None, by: bool = False, **measures: Any) -> Any:
-    body = {
-        "__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]} | dict.fromkeys(measures, tm.Field[int | None]),
-        "__module__": __name__, "name": tm.group_by(of.name), "parts": tm.count(), **measures,
-        "key": tm.Key[str](partition="all", row="{name}"),
-    }  # fmt: skip
-    if by:
-        body["by_parts"] = tm.Index[int](partition="{parts}", unique=False)
-    where = {} if bigger is None else {"where": lambda one: one.number > bigger}
-    return type(tm.Aggregate)("Names", (tm.Aggregate,), body, of=of, table="Names", **where)
+    body: dict[str, Any] = {"by_parts": tm.Index[int](partition="{parts}", unique=False)} if by else {}
+    if bigger is not None:
+        body["where"] = lambda one: one.number > bigger
+    return names(of, measures, **body)
 
 
 PLAIN = part()
@@ -255,14 +250,8 @@ def test_an_aggregate_that_changed_is_built_beside_the_old_one(change: str, open
 
 
 def test_an_index_on_an_aggregate_that_changed_is_built_beside_the_old_one(open_store: Open) -> None:
-    first, second = totals(PLAIN, by=True), totals(PLAIN)
-    second = type(tm.Aggregate)(
-        "Names", (tm.Aggregate,),
-        {"__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]}, "__module__": __name__,
-         "name": tm.group_by(PLAIN.name), "parts": tm.count(), "key": tm.Key[str](partition="all", row="{name}"),
-         "by_parts": tm.Index[int, str](partition="{parts}", row="{name}")},
-        of=PLAIN, table="Names",
-    )  # fmt: skip
+    first = totals(PLAIN, by=True)
+    second = names(PLAIN, by_parts=tm.Index[int, str](partition="{parts}", row="{name}"))
     old = open_store(PLAIN, first)
     fill(old, PLAIN)
     new, alone = open_store(PLAIN, second), open_store(PLAIN)

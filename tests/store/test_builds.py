@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,21 @@ from tablemapper.engines.protocol import Pace
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.store import builds
 
+from ..classes import aggregate, entity
+
 pytestmark = pytest.mark.file
 
 
-def part(**body: Any) -> Any:
-    annotations = {"shelf": tm.Field[str], "number": tm.Field[int], "name": tm.Field[str]}
+def part(name: str = "Part", /, **body: Any) -> Any:
     key = tm.Key[str, int](partition="{shelf}", row="{number}")
-    return type(tm.Entity)(
-        "Part", (tm.Entity,), {"__annotations__": annotations, "__module__": __name__, "key": key} | body, table="Parts"
-    )
+    return entity(name, f"{name}s", {"shelf": str, "number": int, "name": str}, key, **body)
 
 
-def names(of: Any) -> Any:
-    body = {
-        "__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]},
-        "__module__": __name__,
-        "name": tm.group_by(of.name),
-        "parts": tm.count(),
-        "key": tm.Key[str](partition="all", row="{name}"),
-    }
-    return type(tm.Aggregate)("Names", (tm.Aggregate,), body, of=of, table="Names")
+def names(of: Any, measures: Mapping[str, Any] = {}, **body: Any) -> Any:
+    """Return an aggregate by name: the number of parts, and more measures that can be None."""
+    members = {"name": (str, tm.group_by(of.name)), "parts": (int, tm.count())}
+    members |= {field: (int | None, measure) for field, measure in measures.items()}
+    return aggregate("Names", of, members, tm.Key[str](partition="all", row="{name}"), **body)
 
 
 OLD = part()
@@ -204,20 +199,7 @@ def test_a_pace_that_is_no_number_from_0_on_is_refused(path: Path, argument: str
 
 
 def test_a_load_that_ends_the_last_violation_makes_the_index_ready(tmp_path: Path) -> None:
-    groups = type(tm.Aggregate)(
-        "Names",
-        (tm.Aggregate,),
-        {
-            "__annotations__": {"name": tm.Field[str], "parts": tm.Field[int]},
-            "__module__": __name__,
-            "name": tm.group_by(OLD.name),
-            "parts": tm.count(),
-            "key": tm.Key[str](partition="all", row="{name}"),
-            "by_parts": tm.Index[int](partition="{parts}", unique=True),
-        },
-        of=OLD,
-        table="Names",
-    )
+    groups = names(OLD, by_parts=tm.Index[int](partition="{parts}", unique=True))
     with tm.open(tmp_path / "s.db", models=[OLD]) as store:
         store.insert_many([OLD("a", 1, "x"), OLD("a", 2, "y")])
     with tm.open(tmp_path / "s.db", models=[OLD, groups], build=False) as store:

@@ -11,6 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
+from ..classes import aggregate
 from ..migrations.shapes import begun, entity, script
 
 pytestmark = pytest.mark.file
@@ -122,15 +123,9 @@ def test_an_entity_whose_value_is_held_twice_is_changed_deleted_and_moves_up_and
 
 
 def test_an_ever_starts_with_the_live_entities_and_keeps_what_was_there_once_it_is_built(path: Path) -> None:
-    body = {
-        "__annotations__": {"price": tm.Field[str], "most": tm.Field[str | None], "least": tm.Field[str | None]},
-        "__module__": __name__,
-        "price": tm.group_by(THING.price),
-        "most": tm.max_ever(THING.tag),
-        "least": tm.min_ever(THING.tag),
-        "key": tm.Key[str](partition="{price}"),
-    }
-    tags = type(tm.Aggregate)("Tags", (tm.Aggregate,), body, of=THING, table="Tags")
+    members = {"price": (str, tm.group_by(THING.price))}
+    members |= {"most": (str | None, tm.max_ever(THING.tag)), "least": (str | None, tm.min_ever(THING.tag))}
+    tags = aggregate("Tags", THING, members, tm.Key[str](partition="{price}"))
     with (
         tm.open(path, models=[THING, LABEL], durability="relaxed") as old,
         tm.open(path, models=[THING, LABEL, tags], durability="relaxed", build=False) as new,

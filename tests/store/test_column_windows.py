@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
@@ -18,6 +17,8 @@ from tablemapper.engines.sqlite.rows import writes
 from tablemapper.schema.model import model_of
 from tablemapper.store import windows
 from tablemapper.store.columns import values_of
+
+from ..sql import run_sql
 
 
 class Note(tm.Entity, table="Notes"):
@@ -111,9 +112,7 @@ def test_long_values_are_moved_aside_as_those_of_entities(ways: bool, cls: Any, 
                 store.insert_columns(cls, columns, atomic=ways)
             else:
                 store.insert_many([cls(*values) for values in zip(*columns.values(), strict=True)], atomic=ways)
-        connection = apsw.Connection(str(tmp_path / name))
-        moved.append(connection.execute(f'SELECT RowKey, _big IS NOT NULL FROM "{cls.__name__}s"').fetchall())
-        connection.close()
+        moved.append(run_sql(tmp_path / name, f'SELECT RowKey, _big IS NOT NULL FROM "{cls.__name__}s"'))
     assert moved[0] == moved[1]
     assert 0 < sum(is_moved for _, is_moved in moved[0]) < 40
 

@@ -19,6 +19,7 @@ from tablemapper.engines import by_key
 from tablemapper.engines.azure.tables.service import Commit, Find, Get
 from tablemapper.store import copying
 
+from ..classes import entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -237,13 +238,8 @@ class Other(tm.Entity, table="Others"):
     key = tm.Key[str](partition="{id}")
 
 
-def _thing(name: str, **more: Any) -> type[Any]:
-    body = {
-        "__annotations__": {"id": tm.Field[str], **more},
-        "key": tm.Key[str](partition="{id}"),
-        "__module__": __name__,
-    }
-    return type(tm.Entity)(name, (tm.Entity,), body, table="Others")
+def _thing(name: str, **more: Any) -> Any:
+    return entity(name, "Others", {"id": str, **more}, tm.Key[str](partition="{id}"))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +247,7 @@ def _thing(name: str, **more: Any) -> type[Any]:
     [
         ([Other, User], [Other], "User: the target was not opened with it; open both with the same classes"),
         ([Other], [Other, User], "User: the source was not opened with it"),
-        ([Other], [_thing("Other", more=tm.Field[str | None])], "different classes of this name"),
+        ([Other], [_thing("Other", more=str | None)], "different classes of this name"),
     ],
 )
 def test_stores_with_other_classes_are_refused_before_anything_is_written(
@@ -270,7 +266,7 @@ def test_what_the_source_holds_and_was_not_opened_with_is_refused(places: dict[s
 
 
 def test_fields_of_a_newer_version_are_not_lost(places: dict[str, Open], tmp_path: Path) -> None:
-    places["file"]([_thing("Other", more=tm.Field[str | None])], tmp_path / "s.db").close()
+    places["file"]([_thing("Other", more=str | None)], tmp_path / "s.db").close()
     source = places["file"]([Other], tmp_path / "s.db")
     with pytest.raises(
         tm.SchemaMismatch, match="Other: a store holds more, which this class does not declare; open both"

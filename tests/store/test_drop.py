@@ -15,6 +15,7 @@ from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.online.run import change
 from tablemapper.store import builds
 
+from ..classes import entity
 from .test_beside import fill, found, totals, write
 from .test_builds import part
 
@@ -304,9 +305,7 @@ def test_nobody_reads_what_was_dropped_or_disabled_and_is_not_maintained_any_mor
 @pytest.mark.parametrize("shared", [False, True])
 def test_nobody_reads_a_class_that_was_dropped(tmp_path: Path, *, shared: bool) -> None:
     def numbered(name: str, table: str) -> Any:
-        body = {"__annotations__": {"number": tm.Field[int]}, "__module__": __name__}
-        key = tm.Key[int](partition=name, row="{number}")
-        return type(tm.Entity)(name, (tm.Entity,), {**body, "key": key}, table=table)
+        return entity(name, table, {"number": int}, tm.Key[int](partition=name, row="{number}"))
 
     kept, gone = numbered("Kept", "Things"), numbered("Gone", "Things" if shared else "Others")
     with relaxed(tmp_path / "s.db", kept, gone) as running, relaxed(tmp_path / "s.db", kept) as store:

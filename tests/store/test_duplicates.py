@@ -9,15 +9,14 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
 pytestmark = pytest.mark.file
 
 
 def part(**indexes: Any) -> Any:
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "number": tm.Field[int], "size": tm.Field[int]},
-        "__module__": __name__, "key": tm.Key[str, int](partition="{shelf}", row="{number}"), **indexes,
-    }  # fmt: skip
-    return type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+    return entity("Part", "Parts", {"shelf": str, "number": int, "size": int}, key, **indexes)
 
 
 PLAIN = part()

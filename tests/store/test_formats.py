@@ -8,7 +8,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
@@ -16,6 +15,7 @@ from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 
 from ..files import make
 from ..files.make import BOOKS, MODELS, NOTES, SCRIPTS, Book, Day, Shelf, first, fourth, second, third
+from ..sql import run_sql
 
 pytestmark = pytest.mark.file
 
@@ -73,9 +73,7 @@ def test_what_is_written_is_maintained(path: Path) -> None:
 
 
 def test_an_etag_that_a_client_kept_is_still_valid(path: Path) -> None:
-    with apsw.Connection(str(path)) as db:
-        ((timestamp,),) = db.execute("SELECT Timestamp FROM Books WHERE PartitionKey = 'a' AND RowKey = 'shelf'")
-    db.close()
+    ((timestamp,),) = run_sql(path, "SELECT Timestamp FROM Books WHERE PartitionKey = 'a' AND RowKey = 'shelf'")
     with tm.open(path, models=MODELS) as store:
         store.delete(Shelf.key("a"), if_match=f'W/"{timestamp}"')
 
@@ -101,9 +99,7 @@ def test_a_migration_that_was_under_way_goes_on_and_can_be_undone(path: Path) ->
 def test_whoever_meets_a_file_of_another_format_leaves_it_as_it_is_and_says_what_to_do(path: Path) -> None:
     place = path.with_name("place.db")
     tm.open(place, models=MODELS).close()
-    with apsw.Connection(str(path)) as db:
-        db.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
-    db.close()
+    run_sql(path, f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     before = path.read_bytes(), place.read_bytes()
     for use in (
         lambda: tm.open(path, models=MODELS),

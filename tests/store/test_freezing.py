@@ -12,19 +12,21 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
+from ..classes import entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
 pytestmark = pytest.mark.file
 
 
-class Note(tm.Entity, table="Notes"):
-    author: tm.Field[str]
-    number: tm.Field[int]
-    text: tm.Field[str] = tm.field(default="")
-
-    key = tm.Key[str, int](partition="{author}", row="{number}")
+def note(**indexes: Any) -> Any:
+    members = {"author": str, "number": int, "text": (str, tm.field(default=""))}
     by_text = tm.Index[str](partition="{text}")
+    key = tm.Key[str, int](partition="{author}", row="{number}")
+    return entity("Note", "Notes", members, key, by_text=by_text, **indexes)
+
+
+Note, NEWER = note(), note(by_number=tm.Index[str, int](partition="{author}", row="{number}"))
 
 
 class Authors(tm.Aggregate, of=Note, table="Authors"):
@@ -35,22 +37,6 @@ class Authors(tm.Aggregate, of=Note, table="Authors"):
 
 
 MODELS = [Note, Authors]
-
-
-def newer() -> type[Note]:
-    class Note(tm.Entity, table="Notes"):
-        author: tm.Field[str]
-        number: tm.Field[int]
-        text: tm.Field[str] = tm.field(default="")
-
-        key = tm.Key[str, int](partition="{author}", row="{number}")
-        by_text = tm.Index[str](partition="{text}")
-        by_number = tm.Index[str, int](partition="{author}", row="{number}")
-
-    return Note  # type: ignore[return-value]
-
-
-NEWER: Any = newer()
 
 
 @pytest.fixture

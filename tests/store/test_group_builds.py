@@ -19,8 +19,10 @@ from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import builds
 
+from ..classes import aggregate
 from ..whole.kills import spawn
 from .build_faults import OPERATIONS, Build, cut_the_power, fail_each_call
+from .test_builds import part
 from .test_drop import drop
 
 pytestmark = pytest.mark.file
@@ -28,22 +30,9 @@ pytestmark = pytest.mark.file
 COUNT, NAMES = 600, 150
 
 
-def part(name: str = "Part", **body: Any) -> Any:
-    annotations = {"shelf": tm.Field[str], "number": tm.Field[int], "name": tm.Field[str]}
-    key = tm.Key[str, int](partition="{shelf}", row="{number}")
-    members = {"__annotations__": annotations, "__module__": __name__, "key": key}
-    return type(tm.Entity)(name, (tm.Entity,), members | body, table=f"{name}s")
-
-
 def totals(of: Any, name: str, **measures: Any) -> Any:
     members = {"name": (str, tm.group_by(of.name)), "parts": (int, tm.count()), **measures}
-    body = {
-        "__annotations__": {field: tm.Field[one[0]] for field, one in members.items()},
-        "__module__": __name__,
-        "key": tm.Key[str](partition="all", row="{name}"),
-        **{field: one[1] for field, one in members.items()},
-    }
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table=name)
+    return aggregate(name, of, members, tm.Key[str](partition="all", row="{name}"))
 
 
 Part, Box = part(), part("Box")

@@ -20,6 +20,8 @@ import tablemapper as tm
 from tests.whole.answers import Trial, random_rows
 from tests.whole.random_models import random_model, with_maintained, with_undeclared
 
+from ..classes import entity
+
 pytestmark = pytest.mark.file
 
 
@@ -66,22 +68,13 @@ class Total(tm.Aggregate, of=Part, table="Totals"):
 MODELS = [Part, Kind, Total]
 
 
-def with_color() -> type[tm.Entity]:
-    class Kind(tm.Entity, table="Kinds"):
-        kind: tm.Field[str]
-        color: tm.Field[str] = tm.field(default="")
-        key = tm.Key[str](partition="{kind}")
-
-    return Kind
+def with_color(**indexes: Any) -> Any:
+    members = {"kind": str, "color": (str, tm.field(default=""))}
+    return entity("Kind", "Kinds", members, tm.Key[str](partition="{kind}"), **indexes)
 
 
-def without_index() -> type[tm.Entity]:
-    class Kind(tm.Entity, table="Kinds"):
-        kind: tm.Field[str]
-        parts: tm.Field[int] = tm.count(of=Part)
-        key = tm.Key[str](partition="{kind}")
-
-    return Kind
+def without_index() -> Any:
+    return entity("Kind", "Kinds", {"kind": str, "parts": (int, tm.count(of=Part))}, tm.Key[str](partition="{kind}"))
 
 
 @pytest.fixture
@@ -289,13 +282,8 @@ def test_its_classes_follow_the_catalogue_and_what_has_not_changed_goes_on(path:
 
 
 def test_it_follows_a_new_index_and_the_end_of_a_class(path: str) -> None:
-    class Kind(tm.Entity, table="Kinds"):
-        kind: tm.Field[str]
-        color: tm.Field[str] = tm.field(default="")
-        key = tm.Key[str](partition="{kind}")
-        by_color = tm.Index[str](partition="{color}")
-
-    with tm.open(path, read_only=True) as store, tm.open(path, models=[Part, Kind]):
+    kind = with_color(by_color=tm.Index[str](partition="{color}"))
+    with tm.open(path, read_only=True) as store, tm.open(path, models=[Part, kind]):
         found: Any = store.classes["Kind"]
         assert store.query(found).where(found.color == "").explain().path == "Kind.by_color"
 

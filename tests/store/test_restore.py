@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import apsw
 import pytest
 
 import tablemapper as tm
+
+from ..sql import run_sql
 
 pytestmark = pytest.mark.file
 
@@ -58,9 +59,7 @@ def test_an_etag_of_before_matches_no_restored_entity(path: Path) -> None:
 
 def test_a_backup_whose_catalogue_is_damaged_is_refused(path: Path) -> None:
     copy = path.with_name("copy.db")
-    with apsw.Connection(str(copy)) as db:
-        db.execute("UPDATE tablemapper_catalogue SET form = '[]' WHERE name = 'models'")
-    db.close()
+    run_sql(copy, "UPDATE tablemapper_catalogue SET form = '[]' WHERE name = 'models'")
     with pytest.raises(tm.CorruptStore, match="the catalogue cannot be read"):
         tm.restore(copy, path, overwrite=True)
     assert numbers(path) == [1, 2]

@@ -162,8 +162,7 @@ def test_totals_of_days_are_of_frozen_ones(store: tm.Store) -> None:
     assert store.check().ok
 
 
-def test_what_was_written_in_frozen_time_is_read_after_it_and_the_other_way_round(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_what_was_written_in_frozen_time_is_read_after_it_and_the_other_way_round(path: Path) -> None:
     with tm.open(path, models=MODELS) as store:
         store.insert(Session("a", NOON - DAY, day=NOON.date()))
         with freezegun.freeze_time(NOON) as frozen:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.keys.zones import fingerprint, release
 
+from ..classes import aggregate, entity
 from ..zones import rules_from
 
 pytestmark = pytest.mark.file
@@ -30,33 +31,31 @@ def new_rules() -> Iterator[Callable[..., None]]:
     rules_from(ZoneInfo)
 
 
+KEY = tm.Key[str, datetime](partition="{shop}", row="{at}")
+
+
+def sold(fields: Mapping[str, Any] = {}, key: Any = KEY, **indexes: Any) -> Any:
+    """Return the class of what is sold, with more fields and indexes."""
+    return entity("Sale", "Sales", {"shop": str, "at": datetime, **fields}, key, **indexes)
+
+
+def daily(of: Any, table: str, measures: Mapping[str, Any] = {}, **indexes: Any) -> Any:
+    """Return the aggregate by local day, with more measures and indexes."""
+    members = {"shop": (str, tm.group_by(of.shop)), "day": (date, tm.group_by(of.at.date("Europe/Oslo")))}
+    key = tm.Key[str, date](partition="{shop}", row="{day}")
+    by_sales = tm.Index[int](partition="{sales}")
+    return aggregate(
+        "PerDay", of, {**members, "sales": (int, tm.count()), **measures}, key, table, by_sales=by_sales, **indexes
+    )
+
+
 def classes(*, index: bool = False, more: bool = False, shared: str = "PerDay") -> Any:
     """Return the classes as a program declares them that begins now."""
-
-    class Sale(tm.Entity, table="Sales"):
-        shop: tm.Field[str]
-        at: tm.Field[datetime]
-        note: tm.Field[str | None] = tm.field(default=None)
-
-        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-        if index:
-            night = tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02")
-
-    class PerDay(tm.Aggregate, of=Sale, table=shared):
-        shop: tm.Field[str] = tm.group_by(Sale.shop)
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[str, date](partition="{shop}", row="{day}")
-        by_sales = tm.Index[int](partition="{sales}")
-
-    class PerMonth(tm.Aggregate, of=Sale, table=shared if more else "PerMonth"):
-        month: tm.Field[str] = tm.group_by(Sale.at.truncate("%Y-%m", "Asia/Tokyo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[str](partition=("by", "month"), row="{month}")
-
-    return Sale, PerDay, PerMonth
+    night = tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02")
+    sale = sold({"note": (str | None, tm.field(default=None))}, **({"night": night} if index else {}))
+    months = {"month": (str, tm.group_by(sale.at.truncate("%Y-%m", "Asia/Tokyo"))), "sales": (int, tm.count())}
+    key = tm.Key[str](partition=("by", "month"), row="{month}")
+    return sale, daily(sale, shared), aggregate("PerMonth", sale, months, key, shared if more else "PerMonth")
 
 
 BEGIN = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -79,9 +78,8 @@ def days(zone: tzinfo) -> dict[date, int]:
 
 
 def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_changed(
-    tmp_path: Path, new_rules: Any
+    path: Path, new_rules: Any
 ) -> None:
-    path = tmp_path / "t.db"
     filled(path)
     new_rules()
     models = classes()
@@ -98,28 +96,12 @@ def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_c
 
 def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
     def declared() -> Any:
-        class Sale(tm.Entity, table="Sales"):
-            shop: tm.Field[str]
-            at: tm.Field[datetime]
-
-            key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-
-        on_saturday = Sale.at.date("Europe/Oslo") == date(2024, 3, 30)
-
-        class Shop(tm.Entity, table="Shops"):
-            shop: tm.Field[str]
-            saturday: tm.Field[int] = tm.count(of=Sale, where=on_saturday)
-
-            key = tm.Key[str](partition="{shop}")
-            by_saturday = tm.Index[int](partition="{saturday}")
-
-        class PerShop(tm.Aggregate, of=Sale, table="PerShop"):
-            shop: tm.Field[str] = tm.group_by(Sale.shop)
-            saturday: tm.Field[int] = tm.count(where=on_saturday)
-
-            key = tm.Key[str](partition="{shop}")
-
-        return Sale, Shop, PerShop
+        sale, key = sold(), tm.Key[str](partition="{shop}")
+        on_saturday = sale.at.date("Europe/Oslo") == date(2024, 3, 30)
+        members = {"shop": str, "saturday": (int, tm.count(of=sale, where=on_saturday))}
+        shop = entity("Shop", "Shops", members, key, by_saturday=tm.Index[int](partition="{saturday}"))
+        groups = {"shop": (str, tm.group_by(sale.shop)), "saturday": (int, tm.count(where=on_saturday))}
+        return sale, shop, aggregate("PerShop", sale, groups, key)
 
     path = tmp_path / "t.db"
     with tm.open(path, models=(models := declared())) as store:
@@ -135,8 +117,7 @@ def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Pa
         assert store.check().ok
 
 
-def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_what_has_the_same_rules_is_left_as_it_is(path: Path, new_rules: Any) -> None:
     models = filled(path)
     with tm.open(path, models=models) as store:
         before = store.status()
@@ -148,8 +129,7 @@ def test_what_has_the_same_rules_is_left_as_it_is(tmp_path: Path, new_rules: Any
     assert (states["PerDay"], states["PerDay.by_sales"], states["PerMonth"]) == ("disabled", "disabled", "ready")
 
 
-def test_an_index_by_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_index_by_local_time_is_built_anew(path: Path, new_rules: Any) -> None:
     filled(path, index=True)
     new_rules()
     models = classes(index=True)
@@ -161,9 +141,8 @@ def test_an_index_by_local_time_is_built_anew(tmp_path: Path, new_rules: Any) ->
 
 
 def test_a_program_with_the_old_rules_neither_reads_nor_writes_what_the_new_ones_made(
-    tmp_path: Path, new_rules: Any
+    path: Path, new_rules: Any
 ) -> None:
-    path = tmp_path / "t.db"
     models = filled(path)
     sale, per_day, per_month = models
     with tm.open(path, models=models) as old:
@@ -183,8 +162,7 @@ def test_a_program_with_the_old_rules_neither_reads_nor_writes_what_the_new_ones
         assert store.check().ok
 
 
-def test_an_aggregate_that_is_not_opened_waits_until_it_is(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_aggregate_that_is_not_opened_waits_until_it_is(path: Path, new_rules: Any) -> None:
     filled(path)
     new_rules()
     sale, _, per_month = classes()
@@ -220,8 +198,7 @@ def test_a_system_without_the_zone_leaves_what_others_maintain_alone(tmp_path: P
         assert days_of(store, models[1]) == days(OSLO)
 
 
-def test_an_aggregate_that_shares_its_table_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_an_aggregate_that_shares_its_table_is_built_anew(path: Path, new_rules: Any) -> None:
     filled(path, shared="Sales")
     new_rules()
     models = classes(shared="Sales")
@@ -234,10 +211,7 @@ def test_an_aggregate_that_shares_its_table_is_built_anew(tmp_path: Path, new_ru
         assert store.check().ok
 
 
-def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_changed(
-    tmp_path: Path, new_rules: Any
-) -> None:
-    path = tmp_path / "t.db"
+def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_changed(path: Path, new_rules: Any) -> None:
     filled(path, more=True)
     new_rules()
     models = classes(more=True)
@@ -258,8 +232,7 @@ def of_oslo(store: tm.Store) -> set[str]:
     return {one.state for one in store.status().items if one.where.startswith("PerDay")}
 
 
-def test_older_rules_leave_what_newer_ones_made_alone(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_older_rules_leave_what_newer_ones_made_alone(path: Path, new_rules: Any) -> None:
     new_rules("2031b")
     filled(path)
     rules_from(ZoneInfo, "2031a")
@@ -286,8 +259,7 @@ def test_older_rules_leave_what_newer_ones_made_alone(tmp_path: Path, new_rules:
         assert newer.check().ok
 
 
-def test_repair_gives_up_what_newer_rules_made(tmp_path: Path, new_rules: Any) -> None:
-    path = tmp_path / "t.db"
+def test_repair_gives_up_what_newer_rules_made(path: Path, new_rules: Any) -> None:
     new_rules("2031b")
     filled(path)
     rules_from(ZoneInfo, "2031a")
@@ -305,9 +277,8 @@ def test_repair_gives_up_what_newer_rules_made(tmp_path: Path, new_rules: Any) -
 
 @pytest.mark.parametrize(("before", "now"), [("2031a", "2031b"), ("2031a", "2031a"), ("2031b", ""), ("", "2031a")])
 def test_what_is_opened_last_builds_if_its_release_is_not_known_to_be_older(
-    tmp_path: Path, new_rules: Any, before: str, now: str
+    path: Path, new_rules: Any, before: str, now: str
 ) -> None:
-    path = tmp_path / "t.db"
     rules_from(ZoneInfo, before)
     filled(path)
     new_rules(now)
@@ -343,25 +314,14 @@ def test_a_fingerprint_differs_only_if_an_offset_does(new_rules: Any) -> None:
     assert (fingerprint("Europe/Oslo") == oslo, fingerprint("Asia/Tokyo") == tokyo) == (False, True)
 
 
-def test_a_class_that_holds_nothing_may_have_another_zone(tmp_path: Path) -> None:
-    path = tmp_path / "t.db"
+def test_a_class_that_holds_nothing_may_have_another_zone(path: Path) -> None:
     models = classes()
     tm.open(path, models=models).close()
 
     def other(zone: str) -> Any:
-        class Sale(tm.Entity, table="Sales"):
-            shop: tm.Field[str]
-            at: tm.Field[datetime]
-
-            key = tm.Key[str](partition="{shop}")
-
-        class PerDay(tm.Aggregate, of=Sale, table="PerDay"):
-            day: tm.Field[date] = tm.group_by(Sale.at.date(zone))
-            sales: tm.Field[int] = tm.count()
-
-            key = tm.Key[date](partition="{day}")
-
-        return Sale, PerDay
+        sale = sold(key=tm.Key[str](partition="{shop}"))
+        members = {"day": (date, tm.group_by(sale.at.date(zone))), "sales": (int, tm.count())}
+        return sale, aggregate("PerDay", sale, members, tm.Key[date](partition="{day}"))
 
     for zone in ("Asia/Tokyo", "Europe/Oslo", "America/Lima"):
         sale, per_day = other(zone)
@@ -376,44 +336,21 @@ def test_a_class_that_holds_nothing_may_have_another_zone(tmp_path: Path) -> Non
 
 def ever(shared: str) -> Any:
     """Return classes with measures that hold values of deleted entities."""
-
-    class Sale(tm.Entity, table="Sales"):
-        shop: tm.Field[str]
-        at: tm.Field[datetime]
-        price: tm.Field[int]
-
-        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-
-    class PerDay(tm.Aggregate, of=Sale, table=shared):
-        shop: tm.Field[str] = tm.group_by(Sale.shop)
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-        total: tm.Field[int] = tm.sum(Sale.price)
-        top: tm.Field[int | None] = tm.max(Sale.price)
-        top_ever: tm.Field[int | None] = tm.max_ever(Sale.price)
-
-        key = tm.Key[str, date](partition="{shop}", row="{day}")
-        by_top = tm.Index[str, int](partition="{shop}", row="{top_ever}")
-        by_sales = tm.Index[int](partition="{sales}")
-
-    class Shop(tm.Entity, table="Shops"):
-        shop: tm.Field[str]
-        at_two: tm.Field[int | None] = tm.max_ever(
-            Sale.price, of=Sale, where=Sale.at.truncate("%H", "Europe/Oslo") == "02"
-        )
-
-        key = tm.Key[str](partition="{shop}")
-        by_two = tm.Index[int](partition="{at_two}")
-
-    return Sale, PerDay, Shop
+    sale = sold({"price": int})
+    measures = {"total": (int, tm.sum(sale.price)), "top": (int | None, tm.max(sale.price))}
+    measures["top_ever"] = int | None, tm.max_ever(sale.price)
+    by_top = tm.Index[str, int](partition="{shop}", row="{top_ever}")
+    at_two = tm.max_ever(sale.price, of=sale, where=sale.at.truncate("%H", "Europe/Oslo") == "02")
+    members, key = {"shop": str, "at_two": (int | None, at_two)}, tm.Key[str](partition="{shop}")
+    shop = entity("Shop", "Shops", members, key, by_two=tm.Index[int](partition="{at_two}"))
+    return sale, daily(sale, shared, measures, by_top=by_top), shop
 
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize("shared", ["PerDay", "Sales"])
 def test_what_ever_measures_hold_of_entities_that_are_gone_outlives_new_rules(
-    tmp_path: Path, new_rules: Any, shared: str, at_once: bool
+    path: Path, new_rules: Any, shared: str, at_once: bool
 ) -> None:
-    path = tmp_path / "t.db"
     sale, per_day, shop = models = ever(shared)
     night = datetime(2024, 3, 29, 1, 30, tzinfo=UTC)  # 02:30 in Oslo
     with tm.open(path, models=models) as store:

@@ -28,14 +28,7 @@ from tablemapper.values.scalars import SCALARS
 
 from ..whole.kinds import exact
 from ..whole.models import compiled
-from ..whole.random_models import (
-    random_model,
-    with_levels,
-    with_maintained,
-    with_rules,
-    with_turned,
-    with_undeclared,
-)
+from ..whole.random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
 
 Meta = msgspec.Meta
 CHECKS = [check for check in HealthCheck if check is not HealthCheck.too_slow]  # (of a machine that is busy)

@@ -21,27 +21,27 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
 from tablemapper.engines.sqlite.online import takeover
 from tablemapper.evolution import compilation
+from tests.classes import entity
 from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
 from tests.viewer.visits import links, visit
 
 
-def product(**indexes: Any) -> Any:
-    """Declare products with some indexes."""
-
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str] = tm.field(default="")
-        price: tm.Field[Decimal | None] = tm.field(default=None)
-        tags: tm.Field[list[str]] = tm.field(factory=list)
-        cover: tm.Field[bytes] = tm.field(default=b"")
-        text: tm.Field[str] = tm.field(default="")
-
-        key = tm.Key[str, int](partition="{category}", row="{number}")
-        locals().update(indexes)
-
-    return Product
+def product(**body: Any) -> Any:
+    """Return the class of products, with more fields and indexes."""
+    fields = {
+        "category": str,
+        "number": int,
+        "name": (str, tm.field(default="")),
+        "price": (Decimal | None, tm.field(default=None)),
+    }
+    fields |= {"tags": (list[str], tm.field(factory=list)), "cover": (bytes, tm.field(default=b""))}
+    fields |= {
+        "text": (str, tm.field(default="")),
+        **{name: one for name, one in body.items() if isinstance(one, tuple)},
+    }
+    indexes = {name: one for name, one in body.items() if isinstance(one, tm.Index)}
+    return entity("Product", "Products", fields, tm.Key[str, int](partition="{category}", row="{number}"), **indexes)
 
 
 BY_NAME = {"by_name": tm.Index[str](partition="{name}", unique=True)}
@@ -376,24 +376,13 @@ def test_a_page_can_be_read_aloud(app: Any, url: str) -> None:
 
 
 def test_a_page_between_two_states_of_the_catalogue_is_made_again(place: Path) -> None:
-    class Product(tm.Entity, table="Products"):
-        category: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str] = tm.field(default="")
-        price: tm.Field[Decimal | None] = tm.field(default=None)
-        tags: tm.Field[list[str]] = tm.field(factory=list)
-        cover: tm.Field[bytes] = tm.field(default=b"")
-        text: tm.Field[str] = tm.field(default="")
-        more: tm.Field[str] = tm.field(default="")
-        key = tm.Key[str, int](partition="{category}", row="{number}")
-        by_name = tm.Index[str](partition="{name}", unique=True)
-
+    wider = product(more=(str, tm.field(default="")), **BY_NAME)
     with tm.open(place, read_only=True) as store:
         app, query, asked = tm.inspector(store), store.query, list[str]()
 
         def slowly(cls: Any, /) -> Any:
             if not asked:  # another page looks at the new classes before this one asks for its own
-                tm.open(place, models=[Product]).close()
+                tm.open(place, models=[wider]).close()
                 assert hasattr(store.classes["Product"], "more")
             asked.append(cls.__name__)
             return query(cls)

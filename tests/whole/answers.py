@@ -20,16 +20,7 @@ from .deeds import Deed
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import WRITTEN, exact, text_of
 from .models import Model, Record, compiled
-from .oracle import (
-    Row,
-    State,
-    clean,
-    holds,
-    in_order,
-    in_range,
-    plain,
-    sort_values,
-)
+from .oracle import Row, State, clean, holds, in_order, in_range, plain, sort_values
 from .questions import Ask, Question
 
 __all__ = ["Case", "Trial", "random_rows"]

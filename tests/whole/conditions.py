@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import attrs
 
@@ -55,13 +55,12 @@ class Operand:
 
 
 @attrs.frozen
-class Calculation:
-    """What is calculated of operands, or of one and a number."""
+class _Operation:
+    """``left op right``; the right side is a value or an operand."""
 
     left: Operand
     op: str
     right: Any
-    kind: Kind
 
     def text(self, name: str) -> str:
         right = self.right.text(name) if isinstance(self.right, Operand) else text_of(self.right)
@@ -69,16 +68,14 @@ class Calculation:
 
 
 @attrs.frozen
-class Compare:
-    """``left op right``; the right side is a value or an operand. A value of None means that there is none."""
+class Calculation(_Operation):
+    """What is calculated of operands, or of one and a number."""
 
-    left: Operand
-    op: str
-    right: Any
+    kind: Kind
 
-    def text(self, name: str) -> str:
-        right = self.right.text(name) if isinstance(self.right, Operand) else text_of(self.right)
-        return f"({self.left.text(name)} {self.op} {right})"
+
+class Compare(_Operation):
+    """A value of None means that there is none."""
 
 
 @attrs.frozen
@@ -137,21 +134,21 @@ class Unless:
 
 
 @attrs.frozen
-class Both:
+class _Junction:
+    sign: ClassVar[str]
     one: Condition
     other: Condition
 
     def text(self, name: str) -> str:
-        return f"({self.one.text(name)} & {self.other.text(name)})"
+        return f"({self.one.text(name)} {self.sign} {self.other.text(name)})"
 
 
-@attrs.frozen
-class Either:
-    one: Condition
-    other: Condition
+class Both(_Junction):
+    sign = "&"
 
-    def text(self, name: str) -> str:
-        return f"({self.one.text(name)} | {self.other.text(name)})"
+
+class Either(_Junction):
+    sign = "|"
 
 
 Condition: TypeAlias = Compare | Between | In | Null | StartsWith | Contains | Unless | Both | Either

@@ -39,6 +39,7 @@ from tablemapper.engines.sqlite.rows import building, followers, group_build, jo
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
+from ..classes import aggregate
 from ..migrations.shapes import OLD, OLD_TOTALS, cases, contents, part, texts, totals
 
 STILL, CHANGED = 250, 60
@@ -54,17 +55,11 @@ UNIQUE = part(
 UNIQUE_TOTALS = totals(UNIQUE, "maker")
 
 
-def _counted(name: str, field: str, kind: type) -> Any:
+def _counted(name: str, field: str, kind: Any) -> Any:
     """Return an aggregate whose groups can be written ahead of the cursor: nearly each entity changes another one."""
-    body = {
-        "__annotations__": {field: tm.Field[kind], "parts": tm.Field[int], "numbers": tm.Field[int]},  # type: ignore[valid-type]
-        "__module__": __name__,
-        field: tm.group_by(getattr(BARE, field)),
-        "parts": tm.count(),
-        "numbers": tm.sum(BARE.number),
-        "key": tm.Key[kind](partition=f"{{{field}}}"),  # type: ignore[valid-type]
-    }
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=BARE, table=name)
+    members = {field: (kind, tm.group_by(getattr(BARE, field))), "parts": (int, tm.count())}
+    members["numbers"] = (int, tm.sum(BARE.number))
+    return aggregate(name, BARE, members, tm.Key[kind](partition=f"{{{field}}}"))
 
 
 PRICES, NUMBERS = _counted("Prices", "price", str), _counted("Numbers", "number", int)

@@ -8,15 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 
 from .conditions import Calculation, Condition, Operand, operands
-from .kinds import (
-    INT,
-    MOMENT,
-    NESTED,
-    WRITTEN,
-    Kind,
-    namespace,
-    text_of,
-)
+from .kinds import INT, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
 
 __all__ = [
     "Component",

@@ -8,11 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 import pytest
 
 import tablemapper as tm
+
+from ..sql import run_sql
 
 
 class Account(tm.Entity, table="Accounts"):
@@ -50,22 +51,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
 
 
-def damage(path: Path, sql: str, *values: Any) -> None:
-    with apsw.Connection(str(path)) as db:
-        db.execute(sql, values)
-    db.close()
-
-
 def state_with(path: Path, where: tuple[int, ...], junk: Any) -> None:
     """Change one node of the state of the group."""
-    with apsw.Connection(str(path)) as db:
-        ((blob,),) = db.execute("SELECT _state FROM Sums").fetchall()
-    db.close()
+    ((blob,),) = run_sql(path, "SELECT _state FROM Sums")
     holder = state = msgspec.msgpack.decode(blob)
     for step in where[:-1]:
         holder = holder[step]
     holder[where[-1]] = junk
-    damage(path, "UPDATE Sums SET _state = ?", msgspec.msgpack.encode(state))
+    run_sql(path, "UPDATE Sums SET _state = ?", values=(msgspec.msgpack.encode(state),))
 
 
 CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
@@ -85,7 +78,7 @@ CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
 def test_a_write_that_meets_a_damaged_decimal_names_the_row(
     path: Path, value: Any, change: Callable[[tm.Store], object]
 ) -> None:
-    damage(path, "UPDATE Accounts SET price = ? WHERE RowKey = 'r1'", value)
+    run_sql(path, "UPDATE Accounts SET price = ? WHERE RowKey = 'r1'", values=(value,))
     with tm.open(path, models=MODELS) as store:
         with pytest.raises(tm.errors.CorruptStore, match=r"\('p', 'r1'\)"):
             change(store)
@@ -105,7 +98,7 @@ def test_a_write_that_meets_a_damaged_decimal_names_the_row(
     ],
 )
 def test_a_question_about_a_damaged_decimal_is_refused(path: Path, ask: Callable[[Any], object]) -> None:
-    damage(path, "UPDATE Accounts SET price = '1E+999999999' WHERE RowKey = 'r1'")
+    run_sql(path, "UPDATE Accounts SET price = '1E+999999999' WHERE RowKey = 'r1'")
     with tm.open(path, models=MODELS) as store, pytest.raises(tm.errors.CorruptStore, match="1E\\+999999999"):
         ask(store.query(Account).where(Account.num > -1).allow_scan())
 
@@ -120,7 +113,7 @@ def test_a_write_that_meets_a_damaged_cell_is_our_own_error_or_mends_it(path: Pa
     refused = 0
     for name, change in CHANGES:
         path.write_bytes(sound)
-        damage(path, f"UPDATE Accounts SET \"{column}\" = ? WHERE RowKey = 'r1'", value)
+        run_sql(path, f"UPDATE Accounts SET \"{column}\" = ? WHERE RowKey = 'r1'", values=(value,))
         with tm.open(path, models=MODELS) as store:
             assert any(one.key == ("p", "r1") for one in store.check().problems)
             try:
@@ -165,7 +158,7 @@ def test_the_state_of_a_group_that_can_not_be_is_corrupt(path: Path, where: tupl
 
 
 def test_a_group_without_its_state_is_not_begun_anew(path: Path) -> None:
-    damage(path, "UPDATE Sums SET _state = NULL")
+    run_sql(path, "UPDATE Sums SET _state = NULL")
     with (
         tm.open(path, models=MODELS) as store,
         pytest.raises(tm.errors.CorruptStore, match=r"Sum: the row with the key \('p', ''\)"),
@@ -175,7 +168,7 @@ def test_a_group_without_its_state_is_not_begun_anew(path: Path) -> None:
 
 def test_the_live_values_of_a_group_can_be_damaged(path: Path) -> None:
     for value in (-1, 2**62, "zz", b"z", 1.5):
-        damage(path, "UPDATE OR REPLACE Sums_Sum_values SET value = ?", value)
+        run_sql(path, "UPDATE OR REPLACE Sums_Sum_values SET value = ?", values=(value,))
         with tm.open(path, models=MODELS) as store:
             with pytest.raises(tm.errors.CorruptStore, match="Sum"):
                 store.delete(Account.key("p", "r3"))
@@ -199,10 +192,8 @@ def test_sums_are_as_large_as_they_are(tmp_path: Path) -> None:
 
 def root_of(path: Path, table: str) -> tuple[int, int]:
     """Return where in the file a table begins, and the size of a page."""
-    with apsw.Connection(str(path)) as db:
-        ((page,),) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
-        size = db.pragma("page_size")
-    db.close()
+    ((page,),) = run_sql(path, "SELECT rootpage FROM sqlite_schema WHERE name = ?", values=[table])
+    ((size,),) = run_sql(path, "PRAGMA page_size")
     return (page - 1) * size, size
 
 
@@ -238,6 +229,13 @@ def test_a_run_that_finds_a_damaged_note_says_so(path: Path, note: Any, keys: bo
         with pytest.raises(ZeroDivisionError):
             query.update(lambda account: account.replace(num=1 // (2 - account.num)), resume="run")
     name = "resume='run' keys" if keys else "resume='run'"
-    damage(path, "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)", name, note)
+    run_sql(
+        path,
+        "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)",
+        values=(
+            name,
+            note,
+        ),
+    )
     with tm.open(path, models=MODELS) as store, pytest.raises(tm.errors.CorruptStore, match="resume='run'"):
         store.query(Account).where(Account.p == "p").limit(3).update(lambda account: account, resume="run")

@@ -18,12 +18,6 @@ START = datetime(2023, 10, 27, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-class Account(tm.Entity, table="Accounts"):
-    user: tm.Field[str]
-
-    key = tm.Key[str](partition="{user:prefix(2)}", row=("{user}", "profile"))
-
-
 class Ticks(tm.Entity, table="Ticks"):
     device: tm.Field[str]
     at: tm.Field[datetime]
@@ -75,8 +69,7 @@ class Tagged(tm.Aggregate, of=Line, table="Tagged"):
 
 @pytest.fixture(scope="module")
 def store(counting: Touched) -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Account, Ticks, Print, Thing, Line, Daily, Tagged]) as opened:
-        opened.insert_many(Account(f"{letter}{n:03d}") for letter in "ab" for n in range(200))
+    with tm.open(":memory:", models=[Ticks, Print, Thing, Line, Daily, Tagged]) as opened:
         for cls in (Ticks, Print):
             opened.insert_many(cls("d", START + n * timedelta(minutes=1)) for n in range(1440))
         opened.insert_many(Thing(f"t{n:03d}", tm.Extra(color=["red", "blue", 7][n % 3], size=n)) for n in range(90))
@@ -87,15 +80,6 @@ def store(counting: Touched) -> Iterator[tm.Store]:
         )
         yield opened
         assert opened.check().ok
-
-
-def test_a_prefix_of_the_user_is_the_partition(store: tm.Store, counting: Touched) -> None:
-    query = store.query(Account).where(Account.user == "a123")
-    assert counting(lambda: list(query)) == {"Accounts": 1}
-    some = store.query(Account).where(Account.user.startswith("a12"))
-    assert counting(lambda: list(some)) == {"Accounts": 10}
-    assert some.count() == 10
-    assert store[Account.key("b007")].key[1:] == ("b0", "b007 !profile")
 
 
 @pytest.mark.parametrize(

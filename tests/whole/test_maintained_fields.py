@@ -10,11 +10,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
+
+from ..classes import entity
+from ..sql import run_sql
 
 
 class Employee(tm.Entity, table="Company"):
@@ -511,11 +513,8 @@ def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     with tm.open(path, models=MODELS) as store:
         store.insert_many([Department("a", "First"), person("a", 1, 70), person("a", 2, 80)])
-    connection = apsw.Connection(str(path))
-    connection.execute('UPDATE "CompanyDepartmentEmployees" SET employees = 7')
-    connection.execute('DELETE FROM "CompanyDepartmentOldest"')
-    connection.execute('DELETE FROM "CompanyBySize"')
-    connection.close()
+    damage = "UPDATE CompanyDepartmentEmployees SET employees = 7"
+    run_sql(path, damage, "DELETE FROM CompanyDepartmentOldest", "DELETE FROM CompanyBySize")
     with tm.open(path, models=MODELS) as store:
         assert {problem.where for problem in store.check().problems} >= {"Department:employees", "Department.by_size"}
         report = store.repair()
@@ -536,16 +535,14 @@ class Room(tm.Entity, table="Rooms"):
 
 
 def _storey(**fields: Any) -> Any:
-    body = {
-        "__annotations__": {"floor": tm.Field[Floor], "rooms": tm.Field[int], **fields}, "__module__": __name__,
-        "rooms": tm.count(of=Room), "key": tm.Key[Floor](partition="{floor}"), **dict.fromkeys(fields, tm.field(default=None)),
-    }  # fmt: skip
-    return type(tm.Entity)("Storey", (tm.Entity,), body, table="Storeys")
+    body = dict.fromkeys(fields, tm.field(default=None))
+    fields = {"floor": Floor, "rooms": int, **fields}
+    return entity("Storey", "Storeys", fields, tm.Key[Floor](partition="{floor}"), rooms=tm.count(of=Room), **body)
 
 
 @pytest.mark.file
 def test_an_older_version_with_an_enum_in_its_key_goes_on_beside_a_field_that_it_does_not_know(tmp_path: Path) -> None:
-    older, newer = _storey(), _storey(color=tm.Field[str | None])
+    older, newer = _storey(), _storey(color=str | None)
     with tm.open(tmp_path / "s.db", models=[Room, older]) as old, tm.open(tmp_path / "s.db", models=[Room, newer]):
         old.insert(Room(Floor.SECOND, 1))
         old.insert(older(Floor.SECOND))

@@ -182,129 +182,81 @@ def index(arguments: str, type: str = "[float]") -> Version:
     return Version(f"by_price = tm.Index{type}({arguments})")
 
 
+def field(declared: str, value: str = "", options: str = "", head: str = "") -> Version:
+    """Return a version with one more field, as ``name: type``, and what each new product has in it."""
+    name, _, kind = declared.partition(": ")
+    body = f"{name}: tm.Field[{kind}]" + (f" = tm.field({options})" if options else "")
+    return Version(body, f"{name}={value}" if value else "", head)
+
+
+def key(arguments: str) -> Version:
+    return Version(key=f"tm.Key[str, int]({arguments})")
+
+
+PLAIN = Version()
+NOTE, MAYBE_NOTE = field("note: str", "'x'"), field("note: str | None", options="default=None")
+RANK, TEXT_STATE = field("rank: int", "3"), field("state: str", "'sold'")
+OF_STATES, NEW_OR_SOLD = field("state: State", "State.NEW", head=STATE), field("state: Literal['new', 'sold']", "'new'")
+WITH_HOME = field("home: Home", "Home('Bergen')", head=HOME)
+WITH_INDEX = Version(BY_PRICE)
+BY_NUMBER = Version('by_number = tm.Index[int](partition="{number}")')
+UNIQUE = Version('by_number = tm.Index[int](partition="{number}", unique=True)')
+STORED_NUMBER = field("number: int", options="stored=True")
+TYPED = Version(options=', table="Products", type="product"')
+MOST = "most: tm.Field[float | None] = tm.max(Product.price)"
+TWO_MEASURES = total(f"count: tm.Field[int] = tm.count()\n    {MOST}")
+SHOP = 'class Shop(tm.Entity, table="Shops"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="{name}")'
+TWO_CLASSES = Version(more=SHOP, models=", Shop")
 FOLLOWED: dict[str, tuple[Version, Version]] = {
-    "an optional field is added": (Version(), Version("note: tm.Field[str | None] = tm.field(default=None)")),
-    "a field with a default is added": (
-        Version(),
-        Version("rank: tm.Field[int] = tm.field(default=3)", given="rank=4"),
-    ),
-    "undeclared properties are added": (
-        Version(),
-        Version("rest: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)", given="rest=tm.Extra(color='red')"),
-    ),
-    "a field goes that no row holds": (Version("note: tm.Field[str | None] = tm.field(default=None)"), Version()),
-    "an attribute has another name": (
-        Version("note: tm.Field[str]", given="note='x'"),
-        Version("remark: tm.Field[str] = tm.field(name='note')", given="remark='y'"),
-    ),
-    "a default changes": (
-        Version("rank: tm.Field[int] = tm.field(default=1)"),
-        Version("rank: tm.Field[int] = tm.field(default=2)"),
-    ),
-    "Int32 becomes int": (Version("rank: tm.Field[tm.Int32]", "rank=1"), Version("rank: tm.Field[int]", "rank=2")),
-    "required becomes optional": (
-        Version("note: tm.Field[str]", given="note='x'"),
-        Version("note: tm.Field[str | None]", given="note='y'"),
-    ),
-    "an enum becomes text": (
-        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
-        Version("state: tm.Field[str]", given="state='sold'"),
-    ),
-    "a literal becomes text": (
-        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
-        Version("state: tm.Field[str]", given="state='sold'"),
-    ),
-    "a literal gets a member": (
-        Version("state: tm.Field[Literal['new']]", given="state='new'"),
-        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
-    ),
-    "an enum gets a member, a name and an order": (
-        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
-        Version("state: tm.Field[Phase]", given="state=Phase.SOLD", head=MORE_STATES),
-    ),
-    "a member goes that no row holds": (
-        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
-        Version("state: tm.Field[Literal['new']]", given="state='new'"),
-    ),
-    "a nested class gets a member with a default": (
-        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
-        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=LARGER_HOME),
-    ),
-    "type= is added": (Version(), Version(options=', table="Products", type="product"')),
-    "an index is added": (Version(), Version(BY_PRICE)),
-    "a unique index is added": (
-        Version(),
-        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
-    ),
-    "an index goes": (Version(BY_PRICE), Version()),
+    "an optional field is added": (PLAIN, MAYBE_NOTE),
+    "a field with a default is added": (PLAIN, field("rank: int", "4", "default=3")),
+    "undeclared properties are added": (PLAIN, field("rest: tm.Extra", "tm.Extra(color='red')", "factory=tm.Extra")),
+    "a field goes that no row holds": (MAYBE_NOTE, PLAIN),
+    "an attribute has another name": (NOTE, field("remark: str", "'y'", "name='note'")),
+    "a default changes": (field("rank: int", options="default=1"), field("rank: int", options="default=2")),
+    "Int32 becomes int": (field("rank: tm.Int32", "1"), field("rank: int", "2")),
+    "required becomes optional": (NOTE, field("note: str | None", "'y'")),
+    "an enum becomes text": (OF_STATES, TEXT_STATE),
+    "a literal becomes text": (NEW_OR_SOLD, TEXT_STATE),
+    "a literal gets a member": (field("state: Literal['new']", "'new'"), NEW_OR_SOLD),
+    "an enum gets a member, a name and an order": (OF_STATES, field("state: Phase", "Phase.SOLD", head=MORE_STATES)),
+    "a member goes that no row holds": (NEW_OR_SOLD, field("state: Literal['new']", "'new'")),
+    "a nested class gets a member with a default": (WITH_HOME, attrs.evolve(WITH_HOME, head=LARGER_HOME)),
+    "type= is added": (PLAIN, TYPED),
+    "an index is added": (PLAIN, WITH_INDEX),
+    "a unique index is added": (PLAIN, UNIQUE),
+    "an index goes": (WITH_INDEX, PLAIN),
     "an index has another name": (
         Version('by_price = tm.Index[float](partition="{price}", table="ByPrice")'),
         Version('prices = tm.Index[float](partition="{price}", table="ByPrice")'),
     ),
-    "an index has another template": (
-        index('partition="{price}"'),
-        index('partition="{shop}", row="{price}"', "[str, float]"),
-    ),
-    "an index includes more": (index('partition="{price}"'), index('partition="{price}", include=("shop", "number")')),
-    "an index has a condition": (
-        index('partition="{price}"'),
-        index('partition="{price}", where=lambda p: p.price > 8'),
-    ),
+    "an index has another template": (WITH_INDEX, index('partition="{shop}", row="{price}"', "[str, float]")),
+    "an index includes more": (WITH_INDEX, index('partition="{price}", include=("shop", "number")')),
+    "an index has a condition": (WITH_INDEX, index('partition="{price}", where=lambda p: p.price > 8')),
     "an index is spread over shards": (
-        index('partition="{price}"'),
+        WITH_INDEX,
         index('partition="{price}-{shop:shard(4)}", row="{shop}"', "[float, str]"),
     ),
-    "an index folds": (
-        index('partition="{shop}"', "[str]"),
-        index('partition="{shop:fold}"', "[str]"),
-    ),
-    "an index has another table": (index('partition="{price}"'), index('partition="{price}", table="Prices"')),
-    "an index becomes unique": (
-        Version('by_number = tm.Index[int](partition="{number}")'),
-        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
-    ),
-    "an index is unique no more": (
-        Version('by_number = tm.Index[int](partition="{number}", unique=True)'),
-        Version('by_number = tm.Index[int](partition="{number}")'),
-    ),
-    "an aggregate is added": (Version(), total()),
-    "an aggregate goes": (total(), Version()),
-    "a measure is added": (
-        total(),
-        total("count: tm.Field[int] = tm.count()\n    most: tm.Field[float | None] = tm.max(Product.price)"),
-    ),
-    "a measure goes": (
-        total("count: tm.Field[int] = tm.count()\n    most: tm.Field[float | None] = tm.max(Product.price)"),
-        total(),
-    ),
-    "a measure changes": (
-        total("most: tm.Field[float | None] = tm.max(Product.price)"),
-        total("most: tm.Field[float | None] = tm.min(Product.price)"),
-    ),
+    "an index folds": (index('partition="{shop}"', "[str]"), index('partition="{shop:fold}"', "[str]")),
+    "an index has another table": (WITH_INDEX, index('partition="{price}", table="Prices"')),
+    "an index becomes unique": (BY_NUMBER, UNIQUE),
+    "an index is unique no more": (UNIQUE, BY_NUMBER),
+    "an aggregate is added": (PLAIN, total()),
+    "an aggregate goes": (total(), PLAIN),
+    "a measure is added": (total(), TWO_MEASURES),
+    "a measure goes": (TWO_MEASURES, total()),
+    "a measure changes": (total(MOST), total(MOST.replace("max", "min"))),
     "an aggregate has a condition": (total(), total(where=", where=lambda p: p.price > 8")),
     "an aggregate has other groups": (total(), total(group="number", type="int")),
-    "a class is added": (
-        Version(),
-        Version(
-            more='class Shop(tm.Entity, table="Shops"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="{name}")',
-            models=", Shop",
-        ),
-    ),
-    "a class is opened no more": (
-        Version(
-            more='class Shop(tm.Entity, table="Shops"):\n    name: tm.Field[str]\n    key = tm.Key[str](partition="{name}")',
-            models=", Shop",
-        ),
-        Version(),
-    ),
+    "a class is added": (PLAIN, TWO_CLASSES),
+    "a class is opened no more": (TWO_CLASSES, PLAIN),
 }
 
 
 @pytest.mark.parametrize(("old", "new"), FOLLOWED.values(), ids=FOLLOWED)
 def test_both_versions_read_and_write_whichever_starts_stops_and_comes_back(
-    servers: tuple[Server, Server], tmp_path: Path, old: Version, new: Version
+    servers: tuple[Server, Server], path: Path, old: Version, new: Version
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, old)
     before.write(0)
     after = Service(servers[1], "service", path, new)
@@ -350,160 +302,110 @@ class Migrated:
 
 HALVES = 'class State(enum.Enum):\n    NEW = "n"\n    SOLD = "sold"'
 ROOMS = "@attrs.define\nclass Home:\n    rooms: int"
+IS_KEPT = "store[key(0)].price == 7.5"
 SCRIPTS: dict[str, Migrated] = {
     "a required field is added": Migrated(
-        Version(),
-        Version("rank: tm.Field[int]", given="rank=5"),
-        "store[key(0)].rank == 0",
-        ("lambda p: p.number * 2",),
-        goes_on="reads",
+        PLAIN, field("rank: int", "5"), "store[key(0)].rank == 0", ("lambda p: p.number * 2",), goes_on="reads"
     ),
     "a field is declared that stood among the undeclared": Migrated(
-        Version("more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)", given="more=tm.Extra(color='red')"),
-        Version(
-            "color: tm.Field[str]\nmore: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)",
-            given="color='blue'",
-        ),
+        field("more: tm.Extra", "tm.Extra(color='red')", "factory=tm.Extra"),
+        Version("color: tm.Field[str]\nmore: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)", given="color='blue'"),
         "store[key(0)].color == 'red' and not store[key(0)].more",
     ),
-    "a field goes that rows hold": Migrated(
-        Version("note: tm.Field[str]", given="note='x'"), Version(), "not hasattr(store[key(0)], 'note')", back=False
-    ),
+    "a field goes that rows hold": Migrated(NOTE, PLAIN, "not hasattr(store[key(0)], 'note')", back=False),
     "a field has another name": Migrated(
-        Version("maker: tm.Field[str]", given="maker='m'"),
-        Version("manufacturer: tm.Field[str]", given="manufacturer='n'"),
+        field("maker: str", "'m'"),
+        field("manufacturer: str", "'n'"),
         "store[key(0)].manufacturer == 'm'",
         goes_on="writes",
     ),
-    "int becomes float": Migrated(
-        Version("rank: tm.Field[int]", given="rank=3"),
-        Version("rank: tm.Field[float]", given="rank=2.5"),
-        "repr(store[key(0)].rank) == '3.0'",
-        back=False,
-    ),
+    "int becomes float": Migrated(RANK, field("rank: float", "2.5"), "repr(store[key(0)].rank) == '3.0'", back=False),
     "int becomes Decimal": Migrated(
-        Version("rank: tm.Field[int]", given="rank=3"),
-        Version("rank: tm.Field[decimal.Decimal]", given="rank=decimal.Decimal(2)"),
+        RANK,
+        field("rank: decimal.Decimal", "decimal.Decimal(2)"),
         "repr(store[key(0)].rank) == \"Decimal('3')\"",
         back=False,
     ),
     "date becomes datetime": Migrated(
-        Version("day: tm.Field[datetime.date]", given="day=datetime.date(2026, 1, 2)"),
-        Version("day: tm.Field[datetime.datetime]", given="day=datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)"),
+        field("day: datetime.date", "datetime.date(2026, 1, 2)"),
+        field("day: datetime.datetime", "datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)"),
         "store[key(0)].day == datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)",
         back=False,
     ),
     "text becomes a UUID": Migrated(
-        Version("id: tm.Field[str]", given="id=str(uuid.UUID(int=number))"),
-        Version("id: tm.Field[uuid.UUID]", given="id=uuid.UUID(int=number)"),
+        field("id: str", "str(uuid.UUID(int=number))"),
+        field("id: uuid.UUID", "uuid.UUID(int=number)"),
         "store[key(1)].id == uuid.UUID(int=1)",
         goes_on="reads",
     ),
     "a number is to be smaller": Migrated(
-        Version("rank: tm.Field[int]", given="rank=2**40"),
-        Version("rank: tm.Field[tm.Int32]", given="rank=2"),
+        field("rank: int", "2**40"),
+        field("rank: tm.Int32", "2"),
         "store[key(0)].rank == 1024",
         ("lambda rank: rank >> 30",),
         back=False,
     ),
-    "a number becomes text": Migrated(
-        Version("rank: tm.Field[int]", given="rank=3"),
-        Version("rank: tm.Field[str]", given="rank='2'"),
-        "store[key(0)].rank == '3'",
-        goes_on="reads",
-    ),
+    "a number becomes text": Migrated(RANK, field("rank: str", "'2'"), "store[key(0)].rank == '3'", goes_on="reads"),
     "text becomes a number, by a function": Migrated(
-        Version("rank: tm.Field[str]", given="rank='seven'"),
-        Version("rank: tm.Field[int]", given="rank=2"),
-        "store[key(0)].rank == 5",
-        ("len",),
-        back=False,
+        field("rank: str", "'seven'"), field("rank: int", "2"), "store[key(0)].rank == 5", ("len",), back=False
     ),
     "optional becomes required": Migrated(
-        Version("note: tm.Field[str | None] = tm.field(default=None)"),
-        Version("note: tm.Field[str]", given="note='x'"),
-        "store[key(0)].note == 'none'",
-        ("lambda p: 'none'",),
-        goes_on="reads",
+        MAYBE_NOTE, NOTE, "store[key(0)].note == 'none'", ("lambda p: 'none'",), goes_on="reads"
     ),
     "optional becomes required, with a default": Migrated(
-        Version("rank: tm.Field[int | None] = tm.field(default=None)"),
-        Version("rank: tm.Field[int] = tm.field(default=3)", given="rank=4"),
+        field("rank: int | None", options="default=None"),
+        field("rank: int", "4", "default=3"),
         "store[key(0)].rank == 3",
         goes_on="reads",
     ),
     "a member goes that rows hold": Migrated(
-        Version("state: tm.Field[Literal['new', 'sold', 'lost']]", given="state=('new', 'sold', 'lost')[number % 3]"),
-        Version("state: tm.Field[Literal['new', 'sold']]", given="state='new'"),
+        field("state: Literal['new', 'sold', 'lost']", "('new', 'sold', 'lost')[number % 3]"),
+        NEW_OR_SOLD,
         "[p.state for p in store.query(Product).where(Product.shop == 'a').limit(3)] == ['new', 'sold', 'sold']",
         ("{'lost': 'sold'}",),
         back=False,
     ),
     "a member of an enum has another value": Migrated(
-        Version("state: tm.Field[State]", given="state=State.NEW", head=STATE),
-        Version("state: tm.Field[State]", given="state=State.NEW", head=HALVES),
+        OF_STATES,
+        attrs.evolve(OF_STATES, head=HALVES),
         "store[key(0)].state is State.NEW",
         ("lambda state: state[0]",),
         back=False,
     ),
     "a nested class is another one": Migrated(
-        Version("home: tm.Field[Home]", given="home=Home('Bergen')", head=HOME),
-        Version("home: tm.Field[Home]", given="home=Home(3)", head=ROOMS),
+        WITH_HOME,
+        field("home: Home", "Home(3)", head=ROOMS),
         "store[key(0)].home == Home(6)",
         ("lambda home: new_types.Home(len(home.city))",),
         back=False,
     ),
     "the key has other slots": Migrated(
-        Version(),
-        Version(key='tm.Key[str, int](partition="{shop:shard(4)}", row="{shop}-{number}")'),
+        PLAIN,
+        key('partition="{shop:shard(4)}", row="{shop}-{number}"'),
         "store.query(Product).where(Product.shop == 'a', Product.number == 0).one().price == 7.5",
         goes_on="writes",
     ),
     "the key is spread over more shards": Migrated(
-        Version(key='tm.Key[str, int](partition="{shop:shard(8)}", row="{shop}-{number}")'),
-        Version(key='tm.Key[str, int](partition="{shop:shard(16)}", row="{shop}-{number}")'),
-        "store[key(0)].price == 7.5",
+        key('partition="{shop:shard(8)}", row="{shop}-{number}"'),
+        key('partition="{shop:shard(16)}", row="{shop}-{number}"'),
+        IS_KEPT,
         goes_on="writes",
     ),
     "the key runs the other way": Migrated(
-        Version(),
-        Version(key='tm.Key[str, int](partition="{shop}", row="{number:desc}")'),
-        "store[key(0)].price == 7.5",
-        goes_on="writes",
+        PLAIN, key('partition="{shop}", row="{number:desc}"'), IS_KEPT, goes_on="writes"
     ),
-    "the key folds a field": Migrated(
-        Version(),
-        Version(key='tm.Key[str, int](partition="{shop:fold}", row="{number}")'),
-        "store[key(0)].price == 7.5",
-    ),
-    "a field of the key is stored, too": Migrated(
-        Version(),
-        Version("number: tm.Field[int] = tm.field(stored=True)"),
-        "store[key(0)].price == 7.5",
-        goes_on="writes",
-    ),
-    "a field of the key is not stored any more": Migrated(
-        Version("number: tm.Field[int] = tm.field(stored=True)"),
-        Version(),
-        "store[key(0)].price == 7.5",
-        goes_on="writes",
-    ),
+    "the key folds a field": Migrated(PLAIN, key('partition="{shop:fold}", row="{number}"'), IS_KEPT),
+    "a field of the key is stored, too": Migrated(PLAIN, STORED_NUMBER, IS_KEPT, goes_on="writes"),
+    "a field of the key is not stored any more": Migrated(STORED_NUMBER, PLAIN, IS_KEPT, goes_on="writes"),
     "type= is another one": Migrated(
-        Version(options=', table="Products", type="product"'),
-        Version(options=', table="Products", type="item"'),
-        "store[key(0)].price == 7.5",
-        goes_on="writes",
+        TYPED, Version(options=', table="Products", type="item"'), IS_KEPT, goes_on="writes"
     ),
-    "the table has another name": Migrated(
-        Version(), Version(options=', table="Goods"'), "store[key(0)].price == 7.5", goes_on="writes"
-    ),
-    "the class has another name": Migrated(
-        Version(), Version(name="Ware"), "store[key(0)].price == 7.5", goes_on="writes"
-    ),
+    "the table has another name": Migrated(PLAIN, Version(options=', table="Goods"'), IS_KEPT, goes_on="writes"),
+    "the class has another name": Migrated(PLAIN, Version(name="Ware"), IS_KEPT, goes_on="writes"),
     "an aggregate has another name": Migrated(
         total(), total(name="Sums"), "store[Sums.key('a')].count == 6", goes_on="writes"
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", SCRIPTS.values(), ids=SCRIPTS)

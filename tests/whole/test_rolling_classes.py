@@ -185,9 +185,8 @@ def test_a_class_that_is_carved_out_of_another(
 
 
 def test_a_class_that_looks_like_one_that_is_not_opened_is_told_and_stops_nobody(
-    servers: tuple[Server, Server], tmp_path: Path
+    servers: tuple[Server, Server], path: Path
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, Version())
     before.write(0)
     head = "import logging\nlines = []\n"
@@ -207,8 +206,7 @@ def test_a_class_that_looks_like_one_that_is_not_opened_is_told_and_stops_nobody
     after.stop()
 
 
-def test_a_class_that_holds_nothing_may_become_anything(servers: tuple[Server, Server], tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_class_that_holds_nothing_may_become_anything(servers: tuple[Server, Server], path: Path) -> None:
     before = Service(servers[0], "service", path, Version("note: tm.Field[str]", given="note='x'"))
     other = Version(
         "rank: tm.Field[int]", given="rank=1", key='tm.Key[str, int](partition="{shop}", row="{number:desc}")'

@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..migrations.shapes import entity
+from ..classes import aggregate, entity
 
 
 class Plain(enum.Enum):
@@ -100,9 +100,8 @@ def classes(kind: Any, measured: str, addition: str = "") -> list[Any]:
         body["by_kept"] = tm.Index(partition="{kept}")
     found = [source, entity("Own", "Owns", fields, tm.Key(partition="{x}"), **body)]
     if addition == "aggregate":
-        grouped = {"__annotations__": {"x": tm.Field[kind], "n": tm.Field[int]}, "__module__": __name__,
-                   "x": tm.group_by(source.x), "n": tm.count(), "key": tm.Key(partition="{x}")}  # fmt: skip
-        found.append(type(tm.Aggregate)("Total", (tm.Aggregate,), grouped, of=source, table="Totals"))
+        grouped = {"x": (kind, tm.group_by(source.x)), "n": (int, tm.count())}
+        found.append(aggregate("Total", source, grouped, tm.Key(partition="{x}"), "Totals"))
     return found
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..touched import Touched
 
 
@@ -136,23 +137,14 @@ def test_a_precision_that_the_key_or_the_type_does_not_have_is_refused(
     annotation: Any, options: Any, row: str, fault: str
 ) -> None:
     with pytest.raises(tm.errors.InvalidModel, match=fault):
-
-        class _(tm.Entity, table="Bad"):
-            at: tm.Field[annotation] = tm.field(**options)  # pyright: ignore[reportInvalidTypeForm]
-
-            key = tm.Key(partition="all", row=row)
+        entity("Bad", "Bad", {"at": (annotation, tm.field(**options))}, tm.Key(partition="all", row=row))
 
 
 @pytest.mark.file
 def test_another_precision_needs_a_migration(tmp_path: Any) -> None:
     def log(precision: Any) -> Any:
-        class Log(tm.Entity, table="Logs"):
-            n: tm.Field[int]
-            at: tm.Field[datetime] = tm.field(precision=precision)
-
-            key = tm.Key[int](partition="all", row="{n}")
-
-        return Log
+        at = (datetime, tm.field(precision=precision))
+        return entity("Log", "Logs", {"n": int, "at": at}, tm.Key[int](partition="all", row="{n}"))
 
     first = log("ms")
     with tm.open(tmp_path / "t.db", models=[first]) as store:

@@ -45,7 +45,7 @@ from .reading.scans import rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
 from .sweep import server_time, sweep, unfinished, waited
-from .tables.drive import Driver, Now, Work, read, side_by_side, store_errors
+from .tables.drive import Driver, Work, clock, read, side_by_side, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
 from .tables.service import (
@@ -107,7 +107,7 @@ class AzureEngine:
         self._name = name
         self._table = catalogue
         self._outbox = Outbox(catalogue, classes.head.times(times))
-        now = driver.run(_now())
+        now = driver.run(clock())
         self._current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
         self._builder = Builder(catalogue, self._current, self._outbox, self._most_new, timeout)
         self._closed = False
@@ -275,7 +275,10 @@ class AzureEngine:
     def partition(self, table: str, partition: str) -> Iterator[list[tuple[Model | None, Row]]]:
         """Yield every row of a partition with its model, in row order."""
         classes = self.classes
-        models = [one for one in self.schema.tables().get(table, []) if one.name not in classes.unready]
+        members = self.schema.tables().get(table, [])
+        for one in [one for one in members if one.aggregate is None]:
+            self._check_ready(one)
+        models = [one for one in members if one.name not in classes.unready]
         unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
         rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
         while some := list(islice(rows, MAX_PAGE)):
@@ -495,7 +498,7 @@ class AzureEngine:
         still is some time later, and nobody has written it. Then its aggregate is built anew.
         """
         self._check_writable()
-        began, repaired, wrong = self.run(_now()), dict[Problem, None](), dict[Group, Any]()
+        began, repaired, wrong = self.run(clock()), dict[Problem, None](), dict[Group, Any]()
         if ruled := outdated(self.classes.catalogue, newer_too=True):
             self._build_anew(ruled, meter)
         left = _PASSES
@@ -518,7 +521,7 @@ class AzureEngine:
         still = {one.problem for one in findings}
         done = tuple([problem for problem in repaired if problem not in still])
         problems = tuple(dict.fromkeys([left_of(one, stored.classes) for one in findings]))
-        return RepairReport(done, problems, check.entity_count, self.run(_now()) - began)
+        return RepairReport(done, problems, check.entity_count, self.run(clock()) - began)
 
     def _build_anew(self, labels: Collection[str], meter: Meter) -> None:
         self.run(changed(self._table, self.timeout, partial(given_up, labels=labels)))
@@ -537,12 +540,7 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        patience = Patience(self.run(_now()) + self.timeout)
+        patience = Patience(self.run(clock()) + self.timeout)
         overwriter = Overwriter(self.classes, self._outbox, patience, self.timeout)
         upkeep = self.classes.upkeep(aggregate)
         self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))
-
-
-def _now() -> Work[float]:
-    now: float = yield Now()
-    return now

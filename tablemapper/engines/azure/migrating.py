@@ -36,7 +36,7 @@ from .outer.outbox import Late, Outbox, Patience, Times
 from .overwriting import Overwriter
 from .reading.scans import rows_of
 from .sweep import server_time, sweep, waited
-from .tables.drive import Driver, Now, Work, store_errors
+from .tables.drive import Driver, Work, clock, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.service import PARTITION, ROW, Service
 
@@ -217,7 +217,7 @@ class AzureMigrations:
             pass
         classes = self._classes()
         ever = attrs.evolve(times, look=math.inf)  # (nobody opens what ends any more)
-        self.run(sweep(Current(self._table, classes, self.run(_now()), ever, self.timeout), outbox, self.timeout))
+        self.run(sweep(Current(self._table, classes, self.run(clock()), ever, self.timeout), outbox, self.timeout))
         works, classes = list[Callable[[Overwriter], Work[None]]](), before or classes
         for model in classes.models:
             if model.name in ended:
@@ -231,7 +231,7 @@ class AzureMigrations:
 
     def _until_done(self, classes: Classes, outbox: Outbox, work: Callable[[Overwriter], Work[None]]) -> None:
         while True:
-            patience = Patience(self.run(_now()) + outbox.times.deadline)
+            patience = Patience(self.run(clock()) + outbox.times.deadline)
             try:
                 return self.run(work(Overwriter(classes, outbox, patience, self.timeout)))
             except Late:  # (what was deleted stays so)
@@ -263,8 +263,3 @@ def _disabled(labels: Collection[str], held: Published) -> Catalogue:
     off = {label for label in labels if label in value.states and value.states[label].state != "disabled"}
     states = {label: replace(value.states[label], state="disabled", since=0, number=number) for label in off}
     return attrs.evolve(without_jobs(Draft(0, tuple), value, off), states=value.states | states) if off else value
-
-
-def _now() -> Work[float]:
-    now: float = yield Now()
-    return now

@@ -523,11 +523,14 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
     if not written:  # (conditions alone change nothing)
         return False
     one = written[0]
+    if one.kind == "delete":  # (others may have deleted some of them)
+        works = [read(Get(known.table, known.partition, each.row), known.timeout) for each in written]
+        left = [(each, e) for each, e in zip(written, (yield from side_by_side(works)), strict=True) if e is not None]
+        if not left or all(each.if_match == e[ETAG] for each, e in left):
+            return not left
+        raise _unknown(known.operations[0], "an answer was lost, and an entity was written since")
     found = yield from read(Get(known.table, known.partition, one.row), known.timeout)
-    if one.kind == "delete":
-        if found is None:
-            return True
-    elif found is not None and found.get(OP) == made.op:
+    if found is not None and found.get(OP) == made.op:
         return True
     if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
         return False

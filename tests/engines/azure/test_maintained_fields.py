@@ -149,6 +149,8 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
                 early.get(Author.key("x", "a0"))
             with pytest.raises(tm.NotReady):
                 list(early.query(Author).where(Author.shelf == "x"))
+            with pytest.raises(tm.NotReady):
+                list(early.partition(Author.shelf == "x"))
             early.build()
             assert early[Author.key("x", "a0")].books == 3
             old.insert(Novel("x", "a0", 100, 1, Decimal(1)))
@@ -162,8 +164,11 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
             assert store.check().ok
 
 
-def test_an_index_over_such_a_field_is_refused_before_anything_is_sent(memory: Counted) -> None:
-    indexed = author(**BOOKS, by_books=tm.Index[int](partition="{books}"))
+@pytest.mark.parametrize(
+    "index", [tm.Index[int](partition="{books}"), tm.Index[int](partition="{born}", where=lambda one: one.books > 3)]
+)
+def test_an_index_over_such_a_field_is_refused_before_anything_is_sent(memory: Counted, index: Any) -> None:
+    indexed = author(**BOOKS, by_books=index)
     with pytest.raises(tm.InvalidModel, match=r"Author\.by_books: an index over books, .* declare an aggregate"):
         tm.open(AzurePlace(memory=memory), models=[Novel, indexed])  # type: ignore[arg-type]
     assert memory.number == 0

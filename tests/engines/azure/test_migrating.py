@@ -246,6 +246,71 @@ def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_s
         assert store[new.key("a")] == new("a", 1.0, {"size": "big"})
 
 
+def pair(a: str, b: str, **more: Any) -> Any:
+    fields = {"p": str, "n": int, "w": str, a: int | None, b: int | None}
+    body = {
+        "__annotations__": {name: tm.Field[kind] for name, kind in fields.items()},
+        "__module__": __name__,
+        "key": tm.Key[str, int](partition="{p}", row="{n}"),
+        "by_w": tm.Index[str](partition="{w}", include=(a,)),
+        "by_here": tm.Index[str, str](partition="{p}", row="{w}", include=(a,)),
+        **more,
+    }
+    return type(tm.Entity)("Pair", (tm.Entity,), body, table="Pairs")
+
+
+def test_a_name_that_another_field_had_before_is_looked_for_under_its_own() -> None:
+    old, middle, new = pair("a", "b"), pair("a", "c"), pair("b", "c")
+
+    @tm.migration(after=None, old=[old], new=[middle])
+    def first(m: tm.Migration) -> None:
+        m.rename(old.b, middle.c)
+
+    @tm.migration(after="first", old=[middle], new=[new])
+    def second(m: tm.Migration) -> None:
+        m.rename(middle.a, new.b)
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with opened(place, [old]) as store:
+        store.insert_many([old(p="x", n=n, w="w", a=n, b=10 * n) for n in range(5)])
+    tm.migrate(place, [first], contract=True)
+    tm.migrate(place, [first, second])
+    with opened(place, [new]) as store:
+        for query in (store.query(new.by_w("w")), store.query(new.by_here("x", "w"))):
+            assert [one.n for one in query.where(new.c == 20)] == [one.n for one in query.where(new.b == 2)] == [2]
+            assert list(query.where(new.b == 2).select(new.b).allow_eventual()) == [(2,)]
+        assert store.check().ok
+
+
+def test_a_program_that_follows_puts_rows_of_indexes_under_the_stored_names() -> None:
+    old, new = pair("a", "b"), pair("c", "b")
+    more = pair("c", "b", by_b=tm.Index[int](partition="{b}", include=("c",)))
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def first(m: tm.Migration) -> None:
+        m.rename(old.a, new.c)
+
+    def best(cls: Any, of: str) -> Any:  # (in the table of the entities, with a property of the former name)
+        body = {
+            "__annotations__": {"w": tm.Field[str], "a": tm.Field[int | None]},
+            "__module__": __name__,
+            "w": tm.group_by(cls.w),
+            "a": tm.max(getattr(cls, of)),
+            "key": tm.Key[str](partition="{w}", row="best"),
+        }
+        return type(tm.Aggregate)("Best", (tm.Aggregate,), body, of=cls, table="Pairs")
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    opened(place, [old]).close()
+    tm.migrate(place, [first], contract=True)
+    total = best(more, "c")
+    with opened(place, [more, total]) as store, opened(place, [new]) as follower:
+        follower.insert(new(p="x", n=9, w="w", c=9, b=90))
+        assert list(store.query(more.by_b(90)).select(more.c).allow_eventual()) == [(9,)]
+        assert store[total.key("w")].a == 9
+        assert store.check().ok
+
+
 # ---------------------------------------------------------------------------------------------- drops
 
 

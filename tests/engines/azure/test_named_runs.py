@@ -97,3 +97,12 @@ def test_a_run_that_ends_at_any_request_changes_nothing_twice(name: str, way: st
             assert values == ([2] * 7 + [1] * 5 if name == "the first ones" else [2] * 12), at
             store.sweep()
             assert store._engine.note("resume='r'") is None
+
+
+@pytest.mark.parametrize("name", ["/" * 255, "\N{GRINNING FACE}" * 255])
+def test_a_run_may_have_any_name(name: str) -> None:
+    memory = Faulty()
+    with opened(memory, Bare) as store:
+        store.insert_many([Bare(group, 1) for group in "ab"])
+        assert store.query(Bare).allow_scan().update(n=Bare.n + 1, resume=name) == 2
+        assert {one.n for one in store.query(Bare).allow_scan()} == {2}

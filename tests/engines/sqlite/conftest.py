@@ -1,4 +1,4 @@
-"""A store file, and one that is open."""
+"""A store file that is open."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ from tablemapper.engines.sqlite.file.opening import open_file
 
 from ... import sqlite_vfs  # noqa: F401  registers the file layers
 from .table import create_table
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "store.db"
 
 
 @pytest.fixture

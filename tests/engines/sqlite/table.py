@@ -38,13 +38,6 @@ def beside(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path.parent) if name != path.name)
 
 
-def sqlite_file(path: Path, *statements: str) -> None:
-    connection = apsw.Connection(str(path))
-    for statement in statements:
-        connection.execute(statement).fetchall()
-    connection.close()
-
-
 def in_child(work: Callable[[], object]) -> str:
     """Run ``work`` in a forked process; return what it returned or raised."""
     end, pipe = os.pipe()

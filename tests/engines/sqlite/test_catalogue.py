@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import apsw
 import attrs
 import msgspec
 import pytest
@@ -18,6 +17,9 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
+
+from ...classes import aggregate, entity
+from ...sql import run_sql
 
 
 def reading(**extra: Any) -> type[Any]:
@@ -32,18 +34,13 @@ def reading(**extra: Any) -> type[Any]:
     return type(tm.Entity)("Reading", (tm.Entity,), {**body, **extra}, table=extra.pop("table", "Readings"))
 
 
-def day(of: type[Any], **extra: Any) -> type[Any]:
-    body: dict[str, Any] = {
-        "__annotations__": {"device": tm.Field[str], "day": tm.Field[date], "count": tm.Field[int]},
-        "__module__": __name__,
-        "__qualname__": "Day",
-        "device": tm.group_by(of.device),
-        "day": tm.group_by(of.at.date()),
-        "count": tm.count(),
-        "key": tm.Key(partition="{device}", row="{day}"),
+def day(of: Any, **measures: Any) -> Any:
+    members = {
+        "device": (str, tm.group_by(of.device)),
+        "day": (date, tm.group_by(of.at.date())),
+        "count": (int, tm.count()),
     }
-    body["__annotations__"] |= extra.pop("fields", {})
-    return type(tm.Aggregate)("Day", (tm.Aggregate,), {**body, **extra}, of=of, table="Days")
+    return aggregate("Day", of, {**members, **measures}, tm.Key(partition="{device}", row="{day}"), "Days")
 
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -79,7 +76,7 @@ def test_the_end_of_a_build_keeps_a_version_that_was_opened_meanwhile(path: Path
 
 def test_a_new_aggregate_is_built_over_what_is_there(path: Path) -> None:
     plain = reading()
-    daily = day(plain, fields={"most": tm.Field[float | None]}, most=tm.max(plain.value))
+    daily = day(plain, most=(float | None, tm.max(plain.value)))
     with tm.open(path, models=[plain, daily]) as store:
         assert store[daily.key("d4", START.date())].count == 500
         assert store[daily.key("d4", START.date())].most == 2499 / 2
@@ -98,7 +95,7 @@ def test_a_new_field_with_a_default_reads_as_it_everywhere(path: Path) -> None:
     wider = reading(
         fields={"quality": tm.Field[int]}, quality=tm.field(default=3), by_quality=tm.Index(partition="{quality}")
     )
-    daily = day(wider, fields={"good": tm.Field[int]}, good=tm.count(where=wider.quality > 2))
+    daily = day(wider, good=(int, tm.count(where=wider.quality > 2)))
     with tm.open(path, models=[wider, daily]) as store:
         assert store[wider.key("d0", START)].quality == 3
         assert store.query(wider.by_quality(3)).count() == 2500
@@ -241,14 +238,8 @@ def address(kind: str = "attrs", **members: tuple[Any, Any]) -> type[Any]:
     return type(msgspec.Struct)("Address", (msgspec.Struct,), body, omit_defaults=kind == "lean struct")
 
 
-def person(home: Any, **extra: Any) -> type[Any]:
-    body = {
-        "__annotations__": {"name": tm.Field[str], "home": tm.Field[home]},
-        "__module__": __name__,
-        "__qualname__": "Person",
-        "key": tm.Key(partition="{name}"),
-    }
-    return type(tm.Entity)("Person", (tm.Entity,), {**body, **extra}, table="People")
+def person(home: Any, **extra: Any) -> Any:
+    return entity("Person", "People", {"name": str, "home": home}, tm.Key(partition="{name}"), **extra)
 
 
 NESTED: dict[str, Any] = {"street": (str, ...), "zip": (str, ""), "color": (Color, Color.RED)}
@@ -409,25 +400,17 @@ def test_what_a_hook_writes_is_its_own(tmp_path: Path) -> None:
 def test_an_attribute_may_be_renamed_if_its_property_keeps_its_name(tmp_path: Path) -> None:
     def classes(device: str, at: str, value: str) -> list[Any]:
         """Return the classes with some of their attributes renamed, all of them stored under the same properties."""
-        annotations = {device: tm.Field[str], at: tm.Field[datetime], value: tm.Field[float]}
-        properties = zip(annotations, ("device", "at", "value"), strict=True)
-        body: dict[str, Any] = {
-            "__annotations__": annotations,
-            "__module__": __name__,
-            **{name: tm.field(name=stored) for name, stored in properties},
-            "key": tm.Key(partition=f"{{{device}}}", row=("at {{}}", f"{{{at}:desc}}")),
-            "by_value": tm.Index(partition=f"{{{value}}}", include=(at,), where=lambda r: getattr(r, value) > 1),
+        key = tm.Key(partition=f"{{{device}}}", row=("at {{}}", f"{{{at}:desc}}"))
+        by_value = tm.Index(partition=f"{{{value}}}", include=(at,), where=lambda r: getattr(r, value) > 1)
+        stored = {device: tm.field(name="device"), at: tm.field(name="at"), value: tm.field(name="value")}
+        fields = {device: str, at: datetime, value: float}
+        one = entity("Reading", "Readings", fields, key, by_value=by_value, **stored)
+        members = {
+            "day": (date, tm.group_by(getattr(one, at).date())),
+            "most": (float | None, tm.max(getattr(one, value))),
         }
-        one: Any = type(tm.Entity)("Reading", (tm.Entity,), body, table="Readings")
-        body = {
-            "__annotations__": {"day": tm.Field[date], "most": tm.Field[float | None], "n": tm.Field[int]},
-            "__module__": __name__,
-            "day": tm.group_by(getattr(one, at).date()),
-            "most": tm.max(getattr(one, value)),
-            "n": tm.count(where=getattr(one, device) != "x"),
-            "key": tm.Key(partition="{day}"),
-        }
-        return [one, type(tm.Aggregate)("Day", (tm.Aggregate,), body, of=one, table="Days")]
+        members["n"] = (int, tm.count(where=getattr(one, device) != "x"))
+        return [one, aggregate("Day", one, members, tm.Key(partition="{day}"), "Days")]
 
     first = classes("device", "at", "value")
     with tm.open(tmp_path / "x.db", models=first) as store:
@@ -474,8 +457,6 @@ def test_a_store_that_one_thread_opens_and_reads_by_key_has_one_connection(path:
 
 def test_a_catalogue_that_another_program_changed_is_found_by_a_process_that_has_read_it(path: Path) -> None:
     tm.open(path, models=[reading()]).close()
-    connection = apsw.Connection(str(path))
-    connection.execute("UPDATE tablemapper_catalogue SET form = replace(form, 'value', 'volume') WHERE name = 'tables'")
-    connection.close()
+    run_sql(path, "UPDATE tablemapper_catalogue SET form = replace(form, 'value', 'volume') WHERE name = 'tables'")
     with pytest.raises(tm.CorruptStore):
         tm.open(path, models=[reading()])

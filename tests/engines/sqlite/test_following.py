@@ -10,11 +10,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-import apsw
 import attrs
 import pytest
 
 import tablemapper as tm
+
+from ...classes import aggregate
+from ...sql import run_sql
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -40,17 +42,8 @@ def version(name: str = "Product", table: str = "Products", /, **body: Any) -> A
 
 def totals(of: Any, name: str = "Total", **body: Any) -> Any:
     """Return a class of totals by category."""
-    annotations = {"category": tm.Field[str], "count": tm.Field[int]}
-    annotations |= {field: tm.Field[one[0]] for field, one in body.items()}
-    made = {
-        "__annotations__": annotations,
-        "__module__": __name__,
-        "category": tm.group_by(of.category),
-        "count": tm.count(),
-        "key": tm.Key(partition="{category}"),
-        **{field: one[1] for field, one in body.items()},
-    }
-    return type(tm.Aggregate)(name, (tm.Aggregate,), made, of=of, table=f"{name}s")
+    members = {"category": (str, tm.group_by(of.category)), "count": (int, tm.count()), **body}
+    return aggregate(name, of, members, tm.Key(partition="{category}"), f"{name}s")
 
 
 @pytest.fixture
@@ -81,9 +74,7 @@ Open = Callable[..., tm.Store]
 
 
 def generation(path: Path) -> int:
-    db = apsw.Connection(str(path))
-    ((number,),) = db.execute("SELECT generation FROM tablemapper_state")
-    db.close()
+    ((number,),) = run_sql(path, "SELECT generation FROM tablemapper_state")
     return int(number)
 
 
@@ -171,13 +162,9 @@ def test_an_aggregate_that_a_new_version_adds_is_maintained_by_those_that_run(
 def test_an_index_on_an_aggregate_is_followed(path: Path, open_store: Open) -> None:
     old = version()
     total = totals(old)
-    body = {"by_count": tm.Index(partition="{count}")}
-    indexed = type(tm.Aggregate)(
-        "Total", (tm.Aggregate,),
-        {"__annotations__": {"count": tm.Field[int], "category": tm.Field[str]}, "__module__": __name__,
-         "category": tm.group_by(old.category), "count": tm.count(), "key": tm.Key(partition="{category}"), **body},
-        of=old, table="Totals",
-    )  # fmt: skip
+    members = {"count": (int, tm.count()), "category": (str, tm.group_by(old.category))}
+    by_count = tm.Index(partition="{count}")
+    indexed = aggregate("Total", old, members, tm.Key(partition="{category}"), "Totals", by_count=by_count)
     running, alone = open_store(old, total), open_store(old)
     newer = open_store(old, indexed)
     running.insert(old("c0", 50, 1.0))
@@ -188,13 +175,10 @@ def test_an_index_on_an_aggregate_is_followed(path: Path, open_store: Open) -> N
 
 def test_an_index_on_some_groups_of_a_new_aggregate_is_followed(path: Path, open_store: Open) -> None:
     old = version()
-    members = {
-        "__annotations__": {"group": tm.Field[str], "n": tm.Field[int], "best": tm.Field[float | None]},
-        "__module__": __name__, "group": tm.group_by(old.category), "n": tm.count(name="Number"),
-        "best": tm.max_ever(old.price), "key": tm.Key(partition="{group}"),
-        "large": tm.Index(partition="{n}", where=lambda total: (total.n > 1) & (total.best > 2.0)),
-    }  # fmt: skip
-    total = type(tm.Aggregate)("Total", (tm.Aggregate,), members, of=old, table="Totals")
+    members = {"group": (str, tm.group_by(old.category)), "n": (int, tm.count(name="Number"))}
+    members["best"] = (float | None, tm.max_ever(old.price))
+    large = tm.Index(partition="{n}", where=lambda total: (total.n > 1) & (total.best > 2.0))
+    total = aggregate("Total", old, members, tm.Key(partition="{group}"), "Totals", large=large)
     running, newer = open_store(old), open_store(old, total)
     for category, number, price in (("a", 50, 1.0), ("a", 51, 3.0), ("b", 50, 3.0), ("b", 51, 1.0), ("c", 50, 3.0)):
         running.insert(old(category, number, price))
@@ -690,15 +674,9 @@ def test_a_load_that_a_new_index_comes_into_has_it(path: Path, open_store: Open)
 
 def test_a_day_by_day_aggregate_over_a_hidden_property_is_maintained(path: Path, open_store: Open) -> None:
     old, new = version(), version(at=datetime | None, paid=(Decimal, Decimal("1.5")))
-    body = {
-        "__annotations__": {"day": tm.Field[date], "month": tm.Field[str], "paid": tm.Field[Decimal]},
-        "__module__": __name__,
-        "day": tm.group_by(new.at.date()),
-        "month": tm.group_by(new.at.truncate("%Y-%m")),
-        "paid": tm.sum(new.paid),
-        "key": tm.Key(partition="{month}", row="{day}"),
-    }
-    daily: Any = type(tm.Aggregate)("Daily", (tm.Aggregate,), body, of=new, table="Daily")
+    members = {"day": (date, tm.group_by(new.at.date())), "month": (str, tm.group_by(new.at.truncate("%Y-%m")))}
+    members["paid"] = (Decimal, tm.sum(new.paid))
+    daily = aggregate("Daily", new, members, tm.Key(partition="{month}", row="{day}"))
     running, newer = open_store(old), open_store(new, daily)
     newer.merge(new.key("c0", 0), at=AT)
     newer.merge(new.key("c0", 2), at=AT, paid=Decimal("0.25"))
@@ -711,14 +689,8 @@ def test_a_day_by_day_aggregate_over_a_hidden_property_is_maintained(path: Path,
 def test_an_aggregate_over_times_with_a_precision_is_maintained_by_those_that_run(path: Path, open_store: Open) -> None:
     seen = tm.field(default=AT, precision="s")
     old = version(seen=(datetime, seen))
-    body = {
-        "__annotations__": {"seen": tm.Field[datetime], "last": tm.Field[datetime | None]},
-        "__module__": __name__,
-        "seen": tm.group_by(old.seen),
-        "last": tm.max(old.seen),
-        "key": tm.Key(partition="{seen}"),
-    }
-    moments: Any = type(tm.Aggregate)("Moment", (tm.Aggregate,), body, of=old, table="Moments")
+    members = {"seen": (datetime, tm.group_by(old.seen)), "last": (datetime | None, tm.max(old.seen))}
+    moments = aggregate("Moment", old, members, tm.Key(partition="{seen}"), "Moments")
     running, newer = open_store(old), open_store(old, moments)
     running.insert(old("c0", 50, 1.0, AT.replace(microsecond=7)))
     assert newer[moments.key(AT)].last == AT
@@ -729,14 +701,8 @@ def test_an_aggregate_over_a_field_that_got_a_member_is_maintained_by_versions_t
     path: Path,
 ) -> None:
     def grades(of: Any, kind: Any) -> Any:
-        body = {
-            "__annotations__": {"grade": tm.Field[kind], "products": tm.Field[int]},
-            "__module__": __name__,
-            "grade": tm.group_by(of.grade),
-            "products": tm.count(),
-            "key": tm.Key(partition="{grade}"),
-        }
-        return type(tm.Aggregate)("Grades", (tm.Aggregate,), body, of=of, table="Grades")
+        members = {"grade": (kind, tm.group_by(of.grade)), "products": (int, tm.count())}
+        return aggregate("Grades", of, members, tm.Key(partition="{grade}"))
 
     two, three = Literal["new", "used"], Literal["new", "used", "worn"]
     old, wider = version(grade=(two, "new")), version(grade=(three, "new"))

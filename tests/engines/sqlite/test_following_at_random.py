@@ -23,6 +23,8 @@ from tablemapper.engines.sqlite.rows import jobs
 from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import compilation, following
 
+from ...classes import aggregate, entity
+
 
 class Color(enum.Enum):
     RED = "red"
@@ -67,34 +69,22 @@ SUMMED = ["count", "small", "size", "took", "price"]
 
 def declared(fields: dict[str, tuple[bool, Any]], indexes: dict[str, tm.Index[Any]]) -> Any:
     """Return a class: by field whether it may be None, and its default."""
-    body: dict[str, Any] = {
-        "__annotations__": {"part": tm.Field[str], "row": tm.Field[int]},
-        "__module__": __name__,
-        "key": tm.Key(partition="{part}", row="{row}"),
-        **indexes,
-    }
+    members: dict[str, Any] = {"part": str, "row": int}
     for name, (optional, default) in fields.items():
         kind = TYPES[name][0]
-        body["__annotations__"][name] = tm.Field[kind | None if optional else kind]
         given = {"factory": lambda default=default: default} if isinstance(default, list) else {"default": default}
-        body[name] = tm.field(**given, kw_only=True, precision=PRECISION.get(name), name=PROPERTIES.get(name))
-    return type(tm.Entity)("Thing", (tm.Entity,), body, table="Things")
+        options = tm.field(**given, kw_only=True, precision=PRECISION.get(name), name=PROPERTIES.get(name))
+        members[name] = kind | None if optional else kind, options
+    return entity("Thing", "Things", members, tm.Key(partition="{part}", row="{row}"), **indexes)
 
 
 def keeping(of: Any, by: str, *, more: bool = False, indexed: bool = False) -> Any:
     """Return a class that keeps the number of parts with one value; maybe with what a later version adds to it."""
-    body: dict[str, Any] = {
-        "text": tm.field(default=None),
-        "parts": tm.count(of=of),
-        "key": tm.Key(partition=f"{{{by}}}"),
-    }
-    annotations = {by: tm.Field[TYPES[by][0]], "text": tm.Field[str | None], "parts": tm.Field[int]}
+    members = {by: TYPES[by][0], "text": (str | None, tm.field(default=None)), "parts": (int, tm.count(of=of))}
     if more:
-        annotations["more"], body["more"] = tm.Field[int | None], tm.field(default=None)
-    if indexed:
-        body["by_parts"] = tm.Index(partition="{parts}")
-    body |= {"__annotations__": annotations, "__module__": __name__}
-    return type(tm.Entity)("Own", (tm.Entity,), body, table="Owns")
+        members["more"] = int | None, tm.field(default=None)
+    indexes = {"by_parts": tm.Index(partition="{parts}")} if indexed else {}
+    return entity("Own", "Owns", members, tm.Key(partition=f"{{{by}}}"), **indexes)
 
 
 @st.composite
@@ -145,7 +135,7 @@ def index_sets(draw: st.DrawFn, fields: dict[str, Any], prefix: str) -> dict[str
     return found
 
 
-def aggregate(draw: st.DrawFn, of: Any, fields: dict[str, Any]) -> Any:
+def random_totals(draw: st.DrawFn, of: Any, fields: dict[str, Any]) -> Any:
     body: dict[str, Any] = {}
     where = condition(draw, fields)
     for name in fields:
@@ -168,12 +158,8 @@ def totals_of(of: Any, body: dict[str, Any], by: str | None) -> Any:
     if by is not None:
         groups["by"] = TYPES[by][0], tm.group_by(getattr(of, by))
     members = {**groups, "n": (int, tm.count()), **body}
-    made = {
-        "__annotations__": {name: tm.Field[one[0]] for name, one in members.items()}, "__module__": __name__,
-        "key": tm.Key(partition=tuple(f"{{{name}}}" for name in groups)), "by_n": tm.Index(partition="{n}"),
-        **{name: one[1] for name, one in members.items()},
-    }  # fmt: skip
-    return type(tm.Aggregate)("Sums", (tm.Aggregate,), made, of=of, table="Sums")
+    key = tm.Key(partition=tuple(f"{{{name}}}" for name in groups))
+    return aggregate("Sums", of, members, key, by_n=tm.Index(partition="{n}"))
 
 
 def write(draw: st.DrawFn, store: tm.Store, cls: Any, fields: dict[str, tuple[bool, Any]]) -> None:
@@ -224,7 +210,7 @@ def check_random(data: st.DataObject) -> None:
     old = declared(first, known)
     fields = {**first, **more}
     new = declared(fields, {**known, **draw(index_sets(fields, "new_"))})
-    sums = [aggregate(draw, new, fields)] if draw(st.booleans()) else []
+    sums = [random_totals(draw, new, fields)] if draw(st.booleans()) else []
     old_owns = [keeping(old, by)] if by else []
     new_owns = [keeping(new, by, more=draw(st.booleans()), indexed=draw(st.booleans()))] if by else []
     with TemporaryDirectory() as place, ExitStack() as stack:

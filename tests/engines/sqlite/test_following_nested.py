@@ -14,6 +14,8 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import aggregate, entity
+
 
 class Kind(enum.Enum):
     HOUSE = "house"
@@ -47,12 +49,10 @@ KEY = tm.Key[str, int](partition="{shop}", row="{number}")
 
 
 def shop(home: Any, name: str = "Shop", **indexes: Any) -> Any:
-    annotations: dict[str, Any] = {"shop": tm.Field[str], "number": tm.Field[int]}
-    body: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__, "key": KEY, **indexes}
-    if home is not None:
-        annotations["home"] = tm.Field[home | None]
-        body["home"] = tm.field(default=None)
-    return type(tm.Entity)(name, (tm.Entity,), body, table="Shops")
+    fields = {"shop": str, "number": int}
+    if home is None:
+        return entity(name, "Shops", fields, KEY, **indexes)
+    return entity(name, "Shops", {**fields, "home": home | None}, KEY, home=tm.field(default=None), **indexes)
 
 
 def indexes() -> dict[str, Any]:
@@ -68,14 +68,9 @@ def indexes() -> dict[str, Any]:
 
 
 def floors(of: Any) -> Any:
-    body = {
-        "__annotations__": {"shop": tm.Field[str], "floors": tm.Field[int | None]},
-        "__module__": __name__,
-        "shop": tm.group_by(of.shop),
-        "floors": tm.sum(of.home.at(lambda home: home.floor)),
-        "key": tm.Key[str](partition="{shop}"),
-    }
-    return type(tm.Aggregate)("Floors", (tm.Aggregate,), body, of=of, table="Floors")
+    floor = of.home.at(lambda home: home.floor)
+    members = {"shop": (str, tm.group_by(of.shop)), "floors": (int | None, tm.sum(floor))}
+    return aggregate("Floors", of, members, tm.Key[str](partition="{shop}"))
 
 
 FULL = After.Home("Rome", 9, Decimal("2.50"), kind=Kind.HOUSE, place=Place("it", date(2000, 1, 2)), rooms={"bath": 2})

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 
 import tablemapper as tm
@@ -19,67 +18,49 @@ from tablemapper.engines.sqlite.rows import maintained as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.engines.sqlite.sql.statements import Statements
 
+from ...classes import aggregate, entity
+from ...sql import run_sql
+
 
 def versions() -> tuple[list[Any], list[Any]]:
     """Return the classes of a program, and of its next version, which declares more."""
 
-    def part(body: dict[str, Any]) -> Any:
-        annotations = {
-            "shelf": tm.Field[str],
-            "number": tm.Field[int],
-            "name": tm.Field[str | None],
-            "size": tm.Field[int | None],
-            "price": tm.Field[float],
-            "tags": tm.Field[list[str]],
-            "badge": tm.Field[str | None],
+    def part(**more: Any) -> Any:
+        fields = {
+            "shelf": str,
+            "number": int,
+            "name": str | None,
+            "size": int | None,
+            "price": float,
+            "tags": list[str],
         }
         defaults = {name: tm.field(default=None) for name in ("name", "size", "badge")}
         defaults |= {"price": tm.field(default=0.0), "tags": tm.field(factory=list)}
         key = tm.Key[str, int](partition="{shelf}", row="{number}")
         known = tm.Index[str, int](partition="{shelf}", row="{size}")
-        given = {"__annotations__": annotations, "__module__": __name__, **defaults, "key": key, "known": known}
-        return type(tm.Entity)("Part", (tm.Entity,), given | body, table="Parts")
+        return entity("Part", "Parts", {**fields, "badge": str | None}, key, **defaults, known=known, **more)
 
-    def numbers(of: Any, body: dict[str, Any]) -> Any:
-        given = {
-            "__annotations__": {"number": tm.Field[int], "parts": tm.Field[int]},
-            "__module__": __name__,
-            "number": tm.group_by(of.number),
-            "parts": tm.count(),
-            "key": tm.Key[int](partition="all", row="{number}"),
-        }
-        return type(tm.Aggregate)("Number", (tm.Aggregate,), given | body, of=of, table="Numbers")
+    def numbers(of: Any, **indexes: Any) -> Any:
+        members = {"number": (int, tm.group_by(of.number)), "parts": (int, tm.count())}
+        return aggregate("Number", of, members, tm.Key[int](partition="all", row="{number}"), "Numbers", **indexes)
 
-    old = part({})
+    old = part()
     new = part(
-        {
-            "by_name": tm.Index[str](partition="{name}", include=("size", "price")),
-            "by_tag": tm.Index[str](partition="{tags}", include=("name", "tags")),
-            "large": tm.Index[str, int](
-                partition="{shelf}", row="{size}", where=lambda one: one.size > 5, table="Large"
-            ),
-            "by_badge": tm.Index[str](partition="{badge}", unique=True, include=("name",)),
-        }
+        by_name=tm.Index[str](partition="{name}", include=("size", "price")),
+        by_tag=tm.Index[str](partition="{tags}", include=("name", "tags")),
+        large=tm.Index[str, int](partition="{shelf}", row="{size}", where=lambda one: one.size > 5, table="Large"),
+        by_badge=tm.Index[str](partition="{badge}", unique=True, include=("name",)),
     )
-    body = {
-        "__annotations__": {
-            "shelf": tm.Field[str],
-            "parts": tm.Field[int],
-            "price": tm.Field[float],
-            "least": tm.Field[int | None],
-            "most": tm.Field[int | None],
-        },
-        "__module__": __name__,
-        "shelf": tm.group_by(new.shelf),
-        "parts": tm.count(),
-        "price": tm.sum(new.price),
-        "least": tm.min(new.size),
-        "most": tm.max_ever(new.size),
-        "key": tm.Key[str](partition="all", row="{shelf}"),
-        "by_parts": tm.Index[int](partition="{parts}"),
+    members = {
+        "shelf": (str, tm.group_by(new.shelf)),
+        "parts": (int, tm.count()),
+        "price": (float, tm.sum(new.price)),
+        "least": (int | None, tm.min(new.size)),
+        "most": (int | None, tm.max_ever(new.size)),
     }
-    shelf = type(tm.Aggregate)("Shelf", (tm.Aggregate,), body, of=new, table="Shelves")
-    return [old, numbers(old, {})], [new, numbers(new, {"by_parts": tm.Index[int](partition="{parts}")}), shelf]
+    by_parts = {"by_parts": tm.Index[int](partition="{parts}")}
+    shelf = aggregate("Shelf", new, members, tm.Key[str](partition="all", row="{shelf}"), "Shelves", **by_parts)
+    return [old, numbers(old)], [new, numbers(new, **by_parts), shelf]
 
 
 OLD, NEW = versions()
@@ -300,11 +281,8 @@ def test_the_comparison_finds(fault: Any, tmp_path: Path, monkeypatch: pytest.Mo
             run(tmp_path / f"{seed}.db", seed)
 
 
-def _damaged(path: Path, damage: str) -> None:
-    connection = apsw.Connection(str(path))
-    connection.execute(damage)
-    assert connection.changes()
-    connection.close()
+def _damage(path: Path, sql: str) -> None:
+    assert run_sql(path, sql, "SELECT changes()") != [(0,)]
 
 
 @pytest.mark.parametrize(
@@ -318,12 +296,11 @@ def _damaged(path: Path, damage: str) -> None:
         """UPDATE tablemapper_catalogue SET form = replace(form, '"Shelf":', '"Rack":') WHERE name = 'states'""",
     ],
 )
-def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, path: Path) -> None:
     with tm.open(path, models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
     tm.open(path, models=NEW, build=False).close()
-    _damaged(path, damage)
+    _damage(path, damage)
     with pytest.raises(tm.CorruptStore), tm.open(path, models=NEW, build=False) as store:
         for _ in range(10):  # (one of these builds was without end)
             store.build(limit=1)
@@ -333,7 +310,7 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Pa
     with tm.open(tmp_path / "s.db", models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
     tm.open(tmp_path / "s.db", models=NEW, build=False).close()
-    _damaged(
+    _damage(
         tmp_path / "s.db", "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf') WHERE name = 'models'"
     )
     with pytest.raises(tm.CorruptStore, match='the build "Part'):
@@ -342,7 +319,7 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Pa
 
 def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
     tm.open(tmp_path / "s.db", models=NEW).close()
-    _damaged(
+    _damage(
         tmp_path / "s.db",
         "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'",
     )
@@ -353,7 +330,7 @@ def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
 def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(tmp_path: Path) -> None:
     tm.open(tmp_path / "s.db", models=OLD).close()
     with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
-        _damaged(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
+        _damage(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
         with pytest.raises(tm.CorruptStore, match="the progress"):
             list(store.query(Shelf).allow_scan())
 
@@ -363,14 +340,14 @@ def test_a_key_that_is_no_text_is_damage_while_something_is_built(tmp_path: Path
         store.insert_many(OLD[0]("a", number) for number in range(3))
     with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
         store.build(limit=1)
-        _damaged(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
+        _damage(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
         assert {(one.kind, one.key) for one in store.check().problems} >= {("damaged", (0, "a2"))}
 
 
 def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=NEW) as store:
         store._engine.disable("Part.by_name")
-    _damaged(
+    _damage(
         tmp_path / "s.db",
         """UPDATE tablemapper_catalogue SET form = replace(form, '"Part.by_name":', '"Rack.by_name":') WHERE name = 'states'""",
     )
@@ -380,10 +357,8 @@ def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path
 
 def test_a_build_reads_no_property_that_it_does_not_need(tmp_path: Path) -> None:
     def note(**body: Any) -> Any:
-        annotations = {"number": tm.Field[int], "name": tm.Field[str], "text": tm.Field[str]}
-        body |= {"__annotations__": annotations, "__module__": __name__}
         key = tm.Key[int](partition="note", row="{number}")
-        return type(tm.Entity)("Note", (tm.Entity,), body | {"key": key}, table="Notes")
+        return entity("Note", "Notes", {"number": int, "name": str, "text": str}, key, **body)
 
     plain, indexed = note(), note(by_name=tm.Index[str](partition="{name}"))
     with tm.open(tmp_path / "s.db", models=[plain]) as store:

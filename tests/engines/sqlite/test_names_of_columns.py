@@ -10,17 +10,18 @@ import pytest
 import tablemapper as tm
 from tablemapper.catalogue import tables
 
+from ...classes import entity
+
 NAMES = ["rowid", "oid", "_rowid_", "ROWID", "id", "Oid"]
 LARGE = "x" * 9_000
 
 
 def model(name: str | None, kind: Any = str | None, row: str = "") -> Any:
     """Return a class with a large text, and a property of a name."""
-    fields = {"p": tm.Field[str], "note": tm.Field[str]} | ({} if name is None else {"more": tm.Field[kind]})
-    body = {"__annotations__": fields, "__module__": __name__, "key": tm.Key(partition="{p}", row=row)}
-    if name is not None:
-        body["more"] = tm.field(default=None, name=name)
-    return type(tm.Entity)(f"M{row}", (tm.Entity,), body, table="Mains")
+    fields, key = {"p": str, "note": str}, tm.Key(partition="{p}", row=row)
+    if name is None:
+        return entity(f"M{row}", "Mains", fields, key)
+    return entity(f"M{row}", "Mains", {**fields, "more": kind}, key, more=tm.field(default=None, name=name))
 
 
 def keeps(path: Path, *classes: Any) -> None:

@@ -12,20 +12,20 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import entity
+
 
 def version(*members: str, in_key: bool) -> tuple[Any, Any]:
     state = enum.Enum("State", {member.upper(): member for member in members})  # type: ignore[misc]
-    body = {
-        "__annotations__": {
-            "shop": tm.Field[str], "number": tm.Field[int], "state": tm.Field[state], "price": tm.Field[int]
-        },
-        "__module__": __name__,
-        "price": tm.field(default=0),
-        "key": tm.Key(partition="{shop}", row=("{state}", "{number}") if in_key else "{number}"),
-        "by_price": tm.Index(partition="{price}"),
-        "by_number": tm.Index(partition=("{number}", "{state}"), include=("price",)),
-    }  # fmt: skip
-    return state, type(tm.Entity)("Order", (tm.Entity,), body, table="Orders")
+    return state, entity(
+        "Order",
+        "Orders",
+        {"shop": str, "number": int, "state": state, "price": int},
+        tm.Key(partition="{shop}", row=("{state}", "{number}") if in_key else "{number}"),
+        price=tm.field(default=0),
+        by_price=tm.Index(partition="{price}"),
+        by_number=tm.Index(partition=("{number}", "{state}"), include=("price",)),
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["in the key", "in an index"])

@@ -9,6 +9,8 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import entity
+
 
 class Sale(tm.Entity, table="Sales"):
     shop: tm.Field[str]
@@ -28,11 +30,8 @@ class Takings(tm.Aggregate, of=Sale, table="Takings"):
 
 
 def loose() -> Any:
-    body = {
-        "__annotations__": {"shop": tm.Field[str], "number": tm.Field[int], "price": tm.Field[int | None]},
-        "__module__": __name__, "key": tm.Key[str, int](partition="{shop}", row="{number}"),
-    }  # fmt: skip
-    return type(tm.Entity)("Sale", (tm.Entity,), body, table="Sales")
+    key = tm.Key[str, int](partition="{shop}", row="{number}")
+    return entity("Sale", "Sales", {"shop": str, "number": int, "price": int | None}, key)
 
 
 def test_a_program_without_a_sum_writes_fields_that_can_be_none_now(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ class Classes:
                     built.setdefault(model, []).append(of[one])
                 elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
                     of[one] = Mark(name, built=False, sets=True)
-        stored = {model: names for model in self._duties if (names := self.codec(model).stored)}
+        stored = {model.name: names for model in self._duties if (names := self.codec(model).stored)}
         return Marks(of, built, self.head.generation, stored)
 
     def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, Mark | None]]:
@@ -146,7 +146,8 @@ class Classes:
     def codec(self, model: Model) -> Codec:
         """Return what reads and writes the entities of a class."""
         if (codec := self._codecs.get(model)) is None:
-            whole, held = self.stored(model), self._names.get(model.table, {})
+            # (No property of an aggregate is ever renamed.)
+            whole, held = self.stored(model), self._names.get(model.table, {}) if model.aggregate is None else {}
             names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
             codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]))
             self._codecs[model] = codec
@@ -229,8 +230,9 @@ class Classes:
 
     def keepers(self, model: Model) -> tuple[Keeper, ...]:
         """Return where the maintained fields of a class are."""
-        names = {field.property: keeper_name(model.name, field.property) for field in self.stored(model).maintained}
-        return tuple([Keeper(self.catalogue.models[name].table, property) for property, name in names.items()])
+        properties = [field.property for field in self.stored(model).maintained]
+        forms = self.catalogue.models
+        return tuple([Keeper(forms[keeper_name(model.name, one)].table, one) for one in properties])
 
     def needed(self, model: Model) -> list[str]:
         """Return the labels of what has to be ready for a class to be read."""

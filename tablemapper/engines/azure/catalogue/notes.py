@@ -61,7 +61,7 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]
             raise NoteChanged
         changes: list[Change] = []
         for note, one in zip(notes, held, strict=True):
-            row, etag = _encode(note.name), one.etag
+            row, etag = _row(note.name), one.etag
             if note.new is not None:
                 changes.append(_put(row, _members(note.new), etag))
             elif etag is not None:
@@ -80,7 +80,7 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         NoteChanged: it is not what it was to be.
     """
     assert note.new is not None
-    row, attempt = _row(note.name), 0
+    row, attempt = _row(note.name, NOTES), 0
     while True:
         held = yield from _read(table, note.name, timeout)
         if held.text != note.old:
@@ -89,7 +89,7 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         if held.place == place:
             break
         members = _members(held.text) | {"t": place[0], "p": place[1], "id": id}
-        if (yield from _changed(table, [_put(_encode(note.name), members, held.etag)], attempt)):
+        if (yield from _changed(table, [_put(_row(note.name), members, held.etag)], attempt)):
             yield from _forgotten(held, note.name)
         attempt += 1
     etag = held.there
@@ -105,13 +105,13 @@ def _put(row: str, members: Entity, etag: str | None) -> Change:
 
 
 def _read(table: str, name: str, timeout: float) -> Work[_Noted]:
-    found: Entity | None = yield from read(Get(table, "note", _encode(name)), timeout)
+    found: Entity | None = yield from read(Get(table, "note", _row(name)), timeout)
     if found is None:
         return _Noted()
     if "p" not in found:
         return _Noted(_text(found), found[ETAG])
     place, id = (found["t"], found["p"]), found["id"]
-    there: Entity | None = yield from read(Get(*place, _row(name)), timeout)
+    there: Entity | None = yield from read(Get(*place, _row(name, NOTES)), timeout)
     if there is None or there.get("id") != id:
         return _Noted(_text(found), found[ETAG], place, id)
     return _Noted(_text(there), found[ETAG], place, id, there[ETAG])
@@ -127,7 +127,9 @@ def _changed(table: str, changes: Sequence[Change], attempt: int) -> Work[bool]:
             raise
         yield delay(attempt, lost)
         return False
-    except Refused:
+    except Refused as refused:
+        if refused.status not in (404, 409, 412):
+            raise
         raise NoteChanged from None
     return True
 
@@ -136,12 +138,12 @@ def _forgotten(held: _Noted, name: str) -> Work[None]:
     """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
     if held.place is not None and held.there is not None:
         with suppress(Lost, Refused):
-            yield Commit(*held.place, (Change("delete", _row(name), {}, held.there),))
+            yield Commit(*held.place, (Change("delete", _row(name, NOTES), {}, held.there),))
 
 
-def _row(name: str) -> str:
-    row = NOTES + _encode(name)
-    return row if utf16_units(row) <= MAX_KEY_UNITS else f'{NOTES} "h{digest(name)}'
+def _row(name: str, front: str = "") -> str:
+    row = front + _encode(name)
+    return row if utf16_units(row) <= MAX_KEY_UNITS else f'{front} "h{digest(name)}'
 
 
 def _members(text: str | None) -> Entity:

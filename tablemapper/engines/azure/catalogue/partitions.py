@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ....errors import InvalidModel
+from ....evolution.rules import reads
 from ....expressions.tree import Attr
 from ....schema.model import Model, Schema, is_local, parts_of
 
@@ -30,9 +31,9 @@ def _faults(model: Model, schema: Schema, catalogue: str) -> Iterator[str]:
         yield f'{model.name}: the table "{model.table}" is that of the catalogue; choose another table='
     if len(model.columns) > MAX_PROPERTIES:
         yield f"{model.name}: {len(model.columns)} properties, of which Azure Tables takes {MAX_PROPERTIES} beside what is hidden"
-    maintained = {field.property for field in model.maintained}
+    maintained = [field.property for field in model.maintained]
     for name, form in model.form.indexes.items():
-        if both := sorted(maintained & form.fields):
+        if both := [property for property in maintained if reads(form, property)]:
             yield (
                 f"{model.name}.{name}: an index over {both[0]}, which is maintained from other entities, is not possible on Azure "
                 "Tables, as these lie elsewhere; declare an aggregate of these with the index"

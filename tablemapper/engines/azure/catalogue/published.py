@@ -249,8 +249,7 @@ def open_catalogue(
         value = Catalogue() if old is None else old.value
         now = time.time_ns() // 1000
         evolution = evolve(value.models, value.versions, schema, _Contents(value), value.history, now=now)
-        in_use = names_in_use(evolution.fields, value.versions)
-        if faults := [*evolution.faults, *in_use, *_not_yet(evolution, value, schema)]:
+        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
             forms = {model.name: model.form for model in schema.models}
             raise SchemaMismatch(
                 "the models are not those that the store was written with",

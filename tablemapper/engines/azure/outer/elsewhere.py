@@ -159,7 +159,7 @@ def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> 
 
 def put_of(index: IndexMaintenance, marks: Marks, row: IndexRow, op: str) -> Put:
     """Return the row of an index as it is put, of the write that makes it."""
-    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row, marks.stored.get(index.owner, ()))}
+    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row, marks.stored.get(index.owner.name, ()))}
     return Put(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, marks.of[index].name)
 
 

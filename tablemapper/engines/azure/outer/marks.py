@@ -81,13 +81,13 @@ class Marks:
         of: by what is maintained: of each index in other partitions, and of all that was built.
         built: those of what was built from the entities of a class.
         generation: of the catalogue that says so.
-        stored: by class: the names that its entities hold properties under.
+        stored: by the name of a class: the names that its entities hold properties under.
     """
 
     of: Mapping[Part, Mark]
     built: Mapping[Model, Sequence[Mark]]
     generation: int
-    stored: Mapping[Model, StoredNames] = attrs.field(factory=dict)
+    stored: Mapping[str, StoredNames] = attrs.field(factory=dict)
     _names: frozenset[str] = attrs.field(
         init=False,
         default=attrs.Factory(lambda self: frozenset([one.name for one in self.of.values()]), takes_self=True),

@@ -251,7 +251,9 @@ class _Reading:
     def _conditions(self) -> Iterable[Filter]:
         plan, among = self._plan, None
         if self._index is not None:
-            among = [] if self._whole else [one.property for one in index_columns(self._model, self._index.model)]
+            among = (
+                [] if self._whole else [self._codec.name(one) for one in index_columns(self._model, self._index.model)]
+            )
         return conditions(plan.filter, self._model, self._bound.values, among, self._codec.stored)
 
     # -- what is sent

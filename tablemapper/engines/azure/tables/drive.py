@@ -29,6 +29,7 @@ __all__ = [
     "Pause",
     "Step",
     "Work",
+    "clock",
     "delay",
     "read",
     "side_by_side",
@@ -63,6 +64,12 @@ class Now:
 
 Step: TypeAlias = Request | All | Pause | Now
 Work: TypeAlias = Generator[Step, Any, T]
+
+
+def clock() -> Work[float]:
+    """Return the time of a clock that never goes back, in seconds."""
+    now: float = yield Now()
+    return now
 
 
 def delay(attempt: int, lost: Lost | None = None) -> Pause:

@@ -74,7 +74,7 @@ def evolution_of(catalogue: Catalogue, schema: Schema, read: Read, now: int = 0)
     if evolution.faults:
         forms = {model.name: model.form for model in schema.models}
         raise SchemaMismatch(_DIFFER, evolution.faults, changes=evolution.stopping, old=catalogue.models, new=forms)
-    if faults := tuple(names_in_use(evolution.fields, catalogue.versions)):
+    if faults := tuple(names_in_use(catalogue, evolution)):
         raise SchemaMismatch(_DIFFER, faults)
     return evolution
 

@@ -16,15 +16,11 @@ import pytest
 from tablemapper.engines.sqlite.driver import connections
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    CorruptStore,
-    NotAStore,
-    StoreError,
-    StoreReadOnly,
-)
+from tablemapper.errors import CorruptStore, NotAStore, StoreError, StoreReadOnly
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import Clock, beside, checkpoint, create_table, in_child, insert, sqlite_file
+from ....sql import run_sql
+from ..table import Clock, beside, checkpoint, create_table, in_child, insert
 
 
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:
@@ -64,25 +60,25 @@ def test_an_empty_file_counts_as_new(path: Path) -> None:
 
 FOREIGN: dict[str, tuple[Callable[[Path], object], str]] = {
     "another database": (
-        lambda p: sqlite_file(p, "CREATE TABLE t (a)"),
+        lambda p: run_sql(p, "CREATE TABLE t (a)"),
         "is an SQLite database, but not a tablemapper store",
     ),
     "another database with a log": (
-        lambda p: sqlite_file(p, "PRAGMA journal_mode = WAL", "CREATE TABLE t (a)"),
+        lambda p: run_sql(p, "PRAGMA journal_mode = WAL", "CREATE TABLE t (a)"),
         "is an SQLite database, but not a tablemapper store",
     ),
     "an empty database": (
-        lambda p: sqlite_file(p, "PRAGMA user_version = 3"),
+        lambda p: run_sql(p, "PRAGMA user_version = 3"),
         "is an SQLite database, but not a tablemapper store",
     ),
     "text": (lambda p: p.write_text("hello\n" * 500), "nor any SQLite database"),
     "a few bytes": (lambda p: p.write_bytes(b"SQLite format 3\x00 and"), "nor any SQLite database"),
     "another format": (
-        lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 3", "CREATE TABLE t (a)"),
+        lambda p: run_sql(p, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 3", "CREATE TABLE t (a)"),
         "has format 3, this tablemapper reads format 1; .* upgrade tablemapper",
     ),
     "no format": (
-        lambda p: sqlite_file(p, "PRAGMA application_id = 0x746d6170", "CREATE TABLE t (a)"),
+        lambda p: run_sql(p, "PRAGMA application_id = 0x746d6170", "CREATE TABLE t (a)"),
         "has format 0, this tablemapper reads format 1; .* upgrade tablemapper",
     ),
 }
@@ -101,7 +97,7 @@ def test_a_file_of_someone_else_is_refused_and_not_touched(path: Path, what: str
 
 
 def test_a_store_whose_catalogue_is_gone_is_damaged(path: Path) -> None:
-    sqlite_file(path, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 1", "CREATE TABLE t (a)")
+    run_sql(path, "PRAGMA application_id = 0x746d6170", "PRAGMA user_version = 1", "CREATE TABLE t (a)")
     before = path.read_bytes()
     with pytest.raises(CorruptStore, match="tablemapper_state is missing"):
         open_file(path)
@@ -241,25 +237,18 @@ def test_the_log_of_a_file_that_was_not_closed_is_used(path: Path) -> None:
             assert file.get("SELECT count(*) FROM t") == (rows,)
 
 
-def test_an_older_log_is_refused_and_nothing_is_touched(path: Path) -> None:
-    later, older = later_and_older(path)
-    copy(older, later, "-wal")
+@pytest.mark.parametrize("of", ["an older copy", "another store"])
+def test_the_log_of_another_file_is_refused_and_nothing_is_touched(path: Path, tmp_path: Path, of: str) -> None:
+    later, other = later_and_older(path)
+    if of == "another store":
+        (tmp_path / "other").mkdir()
+        other, _ = later_and_older(tmp_path / "other" / "store.db")
+    copy(other, later, "-wal")
     before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
     for _ in range(2):
         with pytest.raises(CorruptStore, match="is the log of another file, or of an older copy of this one"):
             open_file(later)
         assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
-
-
-def test_the_log_of_another_store_is_refused_and_nothing_is_touched(path: Path, tmp_path: Path) -> None:
-    later, _ = later_and_older(path)
-    (tmp_path / "other").mkdir()
-    other, _ = later_and_older(tmp_path / "other" / "store.db")
-    copy(other, later, "-wal")
-    before = later.read_bytes(), Path(f"{later}-wal").read_bytes()
-    with pytest.raises(CorruptStore, match="is the log of another file"):
-        open_file(later)
-    assert (later.read_bytes(), Path(f"{later}-wal").read_bytes()) == before
 
 
 def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: Path) -> None:
@@ -452,7 +441,7 @@ def test_what_only_an_attack_needs_is_refused(file: File, statement: str) -> Non
 def test_a_trigger_that_someone_put_into_the_file_does_not_run(path: Path) -> None:
     with open_file(path) as file:
         file.write(create_table)
-    sqlite_file(path, "CREATE TRIGGER evil AFTER INSERT ON t BEGIN DELETE FROM t; END")
+    run_sql(path, "CREATE TRIGGER evil AFTER INSERT ON t BEGIN DELETE FROM t; END")
     with open_file(path) as file:
         file.write(insert(1))
         assert file.read("SELECT v FROM t") == [(1,)]

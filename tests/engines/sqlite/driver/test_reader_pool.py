@@ -12,10 +12,7 @@ import pytest
 
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    StoreClosed,
-    StoreLocked,
-)
+from tablemapper.errors import StoreClosed, StoreLocked
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....threads import at_once
@@ -65,11 +62,15 @@ def test_no_more_readers_are_open_than_were_allowed_and_a_thread_that_finds_none
     assert next(streams[1])
 
 
-def test_a_stream_that_is_dropped_lets_the_next_one_read(file: File) -> None:
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_stream_that_is_dropped_or_whose_reader_breaks_lets_the_next_one_read(file: File, broken: bool) -> None:
     streams = [file.stream(READ, chunk=10) for _ in range(2)]
     thread, results = elsewhere(lambda: file.get(READ))
     waiting(file, 1)
-    del streams
+    if broken:
+        file.drop(streams[0]._reader)  # type: ignore[attr-defined]
+    else:
+        del streams
     thread.join(60)
     assert results == [(0,)]
 
@@ -102,15 +103,6 @@ def test_a_store_that_is_closed_sends_those_away_that_wait_for_a_reader(file: Fi
     thread.join(60)
     assert isinstance(results[0], StoreClosed)
     assert streams
-
-
-def test_a_reader_that_breaks_makes_room_for_another(file: File) -> None:
-    streams = [file.stream(READ, chunk=10) for _ in range(2)]
-    thread, results = elsewhere(lambda: file.get(READ))
-    waiting(file, 1)
-    file.drop(streams[0]._reader)  # type: ignore[attr-defined]
-    thread.join(60)
-    assert results == [(0,)]
 
 
 def test_many_threads_share_few_readers_and_lose_none(file: File) -> None:

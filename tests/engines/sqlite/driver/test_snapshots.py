@@ -10,10 +10,7 @@ import pytest
 
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    SnapshotTooOld,
-    StoreError,
-)
+from tablemapper.errors import SnapshotTooOld, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ..table import Clock, checkpoint, create_table, insert

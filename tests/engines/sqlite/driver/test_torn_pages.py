@@ -97,8 +97,7 @@ def half_created(path: Path) -> Iterator[bytes]:
             yield page.ljust(PAGE, b"\0") + second
 
 
-def test_a_file_opens_whose_first_page_was_torn_anywhere_while_it_became_a_store(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
+def test_a_file_opens_whose_first_page_was_torn_anywhere_while_it_became_a_store(path: Path) -> None:
     for count, content in enumerate(half_created(path)):
         image = path.with_name(f"{count}.db")
         image.write_bytes(content)

@@ -13,9 +13,7 @@ import pytest
 from tablemapper.engines.sqlite.file import backup
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    StoreError,
-)
+from tablemapper.errors import StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ..table import beside, checkpoint, in_child, insert

@@ -229,8 +229,7 @@ def test_a_file_that_could_not_be_opened_opens_once_the_fault_is_gone(tmp_path: 
                 assert keys_in(file) == {1}
 
 
-def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(tmp_path: Path) -> None:
-    path = tmp_path / "read.db"
+def test_a_read_that_meets_a_fault_raises_ours_and_the_next_one_works(path: Path) -> None:
     with open_file(path) as file:
         file.write(create_tables)
         file.write(put(*range(200)))
@@ -305,8 +304,7 @@ def writer_process(path: str, pipe: int, first: int) -> None:
         os._exit(1)
 
 
-def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(tmp_path: Path) -> None:
-    path = tmp_path / "kill.db"
+def test_a_killed_process_loses_nothing_that_was_acknowledged_and_leaves_no_half(path: Path) -> None:
     with open_file(path) as file:
         file.write(create_tables)
     draw = random.Random(7)
@@ -459,8 +457,7 @@ def mutate(data: bytes, draw: random.Random) -> bytes:
     return bytes(changed)
 
 
-def test_a_damaged_file_raises_ours_and_nothing_else(tmp_path: Path) -> None:
-    path = tmp_path / "fuzz.db"
+def test_a_damaged_file_raises_ours_and_nothing_else(path: Path) -> None:
     with open_file(path, page_size=1024) as file:
         file.write(create_tables)
         file.write(put(*range(60), size=40))
@@ -497,8 +494,7 @@ def test_a_damaged_file_raises_ours_and_nothing_else(tmp_path: Path) -> None:
     assert raised["NotAStore"] > 20
 
 
-def test_an_impossible_time_in_the_file_is_damage(tmp_path: Path) -> None:
-    path = tmp_path / "time.db"
+def test_an_impossible_time_in_the_file_is_damage(path: Path) -> None:
     with open_file(path) as file:
         file.write(lambda w: w.execute(f"UPDATE {timestamps_module.STATE} SET until = ?, owner = 5", (2**62,)))
     with open_file(path) as file, pytest.raises(CorruptStore, match="what was never written there"):

@@ -18,10 +18,7 @@ import pytest
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
-from tablemapper.errors import (
-    StoreClosed,
-    StoreError,
-)
+from tablemapper.errors import StoreClosed, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ..table import beside, create_table, in_child, insert

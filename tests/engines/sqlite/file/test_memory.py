@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from tablemapper.engines.sqlite.file.opening import open_file
-from tablemapper.errors import (
-    StoreError,
-)
+from tablemapper.errors import StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....threads import at_once

@@ -19,12 +19,7 @@ from tablemapper.engines.sqlite.file import transactions
 from tablemapper.engines.sqlite.file.file import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
-from tablemapper.errors import (
-    InvalidEntity,
-    SchemaMismatch,
-    StoreError,
-    StoreLocked,
-)
+from tablemapper.errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....interrupts import places, strike

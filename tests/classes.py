@@ -1,0 +1,28 @@
+"""Entity classes and aggregates that tests make at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tablemapper as tm
+
+
+def entity(name: str, table: str, members: Mapping[str, Any], key: Any, /, **body: Any) -> Any:
+    """Return an entity class: each field by its type, or by its type and its options; indexes are in its body."""
+    return _class(tm.Entity, name, members, {"key": key, **body}, table=table)
+
+
+def aggregate(name: str, of: Any, members: Mapping[str, Any], key: Any, table: str = "", /, **body: Any) -> Any:
+    """Return an aggregate: each field by its type and its measure; indexes are in its body, and maybe ``where=``."""
+    options = {"where": body.pop("where")} if "where" in body else {}
+    return _class(tm.Aggregate, name, members, {"key": key, **body}, of=of, table=table or name, **options)
+
+
+def _class(base: Any, name: str, members: Mapping[str, Any], body: dict[str, Any], **options: Any) -> Any:
+    kinds = {field: one[0] if isinstance(one, tuple) else one for field, one in members.items()}
+    given = {field: one[1] for field, one in members.items() if isinstance(one, tuple)}
+    annotations = {field: tm.Field[kind] for field, kind in kinds.items()}
+    return type(base)(
+        name, (base,), {"__annotations__": annotations, "__module__": __name__, **given, **body}, **options
+    )
