@@ -40,6 +40,8 @@ class Held:
     def __init__(self, source: Runs, classes: Classes) -> None:
         self.classes = classes
         self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self.classes.models}
+        # (An index that the program does not declare is of the class with all that is stored.)
+        self._opened = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}
         tables: dict[str, list[Model]] = {}
@@ -57,7 +59,7 @@ class Held:
     def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
         places = list(outer_places(index, entity))
         if len(places) > 1:  # (a unique value that is being passed on)
-            row = self._rows[index.owner].get((places[1][2], places[1][3]))
+            row = self._rows[self._owner(index)].get((places[1][2], places[1][3]))
             places = (
                 places[1:]
                 if row is not None and row[-1].ops.get(self.classes.marks.of[index].name) == entity[NEXT_OP]
@@ -67,7 +69,7 @@ class Held:
         codec = self.classes.codec(index.owner)
         entry = (*places[0], *[codec.value(field, entity) for field in columns])
         if index.model.unique:  # (which holds keys alone)
-            row = self._rows[index.owner].get((entry[2], entry[3]))
+            row = self._rows[self._owner(index)].get((entry[2], entry[3]))
             found = (
                 []
                 if row is None
@@ -76,13 +78,16 @@ class Held:
             entry = found[0] if found else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
 
+    def _owner(self, index: IndexMaintenance) -> Model:
+        return self._opened.get(index.owner, index.owner)
+
     def _take(self, entity: Entity, table: str, models: list[Model]) -> None:
         partition, row = entity[PARTITION], entity[ROW]
         if HIDDEN[0] <= row < HIDDEN[1]:
             if row.startswith(INTENTS[0]):
                 self.intents.append((table, entity))
             for index, rows in self._indexes.items():
-                if index.owner in models and row.startswith(index_prefix(index.label)):
+                if self._owner(index) in models and row.startswith(index_prefix(index.label)):
                     entry = _entry(index, entity, self.classes.codec(index.owner))
                     rows[entry[0], entry[1], entry[2], entry[3]] = entry
             return

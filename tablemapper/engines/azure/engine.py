@@ -328,10 +328,10 @@ class AzureEngine:
     def together(self, operations: Sequence[Operation]) -> int:
         """Return how many of the first operations one transaction can hold."""
         first = operations[0]
-        count, rows = 0, 0
+        count, rows = 0, 1 + self._classes.has_intent(first.model)  # (a note, and an intent)
         for one in operations:
             rows += self._most_rows(one.model)
-            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows >= MAX_CHANGES:
+            if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > MAX_CHANGES:
                 break
             count += 1
         return max(count, 1)
@@ -339,7 +339,8 @@ class AzureEngine:
     def _most_rows(self, model: Model) -> int:
         """Return how many rows the write of an entity is expected to have at most."""
         duties = self._classes.maintained(model)
-        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + 2 * len(duties.aggregates)
+        groups = [2 + 2 * len(self._classes.maintained(one.model).indexes) for one in duties.aggregates]
+        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
 
     def _most_new(self, classes: Classes, model: Model) -> int:
         """Return how many new entities a transaction may take, if few groups change in their partition."""

@@ -876,3 +876,51 @@ def test_a_lost_transaction_of_deletions_is_not_done_as_one_of_them_is_gone() ->
         store.delete_many([Part.key("a", n) for n in range(3)])
         assert store.query(Part).allow_scan().count() == 0
     assert store.query(Part).allow_scan().count() in (0, 2)
+
+
+class Piece(tm.Entity, table="Pieces"):
+    p: tm.Field[str]
+    n: tm.Field[int]
+    z: tm.Field[int | None] = tm.field(default=None)
+    key = tm.Key[str, int](partition="{p}", row=("piece", "{n}"))
+
+
+class Size(tm.Aggregate, of=Piece, table="Pieces"):
+    p: tm.Field[str] = tm.group_by(Piece.p)
+    n: tm.Field[int] = tm.group_by(Piece.n)
+    z: tm.Field[int | None] = tm.sum(Piece.z)
+    key = tm.Key[str, int](partition="{p}", row=("size", "{n}"))
+    by_z = tm.Index[str, int](partition="{p}", row="{z}")
+    by_all = tm.Index[int](partition="all", row="{z}")
+
+
+def test_a_write_by_query_fits_whatever_lies_beside_its_groups(service: Counting) -> None:
+    store = tm.Store(AzureEngine.open(service, "here", compile_schema([Piece, Size])))
+    store.insert_many([Piece("x", n, n) for n in range(60)])
+    for name in (None, "r"):
+        assert store.query(Piece).where(Piece.p == "x").update(z=Piece.z + 1_000, resume=name) == 60
+    assert store.query(Size.by_all()).count() == 60
+    assert store.check().ok
+
+
+def test_a_program_checks_and_repairs_indexes_that_it_does_not_declare() -> None:
+    def piece(**indexes: Any) -> Any:
+        body = {"__annotations__": {"p": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__}
+        key = tm.Key[str, int](partition="{p}", row="{n}")
+        return type(tm.Entity)("Bit", (tm.Entity,), {**body, "key": key, **indexes}, table="Bits")
+
+    whole = piece(
+        by_n=tm.Index[int](partition="{n}", unique=True),
+        by_all=tm.Index[int](partition="all", row="{n}"),
+        by_here=tm.Index[str, int](partition="{p}", row="{n}"),
+    )
+    memory, bare = Memory(), piece()
+    with tm.open(AzurePlace(memory=memory), models=[whole]) as store:  # type: ignore[arg-type]
+        store.insert_many([whole("x", n) for n in range(4)])
+    with tm.open(AzurePlace(memory=memory), models=[bare]) as store:  # type: ignore[arg-type]
+        store.insert(bare("y", 9))
+        assert store.check().ok
+        memory.tables["BitsByAll"] = dict(list(memory.tables["BitsByAll"].items())[1:])
+        assert [problem.kind for problem in store.check().problems] == ["missing"]
+        assert store.repair().ok
+        assert store.check().ok
