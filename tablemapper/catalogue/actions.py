@@ -183,6 +183,7 @@ class Draft:
         is_violated: whether a unique index has noted duplicates, by its label.
         past: the names, in lower case, that once had a meaning: what it renames or drops is among them.
         actions: in their order.
+        renames: whether the store gives tables other names.
     """
 
     def __init__(
@@ -192,7 +193,10 @@ class Draft:
         past: Iterable[str] = (),
         is_violated: Callable[[str], bool] = lambda label: False,
         generation: int = 0,
+        *,
+        renames: bool = True,
     ) -> None:
+        self.renames = renames
         self.now = now
         self.generation = generation
         self.is_violated = is_violated

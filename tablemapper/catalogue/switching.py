@@ -264,8 +264,12 @@ def _set_aside(draft: Draft, catalogue: Catalogue, part: Catalogue, id: str) -> 
     """Rename the tables of classes that end, so that nothing reads them but an undoing of the migration.
 
     Returns:
-        The catalogue of the file with these classes as former ones, and the new names of the tables.
+        The catalogue of the file with these classes as former ones, and the new names of the tables. In a store that renames
+        no tables they stay as they are, and no undoing reads them.
     """
+    if not draft.renames:
+        physical = [*(table.name for table in part.tables.values()), *part.index_tables.values()]
+        return catalogue, [name for name in physical if draft.has(name)]
     names: dict[str, str] = {}
 
     def new_name(*before: str, number: int = 1) -> str:

@@ -14,9 +14,9 @@ from ..catalogue.changes import Edit, Fault, Transition
 from ..evolution.history import History
 from ..schema.forms import Forms
 from ..schema.model import Model, Schema
-from .protocol import Pace
+from .protocol import Engine, Pace
 
-__all__ = ["Batches", "Copied", "CopyingEngine", "MigrationEngine", "Outdated"]
+__all__ = ["Batches", "Copied", "CopyingEngine", "MigrationEngine", "Outdated", "Replacement", "ReplacingEngine"]
 
 
 class Outdated(Exception):
@@ -100,6 +100,10 @@ class MigrationEngine(Protocol):
         """Return the name of the migration that was started and has not switched; None if there is none."""
         ...
 
+    def discard(self, name: str) -> None:
+        """Abandon a migration that is under way, and drop the tables that it copied to."""
+        ...
+
     def contract(self, id: str, batches: Batches) -> bool:
         """Drop what only the versions before a migration need, and what it drops; it cannot be undone then.
 
@@ -121,9 +125,70 @@ class MigrationEngine(Protocol):
         ...
 
 
+class Replacement(Protocol):
+    """A migration that copies entities to new tables, in a store where writers do not note what they change meanwhile.
+
+    So it copies, and copies again what differs while nobody writes.
+    """
+
+    @property
+    def source(self) -> Engine:
+        """The classes that it replaces, as programs write them; other classes are not read."""
+        ...
+
+    @property
+    def target(self) -> Engine:
+        """Their new classes, in tables that nobody else knows."""
+        ...
+
+    def alive(self) -> None:
+        """Let other runs know from time to time that this one goes on.
+
+        Raises:
+            Outdated: another one has begun anew.
+        """
+        ...
+
+    def freeze(self) -> None:
+        """Let no program change entities any more, and wait until each one knows."""
+        ...
+
+    def switch(self, entities: int) -> bool:
+        """Let the new classes take the place of the old ones, and programs write again.
+
+        Args:
+            entities: how many were converted.
+
+        Returns:
+            Whether that was done; not if programs have written since `freeze`.
+
+        Raises:
+            Outdated: a class is another one by now.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of both; unless it has switched, everything is as it was before."""
+        ...
+
+
+@runtime_checkable
+class ReplacingEngine(MigrationEngine, Protocol):
+    """One that runs migrations which copy entities by copying twice."""
+
+    def begin(self, transition: Transition) -> Replacement:
+        """Start a migration, from the beginning.
+
+        Raises:
+            Outdated: another run is about it; this may be called again.
+            StoreLocked: the store is frozen.
+        """
+        ...
+
+
 @runtime_checkable
 class CopyingEngine(MigrationEngine, Protocol):
-    """One that also runs migrations which copy entities."""
+    """One that runs migrations which copy entities beside writers."""
 
     def building(self) -> frozenset[str]:
         """Return the classes over whose entities something is being built."""
@@ -139,10 +204,6 @@ class CopyingEngine(MigrationEngine, Protocol):
 
     def lacking(self, transition: Transition) -> Sequence[Fault]:
         """Return the entities that cannot become again what they were before a migration that is undone; write nothing."""
-        ...
-
-    def discard(self, name: str) -> None:
-        """Abandon a migration that is under way, and drop the tables that it copied to."""
         ...
 
     def step(self, most: int) -> Copied:

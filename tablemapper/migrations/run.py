@@ -15,7 +15,7 @@ from typing import Any, Literal
 import attrs
 
 from ..catalogue.changes import Fault, Transition, name_of
-from ..engines.migration import CopyingEngine, MigrationEngine, Outdated
+from ..engines.migration import CopyingEngine, MigrationEngine, Outdated, ReplacingEngine
 from ..engines.opening import open_engine, open_migrations
 from ..engines.protocol import Engine, Pace
 from ..errors import (
@@ -32,13 +32,14 @@ from ..schema.model import Schema, compile_schema, model_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.plan import affected_classes, check_back, check_old, edit_of, matches, transition_of
 from ..scripts.script import Script
-from ..scripts.steps import Resolve
+from ..scripts.steps import Drop, Resolve, is_edit
 from ..scripts.undoing import undoing
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
+from .replacing import replace
 from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
 __all__ = ["migrate"]
@@ -70,7 +71,7 @@ def migrate(
     transaction that switches to the new tables. If a run is killed, nothing is lost: the next run continues.
 
     Args:
-        place: the path of the store, or an account of Azure, where scripts only rename and drop; any is tried with ``dry_run``.
+        place: the path of the store, or an account of Azure, where a script that copies lets programs only read for a while.
         migrations: a `Migrations`, the name of its package, or the decorated functions.
         to: the id of the last script to run. If the store is past it, the scripts after it are undone; ``""`` undoes
             all. An unfinished run of another script is abandoned.
@@ -141,6 +142,7 @@ def _rehearse(
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
         copy = Path(folder) / "copy.db"
         with closing(open_migrations(place, timeout=timeout, credential=credential)) as engine:
+            is_file = isinstance(engine, CopyingEngine)
             if isinstance(engine, CopyingEngine):
                 _check_room(place, folder)
                 engine.backup(str(copy))
@@ -149,23 +151,39 @@ def _rehearse(
                     store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()
-        engine = open_migrations(copy, durability="relaxed")
-
-        def settle(script: Script) -> tuple[Fault, ...]:
-            return _settled(copy, script, partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
-
-        try:
-            run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
-            report = run.to(to)
-        except MigrationStopped as stopped:
-            stopped_report: MigrationReport = stopped.report
-            return attrs.evolve(stopped_report, applied=())
-        finally:
-            engine.close()
-        last = run.last if report.done else None
-        if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
-            report = attrs.evolve(report, done=False, faults=faults)
+        report = _over_copy(copy, scripts, to, limit, progress)
+        if not is_file:
+            report = attrs.evolve(report, plan=tuple([_one_way(step, scripts) for step in report.plan]))
         return attrs.evolve(report, applied=())
+
+
+def _one_way(step: Step, scripts: Iterable[Script]) -> Step:
+    """Return a step as it is in an account, where no version goes on beside the copies that a script made."""
+    copies = any(script.id == step.migration and not is_edit(script) for script in scripts)
+    return attrs.evolve(step, old_version="stops", reversible=False) if copies else step
+
+
+def _over_copy(
+    copy: Path, scripts: Sequence[Script], to: str | None, limit: int | None, progress: ProgressOption
+) -> MigrationReport:
+    """Run scripts over a copy that nobody else uses; what stops them is in the report."""
+    engine = open_migrations(copy, durability="relaxed")
+
+    def settle(script: Script) -> tuple[Fault, ...]:
+        return _settled(copy, script, partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
+
+    try:
+        run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
+        report = run.to(to)
+    except MigrationStopped as stopped:
+        found: MigrationReport = stopped.report
+        return found
+    finally:
+        engine.close()
+    last = run.last if report.done else None
+    if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
+        return attrs.evolve(report, done=False, faults=faults)
+    return report
 
 
 def _check_room(place: str | os.PathLike[str], folder: str) -> None:
@@ -254,7 +272,7 @@ class _Run:
         if self._abandon_other(ahead, back=back, named=target is not None):
             return None
         names = [name_of(script.id, back=back) for script in ahead]
-        self._check_possible(ahead)
+        self._check_possible(ahead, back=back)
         if self._ahead != names:  # (else the plan holds)
             if back:
                 check_back(ahead, self._engine.forms())
@@ -268,20 +286,18 @@ class _Run:
         self._ahead, self.last, self._reached = names[1:], ahead[0], done + (-1 if back else 1)
         return None
 
-    def _check_possible(self, ahead: Sequence[Script]) -> None:
-        """Refuse to run scripts of which one copies entities, where that is not possible, before anything is changed."""
+    def _check_possible(self, ahead: Sequence[Script], *, back: bool) -> None:
+        """Refuse to run scripts of which one copies entities, in a way that is not possible, before anything is changed."""
         if isinstance(self._engine, CopyingEngine):
             return
         for script in ahead:
-            if affected_classes(script, self._engine.forms()):
-                raise InvalidMigration(
-                    script.id,
-                    [
-                        "it copies entities, which is not possible beside writers on Azure Tables yet: stop the writers, call "
-                        "store.backup(path) with the classes as they were, migrate that file, and tm.copy it into a new store, "
-                        "in another account"
-                    ],
-                )
+            if not affected_classes(script, self._engine.forms()):
+                continue
+            if back:
+                fault = "it copied entities, and such a script cannot be undone on Azure Tables yet: write a script that leads back"
+                raise InvalidMigration(script.id, [fault])
+            if self._limit is not None:
+                raise InvalidMigration(script.id, ["it copies entities, all at once on Azure Tables: leave out limit="])
 
     def _is_behind(self, done: int, ahead: Sequence[Script], *, back: bool) -> bool:
         """Bring the store to where the script that led to it leaves it, before the next one starts.
@@ -343,7 +359,7 @@ class _Run:
                 ahead[0].id if ahead else last or "migrations",
                 [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
             )
-        _copying(self._engine).discard(name)
+        self._engine.discard(name)
         return True
 
     def _report(self, *, done: bool) -> MigrationReport:
@@ -380,7 +396,25 @@ class _Run:
             engine.edit(edit_of(script, engine.forms(), back=back))
             self._applied.append(script.id)
             return True
-        return self._run_copying(_copying(engine), script, transition)
+        if isinstance(engine, CopyingEngine):
+            return self._run_copying(engine, script, transition)
+        self._replace(engine, script, transition)
+        return True
+
+    def _replace(self, engine: MigrationEngine, script: Script, transition: Transition) -> None:
+        """Run a script that copies entities by copying twice."""
+        assert isinstance(engine, ReplacingEngine)
+
+        def convert(copy: Path, progress: ProgressOption) -> MigrationReport:
+            return _over_copy(copy, [_part(script, transition)], None, None, progress)
+
+        self._plan = [_one_way(step, [script]) for step in self._plan]
+        with closing(engine.begin(transition)) as replacement:
+            report = replace(replacement, convert, self._progress, transition.id)
+        self._entities += report.entities
+        if not report.ok:
+            raise _stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+        self._applied.append(script.id)
 
     def _run_copying(self, engine: CopyingEngine, script: Script, transition: Transition) -> bool:
         """Run a script that copies entities; return whether it came to its end."""
@@ -454,9 +488,12 @@ def _resolves(script: Script) -> bool:
     return any(isinstance(step, Resolve) for step in script.steps)
 
 
-def _copying(engine: MigrationEngine) -> CopyingEngine:
-    assert isinstance(engine, CopyingEngine)
-    return engine
+def _part(script: Script, transition: Transition) -> Script:
+    """Return the part of a script that is about the classes which it copies."""
+    old = [cls for cls in script.old if cls.__name__ in transition.ending]
+    new = [cls for cls in script.new if cls.__name__ in transition.new.by_name]
+    steps = [step for step in script.steps if not isinstance(step, Drop) or step.owner.__name__ in transition.ending]
+    return attrs.evolve(script, after=None, old=tuple(old), new=tuple(new), steps=tuple(steps))
 
 
 def _settled(

@@ -298,12 +298,11 @@ def _drops(script: Script, forms: Forms, affected: Collection[str] = ()) -> tupl
     for step in script.steps:
         if isinstance(step, Drop) and not isinstance(step.what, Attr):
             index = None if isinstance(step.what, type) else step.what.index
-            cls: Any = step.what if isinstance(step.what, type) else step.what.entity
-            form = model_of(cls).form
+            name, form = step.owner.__name__, model_of(step.owner).form
             # (The newest definition of a name may be another one, which a version after this script declares.)
-            owner = aggregate_in(forms, cls.__name__, form) or cls.__name__
+            owner = aggregate_in(forms, name, form) or name
             stored = {} if index is None or owner not in forms else indexes_in(forms[owner].indexes, form.indexes)
-            if cls.__name__ not in affected:
+            if name not in affected:
                 labels.append(owner if index is None else f"{owner}.{stored.get(index, index)}")
     return tuple(labels)
 

@@ -341,6 +341,13 @@ class Drop(Step):
         return f"drop {self.what.__name__ if isinstance(self.what, type) else repr(self.what)}"
 
     @property
+    def owner(self) -> Any:
+        """The class: itself, or that of the field or the index."""
+        if isinstance(self.what, Attr):
+            return self.what.owner
+        return self.what if isinstance(self.what, type) else self.what.entity
+
+    @property
     def ended(self) -> tuple[Any, ...]:
         return (self.what,) if isinstance(self.what, type) else ()
 

@@ -66,15 +66,20 @@ class CopyReport:
         )
 
 
-def copy_engine(source: Engine, target: Engine, meter: Meter) -> CopyReport:
+def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = False) -> CopyReport:
     """Make the entities of a target those of a source; see `copy`.
+
+    Args:
+        source, target: the stores.
+        meter: counts entities.
+        partly: whether only the classes that the source was opened with are copied, though it holds others.
 
     Raises:
         SchemaMismatch: they were not opened with the same classes; nothing was written.
         UniqueViolation: a value is held twice, as the source was written meanwhile.
     """
     check_outside(target, "copy")
-    start, pairs = time.monotonic(), _matched(source, target)
+    start, pairs = time.monotonic(), _matched(source, target, partly=partly)
     copies = [
         _Copy(
             source,
@@ -128,11 +133,11 @@ def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
 # ---------------------------------------------------------------------------------------------- which classes
 
 
-def _matched(source: Engine, target: Engine) -> list[tuple[Model, Model]]:
+def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Model, Model]]:
     """Return the classes of both stores."""
     ours, theirs = _models(source), _models(target)
     faults = []
-    for name in dict.fromkeys([*_held(source), *ours]):
+    for name in dict.fromkeys([*([] if partly else _held(source)), *ours]):
         if name not in ours:
             faults.append(f"{name}: the source holds it, and was not opened with it; open both with all classes")
         elif name not in theirs:

@@ -103,13 +103,14 @@ class AzureEngine:
         self.timeout = timeout
         self.read_only = read_only
         self.reads = AzureReads(self)
-        self._driver = driver
+        self.driver = driver
         self._name = name
         self._table = catalogue
         self._outbox = Outbox(catalogue, classes.head.times(times))
         now = driver.run(clock())
-        self._current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
-        self._builder = Builder(catalogue, self._current, self._outbox, self._most_new, timeout)
+        self.current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        driver.names = lambda: self.current.known.names
+        self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
         self._closed = False
         self._process = os.getpid()
 
@@ -167,13 +168,13 @@ class AzureEngine:
     def close(self) -> None:
         """Close the connections. Safe to call twice."""
         self._closed = True
-        self._driver.close()
+        self.driver.close()
 
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
         self._check_open()
         with store_errors(self._name):
-            return self._driver.run(work)
+            return self.driver.run(work)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -184,7 +185,7 @@ class AzureEngine:
     def begin(self, work: Work[T]) -> Callable[[], T]:
         """Begin a work; return what waits for what it returns."""
         self._check_open()
-        result = self._driver.begin(work)
+        result = self.driver.begin(work)
 
         def wait() -> T:
             with store_errors(self._name):
@@ -201,12 +202,12 @@ class AzureEngine:
     @property
     def classes(self) -> Classes:
         """The classes as the catalogue has them, which is looked at from time to time."""
-        return self.run(self._current.classes())
+        return self.run(self.current.classes())
 
     @property
     def _classes(self) -> Classes:
         """The classes as they were known last, for what does not depend on what others change."""
-        return self._current.known
+        return self.current.known
 
     @property
     def unready(self) -> Mapping[str, str]:
@@ -215,7 +216,7 @@ class AzureEngine:
 
     def catch_up(self) -> None:
         """See what other processes have built or declared since."""
-        self.run(self._current.look())
+        self.run(self.current.look())
 
     def latest(self) -> AzureEngine:
         """Return an engine with the classes that the catalogue has by now; this one if they are the same.
@@ -227,7 +228,7 @@ class AzureEngine:
         found, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
         classes, times = Classes(found, published), self._outbox.times
         return AzureEngine(
-            self._driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
+            self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
 
     def _check_writable(self) -> None:
@@ -384,7 +385,7 @@ class AzureEngine:
             for some in made:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
-                    self.run(insert(self._current.classes, some, self._outbox, size, self.timeout, written))
+                    self.run(insert(self.current.classes, some, self._outbox, size, self.timeout, written))
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
@@ -430,7 +431,7 @@ class AzureEngine:
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
         self._check_writable()
-        return self.run(sweep(self._current, self._outbox, self.timeout, full=full))
+        return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> Unready:
         """Return how far something that is not ready has come."""
@@ -461,7 +462,7 @@ class AzureEngine:
         """Let no program change entities any more, and wait until each one knows."""
         self._check_writable()
         self.run(announce(self._table, self.timeout))
-        while self.run(wait(self._table, self._current, self._outbox.times.settled, self.timeout)):
+        while self.run(wait(self._table, self.current, self._outbox.times.settled, self.timeout)):
             meter.advance(0)
 
     def unfreeze(self) -> None:

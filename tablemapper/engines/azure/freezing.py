@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...catalogue.actions import Draft
+from ...catalogue.catalogue import Catalogue
 from ...catalogue.freezing import frozen, thawed
 from ...errors import StoreError
 from .catalogue.classes import Current
@@ -14,9 +15,20 @@ __all__ = ["announce", "unfreeze", "wait"]
 
 
 def announce(table: str, timeout: float) -> Work[Published]:
-    """Publish that nobody changes entities."""
-    draft = Draft(0, tuple)
-    return changed(table, timeout, lambda held: None if held.value.frozen is not None else frozen(draft, held.value))
+    """Publish that nobody changes entities.
+
+    Raises:
+        StoreError: a migration copies entities, which freezes the store by itself, and lets programs write at its end.
+    """
+
+    def after(held: Published) -> Catalogue | None:
+        if (running := held.value.history.running) is not None:
+            raise StoreError(
+                f"{running.id} copies entities, and freezes the store itself: freeze it once that has ended"
+            )
+        return None if held.value.frozen is not None else frozen(Draft(0, tuple), held.value)
+
+    return changed(table, timeout, after)
 
 
 def unfreeze(table: str, timeout: float) -> Work[Published]:

@@ -1,5 +1,6 @@
 """Migrations of an account: those that rename or drop change its catalogue, and programs of the former version go on.
 
+Those that copy entities are in `replacing`.
 What is dropped goes when the migration is contracted: first the former versions end, then nobody adds anything to it, then its
 rows are deleted, and last it leaves the catalogue. Before its rows are deleted, every process knows; each step can be done again.
 """
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from ...catalogue.actions import Draft
 from ...catalogue.catalogue import Catalogue
-from ...catalogue.changes import Edit
+from ...catalogue.changes import Edit, Transition
 from ...catalogue.dropping import without_jobs
 from ...catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
 from ...entities.etag import Stamp
@@ -27,14 +28,15 @@ from ...evolution.versions import Versions
 from ...schema.forms import Forms
 from ...schema.labels import Label
 from ...schema.model import Model, Schema
-from ..migration import Batches, Outdated
+from ..migration import Batches, Outdated, Replacement
 from .catalogue.classes import Classes, Current
 from .catalogue.partitions import check_models
-from .catalogue.published import Published, as_it_is, changed, open_catalogue, read_catalogue
+from .catalogue.published import Published, as_it_is, changed, names_of, open_catalogue, read_catalogue
 from .outer.marks import label_of, parts_of
 from .outer.outbox import Late, Outbox, Patience, Times
 from .overwriting import Overwriter
 from .reading.scans import rows_of
+from .replacing import AzureReplacement, abandoned, deleted_tables
 from .sweep import server_time, sweep, waited
 from .tables.drive import Driver, Work, clock, store_errors
 from .tables.names import BELOW, CATALOGUE
@@ -56,6 +58,7 @@ class AzureMigrations:
         self._table = catalogue
         self._times = times
         self.look()
+        driver.names = lambda: names_of(self._held.value)
 
     @classmethod
     def open(
@@ -121,8 +124,28 @@ class AzureMigrations:
         raise Outdated  # (it was there, when the caller looked)
 
     def under_way(self) -> str | None:
-        """Return None: a migration is done in one step."""
-        return None
+        """Return the id of the migration that copies, or has begun to."""
+        running = self._held.value.history.running
+        return None if running is None else running.id
+
+    def begin(self, transition: Transition) -> Replacement:
+        """Start a migration that copies, from the beginning."""
+        times = self._held.head.times(self._times)
+        run = AzureReplacement(transition, self._held, self._table, self._name, times, self.timeout, self._driver)
+        try:
+            run.begin()
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def discard(self, name: str) -> None:
+        """Abandon a migration that is under way, and delete the tables that it copied to."""
+        running = self._held.value.history.running
+        if running is not None and running.id == name:
+            self.run(changed(self._table, self.timeout, partial(abandoned, kept=running.kept)))
+            self.run(deleted_tables(running.kept, self.timeout))
+        self.look()
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
@@ -165,9 +188,9 @@ class AzureMigrations:
         self.run(changed(self._table, self.timeout, change))
         self.look()
 
-    def _draft(self) -> Draft:
-        """Return a draft of a transition that changes no tables, with the time of the service."""
-        return Draft(self.run(server_time(self._table, self.timeout)), tuple)
+    def _draft(self, tables: Collection[str] = ()) -> Draft:
+        """Return a draft of a transition, which drops some tables at most, with the time of the service."""
+        return Draft(self.run(server_time(self._table, self.timeout)), lambda: tables)
 
     # ------------------------------------------------------------------------------------------ contracting
 
@@ -184,7 +207,8 @@ class AzureMigrations:
             self._erase(labels, ended)
         else:
             late = set()
-        before, draft = self._classes(), self._draft()
+        self.run(deleted_tables(entry.kept, self.timeout))
+        before, draft = self._classes(), self._draft(entry.kept)
         self._publish(lambda held: held.value if is_undone(held.value, id) else contracted(draft, held.value, id, ()))
         if late:
             self._erase(late, (), before)

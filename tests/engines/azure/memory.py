@@ -23,6 +23,7 @@ from tablemapper.engines.azure.tables.service import (
     Commit,
     Comparison,
     CreateTable,
+    DeleteTable,
     Entity,
     Every,
     Filter,
@@ -90,6 +91,8 @@ class Memory:
             match request:
                 case CreateTable(name=name):
                     return self._create(name)
+                case DeleteTable(name=name):
+                    return self.tables.pop(name, None) is not None
                 case Get():
                     return self._get(request)
                 case Find():

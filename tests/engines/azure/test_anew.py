@@ -336,7 +336,7 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
         pass_by(seconds)
         store.insert(Member("b", f"n{next(numbers)}", "red", 1.0))
 
-    engine._driver._sleep = write  # type: ignore[attr-defined]
+    engine.driver._sleep = write  # type: ignore[attr-defined]
     report = tm.Store(engine).repair()
     assert {one.key[:2] for one in report.left} == {("red", "")}
     assert "call store.freeze(), and then repair" in report.left[0].detail

@@ -170,7 +170,7 @@ def sweeper(engine: AzureEngine, rng: random.Random, times: Times) -> Work[None]
     """Sweep some times."""
     for _ in range(3):
         yield Pause(rng.random() * 40)
-        yield from sweep.sweep(engine._current, Outbox("TableMapper", times), 60.0, full=rng.random() < 0.3)
+        yield from sweep.sweep(engine.current, Outbox("TableMapper", times), 60.0, full=rng.random() < 0.3)
 
 
 def left_over(memory: Memory) -> list[tuple[str, str]]:
@@ -228,7 +228,7 @@ class Play:
                 if several:
                     users = [User(tenant, 10 + next(self.tokens), **self.values(told)) for tenant in "aabb"]
                     inserts = [self.operations.insert(user) for user in users]
-                    yield from rounds.insert(self.engine._current.classes, inserts, box, 1, times.deadline, [])
+                    yield from rounds.insert(self.engine.current.classes, inserts, box, 1, times.deadline, [])
                 else:
                     operations = self.choose(tenant, number, mine, other, told)
                     yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)

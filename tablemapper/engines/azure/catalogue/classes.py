@@ -33,7 +33,7 @@ from ..reading.keepers import Keeper
 from ..tables.drive import Now, Work
 from ..tables.rows import Codec, codec_of
 from .partitions import is_inner
-from .published import Look, Published, open_catalogue, read_catalogue, read_head
+from .published import Look, Published, names_of, open_catalogue, read_catalogue, read_head
 
 __all__ = ["Classes", "Current"]
 
@@ -46,6 +46,7 @@ class Classes:
         catalogue: of the store.
         unready: what cannot be read yet: its state, by label.
         marks: what says of an entity whether it is in an index or an aggregate.
+        names: the tables that have other names in the account, by their public ones.
         schema: the opened classes.
         followed: the classes of which the store has more than their code declares.
         outer: what is maintained from a class in other partitions, where there is something.
@@ -57,6 +58,7 @@ class Classes:
     def __init__(self, schema: Schema, published: Published) -> None:
         self.head = published.head
         self.catalogue = catalogue = published.value
+        self.names = names_of(catalogue)
         self.schema = schema
         others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {

@@ -11,6 +11,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -39,7 +40,17 @@ from ..outer.outbox import Times
 from ..tables.drive import ATTEMPTS, Work, delay, read
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = ["Look", "Published", "as_it_is", "changed", "given_up", "open_catalogue", "read_catalogue", "read_head"]
+__all__ = [
+    "Look",
+    "Published",
+    "as_it_is",
+    "changed",
+    "given_up",
+    "names_of",
+    "open_catalogue",
+    "read_catalogue",
+    "read_head",
+]
 
 FORMAT = 1
 _PIECE = 40_000  # bytes of the body in one property
@@ -53,8 +64,10 @@ _Body = tuple[
     list[AppliedForm],
     int | None,
     dict[str, tuple[list[tuple[str, str]], list[str]]],
+    dict[str, str],
 ]
-"""The fields of a catalogue; of tables the names under which entities hold properties, and the classes."""
+"""The fields of a catalogue; of tables the names under which entities hold properties, and the classes; and the tables, those
+of indexes, too, that have other names in the account."""
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -81,7 +94,7 @@ class Published:
 
     head: Look
     value: Catalogue
-    """Its tables have no columns, and of indexes the public names: no table ever gets another one."""
+    """Its tables have no columns. No table ever gets another name; a migration makes new ones, under names of their own."""
 
 
 # ---------------------------------------------------------------------------------------------- read and published
@@ -133,7 +146,7 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
         body = msgspec.json.decode(zlib.decompress(packed), type=_Body)
     except (KeyError, zlib.error, msgspec.MsgspecError) as error:
         raise CorruptStore(f"{table}: the catalogue cannot be read: {error}") from error
-    models, versions, states, jobs, tombstones, history, frozen, tables = body
+    models, versions, states, jobs, tombstones, history, frozen, tables, names = body
     now = int(Stamp(head.etag))
     states = {label: state if state.since else replace(state, since=now) for label, state in states.items()}
     value = Catalogue(
@@ -144,8 +157,11 @@ def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
         tombstones=tuple(tombstones),
         history=History(tuple(history)),
         frozen=now if frozen == 0 else frozen,
-        tables={name: Table(name, (), tuple(held), tuple(types), ()) for name, (held, types) in tables.items()},
-        index_tables=_index_tables(models),
+        tables={
+            name: Table(names.get(name, name), (), tuple(held), tuple(types), ())
+            for name, (held, types) in tables.items()
+        },
+        index_tables=_index_tables(models, names),
     )
     return Published(head, value)
 
@@ -168,6 +184,7 @@ def _publication(table: str, old: Look | None, value: Catalogue, times: Times = 
         value.history.entries,
         value.frozen,
         {name: (table.properties, table.types) for name, table in value.tables.items()},
+        names_of(value),
     )
     packed = zlib.compress(msgspec.json.encode(parts))
     body: dict[str, Any] = {}
@@ -227,7 +244,13 @@ def _busy() -> SchemaMismatch:
 
 
 def open_catalogue(
-    table: str, schema: Schema, timeout: float, times: Times, *, follows: bool = False
+    table: str,
+    schema: Schema,
+    timeout: float,
+    times: Times,
+    *,
+    follows: bool = False,
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> Work[Published]:
     """Return the catalogue of a store, to which a schema was added.
 
@@ -239,6 +262,7 @@ def open_catalogue(
         timeout: seconds after which to give up, if no answer comes.
         times: how long things last in a store that is created.
         follows: whether the process has the store open already, so that it gives nothing up.
+        names: how the account is to call tables that are created.
 
     Raises:
         SchemaMismatch: it differs in a way that opening cannot take over.
@@ -267,13 +291,10 @@ def open_catalogue(
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
             raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
-        named = _tables(value.models)
-        outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
-        for name in dict.fromkeys([*[form.table for form in evolution.models_after.values()], *outer]):
-            if name in named:
-                continue
-            created = yield from read(CreateTable(name), timeout)
-            if not created and (yield from _is_foreign(name, timeout)):
+        for name in _new_tables(evolution, value, schema):
+            called = names.get(name, name)
+            created = yield from read(CreateTable(called), timeout)
+            if not created and (yield from _is_foreign(called, timeout)):
                 again = yield from read_catalogue(table, timeout)
                 if again is None or name not in _tables(again.value.models):
                     raise NotAStore(
@@ -281,12 +302,12 @@ def open_catalogue(
                         "else's; choose another table="
                     )
         head = None if old is None else old.head
-        yield from _published(_publication(table, head, _opened(value, evolution, head, now), times), attempt)
+        yield from _published(_publication(table, head, _opened(value, evolution, head, now, names), times), attempt)
         # (It is read again, with the time at which it was published.)
     raise _busy()
 
 
-def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) -> Catalogue:
+def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int, names: Mapping[str, str]) -> Catalogue:
     """Return a catalogue that holds what an evolution adds; what is new over known classes is announced."""
     states = with_new(held.states, evolution, now)
     # (When something was announced, or begun, says how long others may not know of it.)
@@ -301,8 +322,8 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
         models=models,
         versions=versions,
         states=states,
-        tables=_with_names(held.tables, models),
-        index_tables=_index_tables(models),
+        tables=_with_names(held.tables, models, names),
+        index_tables=_index_tables(models, names) | held.index_tables,
     )
     if head is None:
         return after
@@ -313,15 +334,29 @@ def _opened(held: Catalogue, evolution: Evolution, head: Look | None, now: int) 
     return given_up(Published(head, after), [label for labels in grouped for label in sorted(labels)]) or after
 
 
-def _index_tables(forms: Forms) -> dict[str, str]:
-    return {f"{name}.{index}": each.table for name, form in forms.items() for index, each in form.indexes.items()}
+def names_of(value: Catalogue) -> dict[str, str]:
+    """Return the tables that have another name in the account, by their public ones."""
+    tables = {public: table.name for public, table in value.tables.items()}
+    for label, name in value.index_tables.items():
+        owner, index = Label.of(label)
+        if owner in value.models and index in value.models[owner].indexes:
+            tables[value.models[owner].indexes[index].table] = name
+    return {public: name for public, name in tables.items() if name != public}
 
 
-def _with_names(tables: Mapping[str, Table], forms: Forms) -> dict[str, Table]:
+def _index_tables(forms: Forms, names: Mapping[str, str]) -> dict[str, str]:
+    return {
+        f"{name}.{index}": names.get(each.table, each.table)
+        for name, form in forms.items()
+        for index, each in form.indexes.items()
+    }
+
+
+def _with_names(tables: Mapping[str, Table], forms: Forms, names: Mapping[str, str]) -> dict[str, Table]:
     """Return tables in which all properties have names: their own, unless entities have another one under that."""
     after = dict(tables)
     for name, form in forms.items():
-        table = after.get(form.table, Table(form.table, (), (), (), ()))
+        table = after.get(form.table, Table(names.get(form.table, form.table), (), (), (), ()))
         held = dict(table.properties)
         for property, field in form.fields.items():
             stored, number = property, 2
@@ -401,9 +436,23 @@ def _is_foreign(table: str, timeout: float) -> Work[bool]:
     return any(one["PartitionKey"] != _STORE for one in page.entities)
 
 
+def _new_tables(evolution: Evolution, held: Catalogue, schema: Schema) -> list[str]:
+    """Return the tables of classes and indexes that a catalogue does not have yet."""
+    outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
+    wanted = dict.fromkeys([*[form.table for form in evolution.models_after.values()], *outer])
+    return [name for name in wanted if name not in _tables(held.models)]
+
+
 def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
     """Yield what cannot be built over entities, or beside another definition of the same name."""
     over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
+    kept = {table: entry.id for entry in held.history for table in entry.kept}
+    for name in _new_tables(evolution, held, schema):
+        if name in kept:
+            yield (
+                f'the table "{name}" has what {kept[name]} replaced: contract that first (tm.migrate with contract=True), or '
+                "choose another table="
+            )
     for label in evolution.former:
         yield f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
     for model, name in evolution.indexes:

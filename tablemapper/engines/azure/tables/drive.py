@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -19,7 +19,7 @@ import attrs
 
 from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
-from .service import Lost, Refused, Request, Service
+from .service import CreateTable, DeleteTable, Lost, Refused, Request, Service
 
 __all__ = [
     "ATTEMPTS",
@@ -121,6 +121,11 @@ class Driver:
     Args:
         service: sends the requests.
         monotonic, sleep: the clock.
+
+    Attributes:
+        names: the tables that are called otherwise in the account, by their public names: those that a migration made. What
+            creates and deletes tables calls them as the account does.
+        has_lost: whether the answer to a request was lost, so that it may be executed later.
     """
 
     def __init__(
@@ -130,6 +135,8 @@ class Driver:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
+        self.names: Callable[[], Mapping[str, str]] = dict
+        self.has_lost = False
         self._service = service
         self._monotonic = monotonic
         self._sleep = sleep
@@ -161,7 +168,13 @@ class Driver:
             case All(works=works):
                 return self._all(works)
         check_cancelled()
-        return self._service.send(step)
+        if (names := self.names()) and not isinstance(step, CreateTable | DeleteTable) and step.table in names:
+            step = attrs.evolve(step, table=names[step.table])
+        try:
+            return self._service.send(step)
+        except Lost:
+            self.has_lost = True
+            raise
 
     def _pause(self, seconds: float) -> None:
         while seconds > 0:
@@ -188,10 +201,26 @@ class Driver:
         self._inside.pool = True
         return self.run(work)
 
+    def beside(self) -> Driver:
+        """Return a driver over the same service, with names of its own for tables; close it first."""
+        return Driver(_Shared(self._service), monotonic=self._monotonic, sleep=self._sleep)
+
     def close(self) -> None:
         """End the threads."""
         self._pool.shutdown(wait=False)
         self._service.close()
+
+
+@attrs.frozen
+class _Shared:
+    """A service that another driver closes."""
+
+    _service: Service
+
+    def send(self, request: Request) -> Any:
+        return self._service.send(request)
+
+    def close(self) -> None: ...
 
 
 @contextmanager

@@ -23,6 +23,7 @@ __all__ = [
     "Commit",
     "Comparison",
     "CreateTable",
+    "DeleteTable",
     "Entity",
     "Every",
     "Filter",
@@ -198,7 +199,14 @@ class CreateTable:
     name: str
 
 
-Request: TypeAlias = Get | Find | Commit | CreateTable
+@attrs.frozen
+class DeleteTable:
+    """The end of a table with all that is in it; answered by whether there was one."""
+
+    name: str
+
+
+Request: TypeAlias = Get | Find | Commit | CreateTable | DeleteTable
 
 
 class Service(Protocol):

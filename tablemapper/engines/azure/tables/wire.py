@@ -22,6 +22,7 @@ from .service import (
     Change,
     Commit,
     CreateTable,
+    DeleteTable,
     Find,
     Get,
     Lost,
@@ -97,6 +98,12 @@ class Wire:
             case CreateTable(name=name):
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_CHANGES)
                 if status == 409:
+                    return False
+                _check(status, body)
+                return True
+            case DeleteTable(name=name):
+                status, _, body = self._call("DELETE", f"/Tables('{name}')")
+                if status == 404:
                     return False
                 _check(status, body)
                 return True

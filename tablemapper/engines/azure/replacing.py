@@ -1,0 +1,262 @@
+"""A migration that copies entities: into new tables of the account, which take the place of the old ones while nobody writes.
+
+Until then they are a store of their own, with a catalogue that nobody else knows. The entry of the migration in the history of
+the store names all these tables, so whoever finds that a run has ended early deletes them, and begins anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import attrs
+
+from ...catalogue.actions import Draft
+from ...catalogue.catalogue import Catalogue, Staged
+from ...catalogue.changes import Transition
+from ...catalogue.freezing import check_thawed
+from ...catalogue.switching import switched
+from ...entities.etag import Stamp
+from ...evolution.compilation import stored_schema
+from ...schema.forms import AppliedForm, ModelForm
+from ...schema.model import Schema, is_local
+from ..migration import Outdated
+from .catalogue.classes import Classes
+from .catalogue.partitions import check_models
+from .catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
+from .engine import AzureEngine
+from .outer.outbox import Outbox, Times
+from .sweep import server_time, sweep, waited
+from .tables.drive import Driver, Pause, Work, clock, read, store_errors
+from .tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
+
+__all__ = ["AzureReplacement", "abandoned", "deleted_tables"]
+
+T = TypeVar("T")
+_RUNS = "migration"
+_BEAT, _GONE = 10.0, 60.0  # seconds: how often a run says that it goes on; after which it has ended without doing so
+_WAIT = 1.0
+_MAX_NAME = 63
+
+
+@attrs.define(eq=False)
+class AzureReplacement:
+    """One run of such a migration; `Replacement` says more of each method."""
+
+    transition: Transition
+    held: Published
+    """The catalogue as it was when the run began."""
+    table: str
+    """Of the catalogue."""
+    name: str
+    times: Times
+    timeout: float
+    driver: Driver
+    source: AzureEngine = attrs.field(init=False)
+    target: AzureEngine = attrs.field(init=False)
+    _token: str = attrs.field(factory=lambda: secrets.token_hex(4))
+    _opened: list[AzureEngine] = attrs.field(factory=list)
+    _entry: AppliedForm | None = None
+    """In the history, once it has begun."""
+    _frozen: int | None = None
+    _beat: float = 0.0
+    _etag: str | None = None
+
+    def begin(self) -> None:
+        """Start it, from the beginning.
+
+        Raises:
+            Outdated: another run is about it; this may be called again.
+            StoreLocked: the store is frozen.
+        """
+        check_models(self.transition.new, self.table)
+        before = self.held.value.history.running
+        if before is None:
+            check_thawed(self.held.value)
+        elif before.id != self.transition.id:
+            raise Outdated
+        elif self.run(self._is_alive()):
+            self.run(_pause())
+            raise Outdated
+        names = {one: self._fresh(one) for one in _tables(self.transition.new)}
+        started = self.run(server_time(self.table, self.timeout))
+        entry = AppliedForm(
+            self.transition.id,
+            self.transition.script,
+            list(self.transition.steps),
+            started,
+            kept=[self._catalogue, *names.values()],
+        )
+
+        def announced(held: Published) -> Catalogue | None:
+            history = held.value.history
+            if self._is_mine(held):
+                return None
+            if history != self.held.value.history or self._models(held.value) != self._models(self.held.value):
+                raise Outdated
+            return attrs.evolve(held.value, history=history.without(history.running).and_(entry))
+
+        self._entry = entry
+        self.run(changed(self.table, self.timeout, announced))
+        if before is not None:
+            self.run(deleted_tables(before.kept, self.timeout))
+        self.run(self._said())
+        self.source = self._engine(self.table, self._source(), self.held, read_only=True)
+        new = self.run(open_catalogue(self._catalogue, self.transition.new, self.timeout, self.times, names=names))
+        self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
+
+    def run(self, work: Work[T]) -> T:
+        """Return what a work returns."""
+        with store_errors(self.name):
+            return self.driver.run(work)
+
+    def _source(self) -> Schema:
+        """Return the classes that are replaced."""
+        value = self.held.value
+        undeclared = {label for label, state in value.states.items() if not state.declared}
+        return stored_schema(self._models(value), undeclared)
+
+    def _models(self, value: Catalogue) -> dict[str, ModelForm]:
+        return {name: form for name, form in value.models.items() if name in self.transition.ending}
+
+    def _engine(self, catalogue: str, schema: Schema, published: Published, *, read_only: bool) -> AzureEngine:
+        driver, classes = self.driver.beside(), Classes(schema, published)
+        engine = AzureEngine(driver, self.name, classes, catalogue, self.timeout, self.times, read_only=read_only)
+        self._opened.append(engine)
+        return engine
+
+    @property
+    def _catalogue(self) -> str:
+        return self._fresh(self.table)
+
+    def _fresh(self, name: str) -> str:
+        """Return the name of a table that takes the place of another one."""
+        end = f"x{self._token}"
+        return name[: _MAX_NAME - len(end)] + end
+
+    def _is_mine(self, held: Published) -> bool:
+        running = held.value.history.running
+        return running is not None and self._entry is not None and running.kept == self._entry.kept
+
+    # -- which run goes on
+
+    def _is_alive(self) -> Work[bool]:
+        """Return whether another run of the migration said a short time ago that it goes on."""
+        found: Entity | None = yield from read(Get(self.table, _RUNS, self.transition.id), self.timeout)
+        now = yield from server_time(self.table, self.timeout)
+        return found is not None and (now - int(Stamp(found[ETAG]))) / 1e6 < _GONE
+
+    def _said(self) -> Work[None]:
+        kind = "upsert" if self._etag is None else "replace"
+        change = Change(kind, self.transition.id, {"run": self._token}, self._etag)  # type: ignore[arg-type]
+        try:
+            (self._etag,) = yield from read(Commit(self.table, _RUNS, (change,)), self.timeout)
+        except Refused as refused:
+            if refused.status not in (404, 412):
+                raise
+            found: Entity | None = yield from read(Get(self.table, _RUNS, self.transition.id), self.timeout)
+            if found is None or found.get("run") != self._token:  # (else the answer to the first attempt was lost)
+                raise Outdated from None
+            self._etag = found[ETAG]
+        self._beat = yield from clock()
+
+    def alive(self) -> None:
+        """Let other runs know from time to time that this one goes on."""
+        if self.run(clock()) - self._beat > _BEAT:
+            self.run(self._said())
+
+    # -- the switch
+
+    def freeze(self) -> None:
+        """Let no program change entities any more, and wait until each one knows."""
+
+        def frozen(held: Published) -> Catalogue | None:
+            if not self._is_mine(held):
+                raise Outdated
+            return None if held.value.frozen is not None else attrs.evolve(held.value, frozen=0)
+
+        held = self.run(changed(self.table, self.timeout, frozen))
+        self._frozen = since = held.value.frozen
+        assert since is not None
+        while self.run(waited(self.table, since, self.times.settled, self.timeout)):
+            self.alive()
+
+    def switch(self, entities: int) -> bool:
+        """Let the new classes take the place of the old ones, and programs write again."""
+        self._settle()
+        new = self.run(read_catalogue(self._catalogue, self.timeout))
+        if new is None:
+            raise Outdated
+        transition = attrs.evolve(self.transition, links=(), writes=False)  # (no version goes on beside the new one)
+        now, staged = self.run(server_time(self.table, self.timeout)), Staged(transition.name, new.value)
+
+        def after(held: Published) -> Catalogue | None:
+            value = held.value
+            if self._has_switched(value) or (self._is_mine(held) and value.frozen != self._frozen):
+                return None
+            if not self._is_mine(held) or self._models(value) != self._models(self.held.value):
+                raise Outdated
+            history = value.history.with_(value.history.running, kept=[])
+            draft = Draft(now, lambda: self._physical(value), renames=False)
+            return switched(
+                draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
+            )
+
+        held = self.run(changed(self.table, self.timeout, after))
+        return self._has_switched(held.value)
+
+    def _settle(self) -> None:
+        """Finish what is left of writes into the new tables, and let no request be under way any more."""
+        target, since = self.target, self.run(server_time(self.table, self.timeout))
+        if target.driver.has_lost:
+            while self.run(waited(self.table, since, self.times.deadline, self.timeout)):
+                self.alive()
+        times = attrs.evolve(self.times, lease=0.0, grace=0.0)
+        target.run(sweep(target.current, Outbox(self._catalogue, times), self.timeout))
+
+    def _has_switched(self, value: Catalogue) -> bool:
+        """Return whether this run has switched."""
+        entry = value.history.current(self.transition.id)
+        assert self._entry is not None
+        return entry is not None and entry.switched is not None and entry.started == self._entry.started
+
+    def _physical(self, value: Catalogue) -> set[str]:
+        """Return the tables that the account has of the classes that are replaced, as it calls them."""
+        names, public = names_of(value), _tables(self.source.schema)
+        return {names.get(table, table) for table in public}
+
+    def close(self) -> None:
+        """Let go of both; unless it has switched, everything is as it was before."""
+        for engine in self._opened:
+            engine.close()
+        if self._entry is None:
+            return
+        held = self.run(changed(self.table, self.timeout, partial(abandoned, kept=self._entry.kept)))
+        lost = self._entry.kept[:1] if self._has_switched(held.value) else self._entry.kept
+        self.run(deleted_tables(lost, self.timeout))
+
+
+def abandoned(held: Published, kept: Sequence[str]) -> Catalogue | None:
+    """Return the catalogue without a run that made some tables, in which programs write again; None if it is over."""
+    history = held.value.history
+    if history.running is None or history.running.kept != kept:
+        return None
+    return attrs.evolve(held.value, history=history.without(history.running), frozen=None)
+
+
+def deleted_tables(names: Iterable[str], timeout: float) -> Work[None]:
+    """Delete tables, as far as they are there."""
+    for name in names:
+        yield from read(DeleteTable(name), timeout)
+
+
+def _tables(schema: Schema) -> list[str]:
+    """Return the tables of classes, and of their indexes that have some."""
+    outer = [index.table for model in schema.models for index in model.indexes if not is_local(model, index)]
+    return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
+
+
+def _pause() -> Work[None]:
+    yield Pause(_WAIT)
