@@ -39,7 +39,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.outer": ["marks", "outbox", "reservations", "elsewhere", "groups", "combining", "finishing"],
             "engines.azure.reading": ["filters", "keepers", "orders", "scans", "reads"],
             "engines.azure.catalogue": ["partitions", "notes", "published", "classes"],
-            "engines.azure": ["known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "migrating", "engine"],
+            "engines.azure": ["known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "engine", "replacing", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",
@@ -68,7 +68,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     ],
     [{"query": ["timestamp", "partitions", "pages", "results", "batches", "columns", "writing", "division", "texts", "query", "tolerant", "mixed", "observation"]}],
     [{"store": ["operations", "windows", "columns", "transaction", "builds", "copying", "care", "store", "duplicates", "observation", "opening"]}],
-    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "run"]}],
+    [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "replacing", "run"]}],
     [{"testing": ["clock", "stores", "plugin", "rooms", "scalars", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "maintained", "pages", "questions", "numbers", "app", "notebook", "opening"]}],
     [{"cli": ["app", "stores", "reading", "look", "advice", "diagram", "inspect", "scripts"], "": ["__main__"]}],

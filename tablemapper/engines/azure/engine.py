@@ -110,6 +110,7 @@ class AzureEngine:
         now = driver.run(clock())
         self.current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
+        self._look = lambda: self.driver.run(self.current.look())
         self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
         self._closed = False
         self._process = os.getpid()
@@ -173,7 +174,7 @@ class AzureEngine:
     def run(self, work: Work[T]) -> T:
         """Return what a work returns."""
         self._check_open()
-        with store_errors(self._name):
+        with store_errors(self._name, self._look):
             return self.driver.run(work)
 
     def _check_open(self) -> None:
@@ -188,7 +189,7 @@ class AzureEngine:
         result = self.driver.begin(work)
 
         def wait() -> T:
-            with store_errors(self._name):
+            with store_errors(self._name, self._look):
                 return result()
 
         return wait

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import re
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +98,7 @@ def seen(place: Any) -> Any:
                 assert one in list(store.query(New.User.by_age(one.tenant, one.age)))
         teams = {one.tenant: (one.users, one.years) for one in store.query(New.Team).allow_scan()}
         assert teams == {
-            tenant: (len(some), sum(one.age for one in some if one.age is not None))
+            tenant: (len(some), sum(ages) if (ages := [one.age for one in some if one.age is not None]) else None)
             for tenant in "abc"
             if (some := [one for one in users if one.tenant == tenant])
         }
@@ -120,3 +122,348 @@ def test_entities_are_converted_and_the_old_version_ends(place: Any) -> None:
     assert tm.migrate(place, [ages]).applied == ()
     with pytest.raises(tm.SchemaMismatch, match="ages"):
         tm.open(place, models=Old.ALL)
+
+
+# ---------------------------------------------------------------------------------------------- beside writers
+
+
+class Watched(Memory):
+    """A service that calls a function before each request of a run; what that sends itself is not counted."""
+
+    number = 0
+    each: Callable[[int, Any], None] | None = None
+
+    def send(self, request: Any) -> Any:
+        each, self.each = self.each, None
+        if each is not None:
+            self.number += 1
+            try:
+                each(self.number, request)
+            finally:
+                self.each = self.each or each
+        return super().send(request)
+
+
+class Timed(AzurePlace):
+    """A place whose programs have the time of the service."""
+
+    def _service(self, clock: Callable[[], int] | None = None) -> dict[str, Any]:
+        memory = self.memory
+        assert memory is not None
+
+        def sleep(seconds: float) -> None:
+            memory.ahead += seconds
+
+        return {**super()._service(clock), "sleep": sleep, "monotonic": lambda: time.monotonic() + memory.ahead}
+
+
+def filled(memory: Memory, users: int = 12, kind: Any = AzurePlace) -> Any:
+    place: Any = kind(memory=memory, still=True)
+    with tm.open(place, models=Old.ALL) as store:
+        store.insert_many(map(user, range(users)))
+        store.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
+    return place
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int) -> None:
+    rng, held = random.Random(seed), {number: user(number) for number in range(12)}
+    memory, refused, written = Watched(), 0, 0
+    place = filled(memory, kind=Timed)
+    with tm.open(place, models=Old.ALL) as old:
+
+        def write(number: int, request: object) -> None:
+            nonlocal refused, written
+            key, one = rng.randrange(20), user(rng.randrange(20) * 100 + rng.randrange(20))
+            one = Old.User("abc"[key % 3], key, one.name, one.age)
+            try:
+                match rng.randrange(3):
+                    case 0:
+                        old.upsert(one)
+                        held[key] = one
+                    case 1 if key in held:
+                        old.delete(held[key].key)
+                        del held[key]
+                    case 2 if key in held:
+                        old.merge(one.key, age=one.age)
+                        held[key] = Old.User(one.tenant, key, held[key].name, one.age)
+                    case _:
+                        return
+                written += 1
+            except tm.StoreLocked:
+                refused += 1
+            except tm.SchemaMismatch as error:
+                assert "ages" in str(error)
+
+        memory.each = write
+        assert tm.migrate(place, [ages]).ok
+        memory.each = None
+    assert written > 20
+    assert refused > 5
+    assert seen(place) == converted(held.values())
+
+
+def leftovers(memory: Memory) -> list[str]:
+    """Return the tables that a run made, and that no catalogue has."""
+    with tm.open(AzurePlace(memory=memory, still=True), models=None, read_only=True) as store:  # type: ignore[arg-type]
+        names = set(store._engine.current.known.names.values())  # type: ignore[attr-defined]
+    return [name for name in memory.tables if re.search("x[0-9a-f]{8}$", name) and name not in names]
+
+
+class Ended(Exception):
+    """The process ended."""
+
+
+@pytest.mark.parametrize("executed", [False, True])
+def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, full_size: bool) -> None:
+    for at in range(1 + executed, 10_000, 1 if full_size else 11):
+        memory = Watched()
+        place = filled(memory)
+        count = 0
+
+        def end(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
+            nonlocal count
+            count = number
+            if number == at and executed:
+                Memory.send(memory, request)
+            if number >= at:
+                raise KeyboardInterrupt
+
+        memory.each = end
+        try:
+            tm.migrate(place, [ages])
+        except KeyboardInterrupt:
+            memory.each = None
+            memory.ahead += 61.0  # (until then it may go on)
+            assert tm.migrate(place, [ages]).ok
+        memory.each = None
+        assert tm.status(place).frozen is None
+        assert seen(place) == converted(map(user, range(12)))
+        assert leftovers(memory) == []
+        if count < at:
+            assert at > 80
+            return
+    raise AssertionError
+
+
+def test_an_answer_that_is_lost_changes_nothing(full_size: bool) -> None:
+    for at in range(3, 10_000, 1 if full_size else 17):
+        memory = Watched()
+        place = filled(memory, 6)
+        count = 0
+
+        def lose(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
+            nonlocal count
+            count = number
+            if number == at:
+                Memory.send(memory, request)
+                raise Lost("cut")
+
+        memory.each = lose
+        assert tm.migrate(place, [ages]).ok
+        memory.each = None
+        assert seen(place) == converted(map(user, range(6)))
+        assert leftovers(memory) == []
+        if count < at:
+            assert at > 80
+            return
+    raise AssertionError
+
+
+def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
+    memory = Watched()
+    place = filled(memory, kind=Timed)
+
+    def begin(number: int, request: Any) -> None:
+        if number == 60:  # (it is about it)
+            with pytest.raises(Ended):
+                tm.migrate(waiting, [ages])
+            assert slept == 3
+
+    slept = 0
+
+    def wait(seconds: float) -> None:
+        nonlocal slept
+        slept += 1
+        if slept == 3:
+            raise Ended
+
+    class Waiting(Timed):
+        def migrations(self, **_: Any) -> Any:
+            engine = Timed.migrations(self)
+            engine._driver._sleep = wait
+            return engine
+
+    waiting: Any = Waiting(memory=memory, still=True)
+    memory.each = begin
+    assert tm.migrate(place, [ages]).applied == ("ages",)
+    memory.each = None
+    assert slept == 3
+    assert tm.migrate(waiting, [ages]).applied == ()
+    assert seen(place) == converted(map(user, range(12)))
+
+
+def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
+    memory = Watched()
+    place = filled(memory, kind=Timed)
+    reports = []
+
+    def begin_too(number: int, request: Any) -> None:
+        if number == 40:
+            memory.ahead += 61.0  # (it has stood still for a minute)
+            reports.append(tm.migrate(place, [ages]))
+
+    memory.each = begin_too
+    reports.append(tm.migrate(place, [ages]))
+    memory.each = None
+    assert [report.applied for report in reports] == [("ages",), ()]
+    assert all(report.ok for report in reports)
+    assert seen(place) == converted(map(user, range(12)))
+    assert leftovers(memory) == []
+
+
+def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
+    memory = Watched()
+    place = filled(memory)
+    thawed = 0
+    with tm.open(place, models=Old.ALL) as old:
+
+        def thaw(number: int, request: Any) -> None:
+            nonlocal thawed
+            if thawed < 2 and tm.status(place).frozen is not None and number % 5 == 0:
+                thawed += 1
+                old.unfreeze()
+                old.insert(user(100 + thawed))
+
+        memory.each = thaw
+        assert tm.migrate(place, [ages]).ok
+        memory.each = None
+    assert thawed == 2
+    assert seen(place) == converted(map(user, [*range(12), 101, 102]))
+
+
+# ---------------------------------------------------------------------------------------------- what stops it, and afterwards
+
+
+def test_entities_that_cannot_be_converted_stop_it_and_nothing_has_changed(place: Any) -> None:
+    with tm.open(place, models=Old.ALL) as old:
+        old.insert(Old.User("a", 90, "n", "old"))
+        with pytest.raises(tm.MigrationStopped, match="1 entity cannot be converted") as caught:
+            tm.migrate(place, [ages])
+        assert [(fault.where, fault.key) for fault in caught.value.report.faults] == [("User", ("a", "b90"))]
+        assert caught.value.report.applied == ()
+        assert leftovers(place.memory) == []
+        status = tm.status(place)
+        assert (status.history, status.frozen) == ((), None)
+        old.merge(Old.User.key("a", 90), age="90")
+        assert tm.migrate(place, [ages], dry_run=True).ok
+    assert tm.migrate(place, [ages]).ok
+    assert seen(place) == converted([*map(user, range(30)), Old.User("a", 90, "n", "90")])
+
+
+def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
+    with tm.open(place, models=Old.ALL) as old:
+        tm.migrate(place, [ages])
+        assert place.memory.entities("Users")
+        report = tm.migrate(place, [ages], contract=True)
+        assert report.contracted == ("ages",)
+        assert not {"Users", "Teams", "UsersByName"} & place.memory.tables.keys()
+        with pytest.raises(tm.SchemaMismatch, match="ages"):
+            old.get(Old.User.key("a", 0))
+        with pytest.raises(tm.SchemaMismatch, match="ages"):
+            list(old.query(Old.User).where(Old.User.tenant == "a"))
+    assert tm.migrate(place, [ages], contract=True).contracted == ()
+    assert seen(place) == converted(map(user, range(30)))
+
+
+def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) -> None:
+    class Person(tm.Entity, table="People"):
+        id: tm.Field[str]
+        text: tm.Field[str]
+        key = tm.Key[str](partition="{id}")
+
+    class Other(tm.Entity, table="Notes"):
+        id: tm.Field[str]
+        key = tm.Key[str](partition="{id}")
+
+    @tm.migration(after=None, old=[Old.Note], new=[Person])
+    def people(m: tm.Migration) -> None:
+        m.rename_class(Old.Note, Person)
+
+    models = [Old.User, Old.Team, Person]
+    tm.migrate(place, [people])
+    with tm.open(place, models=models) as store:
+        assert {one.text for one in store.query(Person).allow_scan()} == {"t0", "t1", "t2"}
+    with pytest.raises(tm.SchemaMismatch, match='the table "Notes" has what people replaced: contract that first'):
+        tm.open(place, models=[*models, Other])
+    tm.migrate(place, [people], contract=True)
+    with tm.open(place, models=[*models, Other]) as store:
+        store.insert(Other("a"))
+        tm.migrate(place, [people], contract=True)
+        assert store[Other.key("a")] == Other("a")
+        assert store.check().ok
+
+
+def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> None:
+    with pytest.raises(tm.InvalidMigration, match="all at once on Azure Tables: leave out limit="):
+        tm.migrate(place, [ages], limit=5)
+    with tm.open(place, models=Old.ALL) as old:
+        old.freeze()
+        with pytest.raises(tm.StoreLocked, match="frozen"):
+            tm.migrate(place, [ages])
+        old.unfreeze()
+    assert leftovers(place.memory) == []
+
+
+def test_a_script_that_copied_is_not_undone(place: Any) -> None:
+    class Note(tm.Entity, table="Notes"):
+        id: tm.Field[str]
+        text: tm.Field[str]
+        key = tm.Key[str](partition="all", row="{id}")
+
+    @tm.migration(after=None, old=[Old.Note], new=[Note])
+    def together(m: tm.Migration) -> None:
+        m.rekey(Old.Note, Note)
+
+    tm.migrate(place, [together])
+    with pytest.raises(
+        tm.InvalidMigration, match="cannot be undone on Azure Tables yet: write a script that leads back"
+    ):
+        tm.migrate(place, [together], to="")
+
+
+def test_a_store_is_not_frozen_by_two_at_once() -> None:
+    memory = Watched()
+    place = filled(memory)
+    with tm.open(place, models=Old.ALL) as old:
+
+        def freeze(number: int, request: Any) -> None:
+            if number == 60:
+                with pytest.raises(tm.StoreError, match="ages copies entities, and freezes the store itself"):
+                    old.freeze()
+
+        memory.each = freeze
+        assert tm.migrate(place, [ages]).ok
+        memory.each = None
+    assert tm.status(place).frozen is None
+
+
+def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None:
+    memory = Watched()
+    place = filled(memory)
+
+    def end(number: int, request: Any) -> None:
+        if tm.status(place).frozen is not None:
+            raise KeyboardInterrupt
+
+    memory.each = end
+    with pytest.raises(KeyboardInterrupt):
+        tm.migrate(place, [ages])
+    memory.each = None
+    assert [one.state for one in tm.status(place).history] == ["running"]
+    assert tm.migrate(place, [ages], to="").ok
+    assert leftovers(memory) == []
+    assert (tm.status(place).history, tm.status(place).frozen) == ((), None)
+    with tm.open(place, models=Old.ALL) as old:
+        old.insert(user(50))
+        assert old.check().ok

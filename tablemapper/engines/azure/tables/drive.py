@@ -224,8 +224,13 @@ class _Shared:
 
 
 @contextmanager
-def store_errors(name: str) -> Iterator[None]:
-    """Return a context manager in which what the service of an account answers becomes an error of the store."""
+def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Return a context manager in which what the service of an account answers becomes an error of the store.
+
+    Args:
+        name: of the account.
+        look: is called where a table is not there, and raises if a migration has replaced it.
+    """
     try:
         yield
     except Lost as lost:
@@ -234,5 +239,6 @@ def store_errors(name: str) -> Iterator[None]:
         if refused.status in (401, 403):
             raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
         if refused.code == "TableNotFound":
+            look()
             raise CorruptStore(f"{name}: a table of the store is not there any more") from None
         raise StoreError(f"{name}: {refused}") from None
