@@ -39,7 +39,8 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.outer": ["marks", "outbox", "reservations", "elsewhere", "groups", "combining", "finishing"],
             "engines.azure.reading": ["filters", "keepers", "orders", "scans", "reads"],
             "engines.azure.catalogue": ["partitions", "notes", "published", "classes"],
-            "engines.azure": ["known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "engine", "replacing", "migrating"],
+            "engines.azure": ["known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "engine"],
+            "engines.azure.migrations": ["replacing", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
                 "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "file", "memory", "opening",

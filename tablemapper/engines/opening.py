@@ -93,7 +93,7 @@ class _Account:
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)
-        from .azure.migrating import AzureMigrations
+        from .azure.migrations.migrating import AzureMigrations
 
         return AzureMigrations.open(**given)
 

@@ -137,7 +137,8 @@ def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Mode
     """Return the classes of both stores."""
     ours, theirs = _models(source), _models(target)
     faults = []
-    for name in dict.fromkeys([*([] if partly else _held(source)), *ours]):
+    held = list[str]() if partly else _held(source)
+    for name in dict.fromkeys([*held, *ours]):
         if name not in ours:
             faults.append(f"{name}: the source holds it, and was not opened with it; open both with all classes")
         elif name not in theirs:

@@ -14,6 +14,6 @@
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `check`: what the tables hold, for the comparison with the entities.
 - `repair`: what a check found, made right.
-- `migrating`: migrations that change the catalogue alone.
 - `engine`: `AzureEngine`: the protocol, by the modules above.
+- `migrations`: scripts that change what an account is.
 """

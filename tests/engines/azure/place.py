@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.migrating import AzureMigrations
+from tablemapper.engines.azure.migrations.migrating import AzureMigrations
 from tablemapper.schema.model import Schema
 
 from .memory import Memory

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import Commit, CreateTable, DeleteTable, Lost
+from tablemapper.engines.azure.tables.service import Lost
 
 from .memory import Memory
 from .place import AzurePlace

@@ -13,24 +13,24 @@ from typing import TypeVar
 
 import attrs
 
-from ...catalogue.actions import Draft
-from ...catalogue.catalogue import Catalogue, Staged
-from ...catalogue.changes import Transition
-from ...catalogue.freezing import check_thawed
-from ...catalogue.switching import switched
-from ...entities.etag import Stamp
-from ...evolution.compilation import stored_schema
-from ...schema.forms import AppliedForm, ModelForm
-from ...schema.model import Schema, is_local
-from ..migration import Outdated
-from .catalogue.classes import Classes
-from .catalogue.partitions import check_models
-from .catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
-from .engine import AzureEngine
-from .outer.outbox import Outbox, Times
-from .sweep import server_time, sweep, waited
-from .tables.drive import Driver, Pause, Work, clock, read, store_errors
-from .tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
+from ....catalogue.actions import Draft
+from ....catalogue.catalogue import Catalogue, Staged
+from ....catalogue.changes import Transition
+from ....catalogue.freezing import check_thawed
+from ....catalogue.switching import switched
+from ....entities.etag import Stamp
+from ....evolution.compilation import stored_schema
+from ....schema.forms import AppliedForm, ModelForm
+from ....schema.model import Schema, is_local
+from ...migration import Outdated
+from ..catalogue.classes import Classes
+from ..catalogue.partitions import check_models
+from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
+from ..engine import AzureEngine
+from ..outer.outbox import Outbox, Times
+from ..sweep import server_time, sweep, waited
+from ..tables.drive import Driver, Pause, Work, clock, read, store_errors
+from ..tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
 
 __all__ = ["AzureReplacement", "abandoned", "deleted_tables"]
 

@@ -16,31 +16,31 @@ from typing import Concatenate, ParamSpec, TypeVar
 import attrs
 from msgspec.structs import replace
 
-from ...catalogue.actions import Draft
-from ...catalogue.catalogue import Catalogue
-from ...catalogue.changes import Edit, Transition
-from ...catalogue.dropping import without_jobs
-from ...catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
-from ...entities.etag import Stamp
-from ...errors import NotAStore
-from ...evolution.history import History
-from ...evolution.versions import Versions
-from ...schema.forms import Forms
-from ...schema.labels import Label
-from ...schema.model import Model, Schema
-from ..migration import Batches, Outdated, Replacement
-from .catalogue.classes import Classes, Current
-from .catalogue.partitions import check_models
-from .catalogue.published import Published, as_it_is, changed, names_of, open_catalogue, read_catalogue
-from .outer.marks import label_of, parts_of
-from .outer.outbox import Late, Outbox, Patience, Times
-from .overwriting import Overwriter
-from .reading.scans import rows_of
+from ....catalogue.actions import Draft
+from ....catalogue.catalogue import Catalogue
+from ....catalogue.changes import Edit, Transition
+from ....catalogue.dropping import without_jobs
+from ....catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
+from ....entities.etag import Stamp
+from ....errors import NotAStore
+from ....evolution.history import History
+from ....evolution.versions import Versions
+from ....schema.forms import Forms
+from ....schema.labels import Label
+from ....schema.model import Model, Schema
+from ...migration import Batches, Outdated, Replacement
+from ..catalogue.classes import Classes, Current
+from ..catalogue.partitions import check_models
+from ..catalogue.published import Published, as_it_is, changed, names_of, open_catalogue, read_catalogue
+from ..outer.marks import label_of, parts_of
+from ..outer.outbox import Late, Outbox, Patience, Times
+from ..overwriting import Overwriter
+from ..reading.scans import rows_of
+from ..sweep import server_time, sweep, waited
+from ..tables.drive import Driver, Work, clock, store_errors
+from ..tables.names import BELOW, CATALOGUE
+from ..tables.service import PARTITION, ROW, Service
 from .replacing import AzureReplacement, abandoned, deleted_tables
-from .sweep import server_time, sweep, waited
-from .tables.drive import Driver, Work, clock, store_errors
-from .tables.names import BELOW, CATALOGUE
-from .tables.service import PARTITION, ROW, Service
 
 __all__ = ["AzureMigrations"]
 
