@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..entities.aggregates import Aggregate, kept_field
+from ..entities.aggregates import Aggregate, keepers, kept_field
 from ..entities.declaration import IndexModel, compile_index
 from ..entities.entity import Entity, Record
 from ..entities.fields import FIELD, FieldOptions, Measure, MeasureKind, SourceName
@@ -20,7 +20,7 @@ from ..entities.key import Key
 from ..errors import InvalidModel
 from ..expressions.predicates import load, load_group, load_value
 from ..expressions.tree import Attr
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+from ..schema.forms import AggregateForm, FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
 from ..schema.labels import is_former, plain_name
 from ..schema.model import Model, Schema, model_of
 from ..values.json_schema import type_of
@@ -190,7 +190,11 @@ def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema 
     lost: dict[str, str] = {}
     for name in sorted((name for name in names if not forms[name].aggregate), key=lambda name: depth_of(name, forms)):
         try:
-            models[name] = _same(_whole_model(name, forms, undeclared, lost), before.get(name))
+            try:
+                made = _whole_model(name, forms, undeclared, models, lost)
+            except InvalidModel:  # what it measures may hold more by now than the field was made for
+                made = _whole_model(name, forms, undeclared, {}, lost)
+            models[name] = _same(made, before.get(name))
         except _UNCOMPILED as error:
             lost[name] = _told(error, forms[name])
     for name in names:
@@ -201,11 +205,12 @@ def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema 
                 lost[name] = _told(f"{shape.of} cannot be read", form)
                 continue
             try:
-                made = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
-                models[name] = _same(made, before.get(name))
+                total = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
+                models[name] = _same(total, before.get(name))
             except _UNCOMPILED as error:
                 lost[name] = _told(error, form)
-    return Schema(tuple(models.values()), lost)
+    kept = [model_of(keeper) for model in models.values() if model.maintained for keeper in keepers(model.cls)]
+    return Schema((*models.values(), *kept), lost)
 
 
 _UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
@@ -225,14 +230,16 @@ def _told(why: object, form: ModelForm | IndexForm) -> str:
     return f"{why}\n{msgspec.json.format(msgspec.json.encode(form), indent=1).decode()}"
 
 
-def _whole_model(name: str, forms: Forms, undeclared: Collection[str], lost: dict[str, str]) -> Model:
+def _whole_model(
+    name: str, forms: Forms, undeclared: Collection[str], models: Mapping[str, Model], lost: dict[str, str]
+) -> Model:
     """Return a class with all that is maintained of it; an index that cannot be compiled is noted as lost."""
     form = forms[name]
     body = _entity_body(form)
     for keeper, property in keepers_of(name, forms).items():
         shape = forms[keeper].aggregate
         if not is_former(keeper) and keeper not in undeclared and shape is not UNSET:
-            measure = _measure(shape.measures[property][0], shape.of, property)
+            measure = _measure_of(shape, property, models.get(shape.of), body.names)
             body.add(property, _kind(forms[keeper].fields[property]), measure)
     body.attributes["key"] = _key(form, body.names)
     bare = model_of(_Entities(name, (Entity,), dict(body.attributes), table=form.table, type=form.type))
@@ -245,6 +252,25 @@ def _whole_model(name: str, forms: Forms, undeclared: Collection[str], lost: dic
             except _UNCOMPILED as error:
                 lost[label] = _told(error, declared)
     return model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
+
+
+def _measure_of(shape: AggregateForm, property: str, source: Model | None, names: Mapping[str, str]) -> Measure:
+    """Return what a maintained field measures.
+
+    Args:
+        shape: of the aggregate that keeps it.
+        property: the field's.
+        source: what it is maintained from; None, or one that calls the fields of the key otherwise, is only named.
+        names: of the fields of the key, by property.
+    """
+    kind, label, where = shape.measures[property]
+    known = {} if source is None else {one.property: one.name for one in source.declaration.fields}
+    if source is None or any(known.get(group) != names[own] for own, group in shape.groups.items()):
+        return _measure(kind, shape.of, property)
+    field = _fields_of(source)
+    measured = None if label is None else load_value(label, field)
+    condition = None if where is None else load(where, field)
+    return Measure(kind, measured, condition, property, source.cls)
 
 
 def _kind(form: FieldForm) -> Any:

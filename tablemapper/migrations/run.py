@@ -142,7 +142,7 @@ def _rehearse(
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
         copy = Path(folder) / "copy.db"
         with closing(open_migrations(place, timeout=timeout, credential=credential)) as engine:
-            is_file = isinstance(engine, CopyingEngine)
+            is_file, ran = isinstance(engine, CopyingEngine), engine.history()
             if isinstance(engine, CopyingEngine):
                 _check_room(place, folder)
                 engine.backup(str(copy))
@@ -151,6 +151,9 @@ def _rehearse(
                     store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()
+        if not is_file:
+            with closing(open_migrations(copy)) as engine:
+                engine.adopt([(one.id, one.script) for one in ran if one.switched and one.undone is None])
         report = _over_copy(copy, scripts, to, limit, progress)
         if not is_file:
             report = attrs.evolve(report, plan=tuple([_one_way(step, scripts) for step in report.plan]))

@@ -72,7 +72,8 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
     Args:
         source, target: the stores.
         meter: counts entities.
-        partly: whether only the classes that the source was opened with are copied, though it holds others.
+        partly: whether only the classes that the source was opened with are copied, though it holds others. What ``_ever``
+            measures are not complete say is not taken over then.
 
     Raises:
         SchemaMismatch: they were not opened with the same classes; nothing was written.
@@ -96,7 +97,8 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
     for copy in copies:
         copy.run()
     for model, other in pairs:
-        if model.aggregate is not None and any(slot.lasting for slot in model.aggregate.slots):
+        lasts = model.aggregate is not None and any(slot.lasting for slot in model.aggregate.slots)
+        if lasts and model.name not in source.unready:
             _widen(source, target, model, other)
     return CopyReport(
         sum(one.entities for one in copies),
@@ -155,7 +157,7 @@ def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Mode
                 faults.append(
                     f"{model.name}: a store holds {', '.join(more)}, which this class does not declare; {_NEWEST}"
                 )
-            if model.form.keeps_ever and model.name in engine.unready:
+            if model.form.keeps_ever and model.name in engine.unready and not partly:
                 raise engine.describe(model.name).error()
     if faults:
         raise SchemaMismatch("copy", faults)

@@ -22,7 +22,8 @@ def resolve(
 ) -> tuple[Fault, ...]:
     """Resolve the duplicates of some indexes; return those that are left, each as a fault of one of its holders.
 
-    The entities with one value are changed in one transaction. Whoever comes after one that was killed resolves the rest.
+    The entities with one value are changed in one transaction, or one after the other where it cannot hold them. Whoever comes
+    after one that was killed resolves the rest.
 
     Args:
         store: where they are.
@@ -48,7 +49,7 @@ def resolve(
                 }
                 if not changed.keys() <= holders.keys():
                     raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
-                if _replace(store, holders, changed):
+                if _replace(store, holders, changed, together=engine.capabilities.across_partitions):
                     tried.append(duplicate)
             except SchemaMismatch:
                 raise
@@ -87,19 +88,21 @@ def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any
     ]
 
 
-def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any]) -> bool:
-    """Write the changed entities of some, by key, and delete the others, in one transaction.
+def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any], *, together: bool) -> bool:
+    """Write the changed entities of some, by key, and delete the others, first, in one transaction or in one each.
 
     Returns:
-        False, if another program has changed one of them since they were read; then nothing is written.
+        False, if another program has changed one of them since they were read; then it is not written, nor what follows.
     """
+    in_order = sorted(holders, key=lambda key: key in changed)
     try:
-        with store.transaction(across_partitions=True) as tx:
-            for key, entity in holders.items():
-                if key in changed:
-                    tx.replace(changed[key], if_match=info(entity).etag)
-                else:
-                    tx.delete(entity)
+        for some in [in_order] if together else [[key] for key in in_order]:
+            with store.transaction(across_partitions=together) as tx:
+                for key in some:
+                    if key in changed:
+                        tx.replace(changed[key], if_match=info(holders[key]).etag)
+                    else:
+                        tx.delete(holders[key])
     except (EntityNotFound, PreconditionFailed):
         return False
     return True

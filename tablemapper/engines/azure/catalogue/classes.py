@@ -16,6 +16,7 @@ from ....evolution.following import Followed, follow
 from ....evolution.versions import retirement
 from ....keys.template import Template
 from ....keys.texts import NotAKey
+from ....schema.forms import stored_default
 from ....schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -71,6 +72,7 @@ class Classes:
         seen, _ = seen_by(catalogue, schema)  # (under the names of properties that these classes have)
         self.followed: dict[Model, Followed] = follow(schema, seen.models, seen.versions, names, refused)
         self._codecs: dict[Model, Codec] = {}
+        self._forms = seen.models
         self._names = {name: dict(table.properties) for name, table in seen.tables.items()}
         for model in schema.models:
             if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
@@ -151,7 +153,16 @@ class Classes:
             # (No property of an aggregate is ever renamed.)
             whole, held = self.stored(model), self._names.get(model.table, {}) if model.aggregate is None else {}
             names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
-            codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]))
+            form = self._forms[model.name].fields if model.name in self._forms else {}
+            # (A default is that which the property came with, whatever a class says; None of an optional field is no value.)
+            defaults = [
+                (field.property, default)
+                for field in whole.columns
+                if not field.nullable
+                and field.property in form
+                and (default := stored_default(form[field.property])) != whole.defaults[field.property]
+            ]
+            codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
             self._codecs[model] = codec
         return codec
 

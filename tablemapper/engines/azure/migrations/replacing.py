@@ -19,7 +19,6 @@ from ....catalogue.changes import Transition
 from ....catalogue.freezing import check_thawed
 from ....catalogue.switching import switched
 from ....entities.etag import Stamp
-from ....evolution.compilation import stored_schema
 from ....schema.forms import AppliedForm, ModelForm
 from ....schema.model import Schema, is_local
 from ...migration import Outdated
@@ -103,7 +102,7 @@ class AzureReplacement:
         if before is not None:
             self.run(deleted_tables(before.kept, self.timeout))
         self.run(self._said())
-        self.source = self._engine(self.table, self._source(), self.held, read_only=True)
+        self.source = self._engine(self.table, self.transition.old, self.held, read_only=True)
         new = self.run(open_catalogue(self._catalogue, self.transition.new, self.timeout, self.times, names=names))
         self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
 
@@ -111,12 +110,6 @@ class AzureReplacement:
         """Return what a work returns."""
         with store_errors(self.name):
             return self.driver.run(work)
-
-    def _source(self) -> Schema:
-        """Return the classes that are replaced."""
-        value = self.held.value
-        undeclared = {label for label, state in value.states.items() if not state.declared}
-        return stored_schema(self._models(value), undeclared)
 
     def _models(self, value: Catalogue) -> dict[str, ModelForm]:
         return {name: form for name, form in value.models.items() if name in self.transition.ending}

@@ -25,7 +25,7 @@ from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
 from ....schema.model import Model
 from ..tables.names import END, HIDDEN
-from ..tables.rows import StoredNames, as_stored
+from ..tables.rows import Codec, as_stored
 from ..tables.service import PARTITION, ROW, Comparison, Every, Filter, Find, Operator, Some, filter_text
 
 __all__ = [
@@ -159,8 +159,8 @@ def conditions(
     predicates: Iterable[AnyPredicate],
     model: Model,
     values: Sequence[Any],
-    among: Collection[str] | None = None,
-    stored: StoredNames = (),
+    among: Collection[str] | None,
+    codec: Codec,
 ) -> list[Filter]:
     """Return what holds at least where predicates do.
 
@@ -169,9 +169,9 @@ def conditions(
         model: of the entities.
         values: of the parameters.
         among: the properties that rows have; None: all that are stored.
-        stored: the names that entities hold properties under.
+        codec: of the entities.
     """
-    lowering = _Lowering(model, values, among, stored)
+    lowering = _Lowering(model, values, among, codec)
     return [lowered for one in predicates if (lowered := lowering.lowered(one)) is not None]
 
 
@@ -180,7 +180,7 @@ class _Lowering:
     model: Model
     values: Sequence[Any]
     among: Collection[str] | None
-    stored: StoredNames
+    codec: Codec
 
     def lowered(self, predicate: AnyPredicate) -> Filter | None:
         """Return what holds at least where a predicate does; None if a service knows nothing like it."""
@@ -209,10 +209,10 @@ class _Lowering:
         if attr.path or attr.part or op not in _OPERATORS or model.position.get(attr.name, 2) == 2:
             return None
         field = model.declaration.field(attr.name)
-        name, kind, operator = as_stored(field, self.stored).property, field.type, _OPERATORS[op]
+        name, kind, operator = as_stored(field, self.codec.stored).property, field.type, _OPERATORS[op]
         if self.among is not None and name not in self.among:
             return None
-        if field.maintained or field.wide or kind.kind is object or model.defaults[field.property] is not None:
+        if field.maintained or field.wide or kind.kind is object or self.codec.defaults[field.property] is not None:
             return None  # (text in place of numbers, or nothing in place of the default)
         if not kind.sql_ordered and (kind.enum is None or operator != "eq"):
             return None

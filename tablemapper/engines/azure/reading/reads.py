@@ -254,7 +254,7 @@ class _Reading:
             among = (
                 [] if self._whole else [self._codec.name(one) for one in index_columns(self._model, self._index.model)]
             )
-        return conditions(plan.filter, self._model, self._bound.values, among, self._codec.stored)
+        return conditions(plan.filter, self._model, self._bound.values, among, self._codec)
 
     # -- what is sent
 

@@ -80,6 +80,8 @@ class Codec:
 
     model: Model
     stored: StoredNames
+    defaults: Mapping[str, Any]
+    """By property, what an entity reads as that lacks it."""
     members: Callable[[Row], Entity]
     """Row → the members of its properties."""
     row: Callable[[Members], Row]
@@ -104,10 +106,17 @@ class Codec:
 
 
 @kept
-def codec_of(model: Model, stored: StoredNames = ()) -> Codec:
-    """Return the codec of a model, compiled once; its properties have some other names in entities."""
+def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, Any], ...] = ()) -> Codec:
+    """Return the codec of a model, compiled once.
+
+    Args:
+        model: of the entities.
+        stored: properties that have other names in entities.
+        defaults: properties that read as something else than the class says where an entity lacks them.
+    """
     names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
-    columns = [(as_stored(field, stored), model.defaults[field.property]) for field in model.columns]
+    reads_as = model.defaults | dict(defaults)
+    columns = [(as_stored(field, stored), reads_as[field.property]) for field in model.columns]
     declared = frozenset([field.property for field, _ in columns if not field.type.undeclared])
     known = declared | {TYPE_NAME} if model.declaration.type_name is not None else declared
     lines = ["def members(row):", "    out = {}"]
@@ -143,7 +152,7 @@ def codec_of(model: Model, stored: StoredNames = ()) -> Codec:
         f"hidden(e, {'None' if has_extra else names.name('known', known)}))",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
-    return Codec(model, stored, functions["members"], functions["row"])
+    return Codec(model, stored, reads_as, functions["members"], functions["row"])
 
 
 def members_of(field: FieldModel, value: Any) -> Entity:

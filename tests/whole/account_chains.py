@@ -1,0 +1,118 @@
+"""Random chains of migrations forth in an account: what the next version finds is what the scripts make of the last one.
+
+python -m tests.whole.account_chains --first 0 --last 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tablemapper as tm
+from tests.engines.azure.memory import Memory
+from tests.engines.azure.place import AzurePlace
+
+from .chain_worlds import Classes, Rows
+from .chains import Chain, Wrong, compare
+
+_REFUSED = ("two definitions of one name", "call it so, as Azure Tables keep its rows by that name", "a type name cannot be set")
+
+
+class AccountChain(Chain):
+    """A store in an account. No script is undone there, and the old version ends where one copies."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        super().__init__(seed, folder)
+        self.place: Any = AzurePlace(memory=Memory(), still=True)
+
+    def go(self) -> None:
+        """Migrate forth, and write; compare all that can be read after each of that."""
+        for number, change in enumerate(self.changes):
+            self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
+        self._open(0).close()
+        self._write_here(12)
+        while self.at < len(self.changes):
+            self._compare()
+            to = self.draw.randrange(self.at + 1, len(self.changes) + 1) if self.draw.random() < 0.2 else self.at + 1
+            self._rehearse(to)
+            with self._open(self.at) as before:
+                report = self._migrate(to, contract=self.draw.random() < 0.3)
+                self._arrive(to, [report])
+                if report.entities:
+                    self.counts["copied"] += report.entities
+                    self._is_over(before)
+            self._write_here(self.draw.randrange(3, 9))
+        self._compare()
+
+    def _is_over(self, before: tm.Store) -> None:
+        """Check that a program of the version that was open does not write any more, if its classes were copied."""
+        before._engine.current._looked = -1e9  # type: ignore[attr-defined]
+        try:
+            before._engine.classes  # type: ignore[attr-defined]  # noqa: B018
+        except tm.SchemaMismatch:
+            self.counts["ended"] += 1
+
+    def _open(self, version: int) -> tm.Store:
+        return tm.open(self.place, models=self.classes[version].models)
+
+    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.MigrationReport:
+        return tm.migrate(self.place, self.scripts, to=f"s{to}", **options)
+
+    def _write_here(self, many: int) -> None:
+        with self._open(self.at) as store:
+            for _ in range(many):
+                if refused := self._write(store, self.at):
+                    raise Wrong(f"version {self.at} is refused: {refused}")
+
+    def _deed(
+        self, store: tm.Store, classes: Classes, name: str, rows: Rows
+    ) -> tuple[str, Rows, Callable[[], object]] | None:
+        found = super()._deed(store, classes, name, rows)
+        return None if found is None or found[0] == "transaction" else found  # (which may be of several partitions)
+
+    def _compare(self) -> None:
+        with self._open(self.at) as store:
+            compare(store, self.classes[self.at], self.data[self.at], self.at)
+
+
+def play_in_account(seed: int, folder: Path) -> Counter[str]:
+    """Run one chain; return how often what happened.
+
+    Raises:
+        Wrong: with what happened before.
+    """
+    chain = AccountChain(seed, folder)
+    try:
+        chain.go()
+    except (tm.InvalidModel, tm.SchemaMismatch) as error:
+        if isinstance(error, tm.SchemaMismatch) and not any(text in str(error) for text in _REFUSED):
+            raise Wrong(f"chain {seed}: {error}\n" + "\n".join(chain.log)) from error
+        return Counter({"refused": 1})
+    except (Wrong, tm.TableMapperError, AssertionError, TypeError, ValueError, LookupError) as error:
+        raise Wrong(f"chain {seed}: {type(error).__name__}: {error}\n" + "\n".join(chain.log)) from error
+    return chain.counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--last", type=int, default=100)
+    options = parser.parse_args()
+    total: Counter[str] = Counter()
+    wrong = 0
+    for seed in range(options.first, options.last):
+        with tempfile.TemporaryDirectory(prefix="chains") as folder:
+            try:
+                total += play_in_account(seed, Path(folder))
+            except Wrong as error:
+                wrong += 1
+                print(error, flush=True)
+    print(f"{options.last - options.first} chains, {wrong} wrong: {dict(total)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
