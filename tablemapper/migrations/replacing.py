@@ -7,18 +7,26 @@ file, as every script does, and the store gets what came of it.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
+import attrs
+
+from ..catalogue.changes import Transition
 from ..engines.migration import Replacement
 from ..engines.opening import open_engine
 from ..engines.protocol import HasBackup
+from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter
+from ..schema.forms import Forms
+from ..scripts.plan import beside
+from ..scripts.script import Script
+from ..scripts.steps import Drop, is_edit
 from ..store.copying import copy_engine
-from .report import MigrationReport
+from .report import MigrationReport, Step
 
-__all__ = ["replace"]
+__all__ = ["check_names", "one_way", "part_of", "replace"]
 
 Converting = Callable[[Path, ProgressOption], MigrationReport]
 """Runs the script over a file."""
@@ -61,6 +69,33 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
                     return report
                 replacement.freeze()
                 is_frozen = True
+
+
+def one_way(step: Step, scripts: Iterable[Script]) -> Step:
+    """Return a step as it is in an account, where no version goes on beside the copies that a script made."""
+    copies = any(script.id == step.migration and not is_edit(script) for script in scripts)
+    return attrs.evolve(step, old_version="stops", reversible=False) if copies else step
+
+
+def check_names(script: Script, forms: Forms, transition: Transition | None) -> None:
+    """Refuse a script that declares something beside another definition of its name, before anything is changed.
+
+    Raises:
+        InvalidMigration
+    """
+    if faults := [
+        f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
+        for label in beside(script, forms, transition)
+    ]:
+        raise InvalidMigration(script.id, faults)
+
+
+def part_of(script: Script, transition: Transition) -> Script:
+    """Return the part of a script that is about the classes which it copies."""
+    old = [cls for cls in script.old if cls.__name__ in transition.ending]
+    new = [cls for cls in script.new if cls.__name__ in transition.new.by_name]
+    steps = [step for step in script.steps if not isinstance(step, Drop) or step.owner.__name__ in transition.ending]
+    return attrs.evolve(script, after=None, old=tuple(old), new=tuple(new), steps=tuple(steps))
 
 
 class _Watched(Meter):

@@ -32,14 +32,14 @@ from ..schema.model import Schema, compile_schema, model_of
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.plan import affected_classes, check_back, check_old, edit_of, matches, transition_of
 from ..scripts.script import Script
-from ..scripts.steps import Drop, Resolve, is_edit
+from ..scripts.steps import Resolve
 from ..scripts.undoing import undoing
 from ..store.builds import FIRST, HOLD, REST, build, check_pace, in_batches
 from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .replacing import replace
+from .replacing import check_names, one_way, part_of, replace
 from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
 __all__ = ["migrate"]
@@ -156,14 +156,8 @@ def _rehearse(
                 engine.adopt([(one.id, one.script) for one in ran if one.switched and one.undone is None])
         report = _over_copy(copy, scripts, to, limit, progress)
         if not is_file:
-            report = attrs.evolve(report, plan=tuple([_one_way(step, scripts) for step in report.plan]))
+            report = attrs.evolve(report, plan=tuple([one_way(step, scripts) for step in report.plan]))
         return attrs.evolve(report, applied=())
-
-
-def _one_way(step: Step, scripts: Iterable[Script]) -> Step:
-    """Return a step as it is in an account, where no version goes on beside the copies that a script made."""
-    copies = any(script.id == step.migration and not is_edit(script) for script in scripts)
-    return attrs.evolve(step, old_version="stops", reversible=False) if copies else step
 
 
 def _over_copy(
@@ -395,6 +389,8 @@ class _Run:
         dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
         check_old(script, engine.forms(), dropped, back=back)
         transition = transition_of(script, engine.forms(), dropped, back=back)
+        if not back and not isinstance(engine, CopyingEngine):
+            check_names(script, engine.forms(), transition)
         if transition is None:
             engine.edit(edit_of(script, engine.forms(), back=back))
             self._applied.append(script.id)
@@ -409,9 +405,9 @@ class _Run:
         assert isinstance(engine, ReplacingEngine)
 
         def convert(copy: Path, progress: ProgressOption) -> MigrationReport:
-            return _over_copy(copy, [_part(script, transition)], None, None, progress)
+            return _over_copy(copy, [part_of(script, transition)], None, None, progress)
 
-        self._plan = [_one_way(step, [script]) for step in self._plan]
+        self._plan = [one_way(step, [script]) for step in self._plan]
         with closing(engine.begin(transition)) as replacement:
             report = replace(replacement, convert, self._progress, transition.id)
         self._entities += report.entities
@@ -489,14 +485,6 @@ def _listed(faults: Sequence[Fault]) -> str:
 
 def _resolves(script: Script) -> bool:
     return any(isinstance(step, Resolve) for step in script.steps)
-
-
-def _part(script: Script, transition: Transition) -> Script:
-    """Return the part of a script that is about the classes which it copies."""
-    old = [cls for cls in script.old if cls.__name__ in transition.ending]
-    new = [cls for cls in script.new if cls.__name__ in transition.new.by_name]
-    steps = [step for step in script.steps if not isinstance(step, Drop) or step.owner.__name__ in transition.ending]
-    return attrs.evolve(script, after=None, old=tuple(old), new=tuple(new), steps=tuple(steps))
 
 
 def _settled(

@@ -18,7 +18,7 @@ from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration, InvalidModel
 from ..evolution.changes import Anything
 from ..evolution.definitions import aggregate_in, indexes_in
-from ..evolution.evolution import evolve
+from ..evolution.evolution import Evolution, evolve
 from ..evolution.renames import with_properties, with_source
 from ..evolution.rules import nested_members, reads
 from ..evolution.versions import Versions
@@ -31,7 +31,7 @@ from .links import links_of, several, way_back
 from .script import Script
 from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
 
-__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "transition_of"]
+__all__ = ["affected_classes", "beside", "check_back", "check_old", "edit_of", "matches", "transition_of"]
 
 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
@@ -94,16 +94,31 @@ def check_back(scripts: Iterable[Script], forms: Forms) -> None:
     """
     for script in scripts:
         check_old(script, forms, back=True)
-        transition = transition_of(script, forms, back=True)
-        if transition is None:
-            for name, names in names_of(script).items():
-                forms = {
-                    one: with_source(form, name, names) if form.source == name else form for one, form in forms.items()
-                } | {name: with_properties(forms[name], names)}
-        else:
-            new = {model.name: model.form for model in transition.new.models}
-            forms = {name: form for name, form in forms.items() if name not in transition.ending} | new
-        forms = evolve(forms, Versions(), compile_schema(script.new), Anything()).models_after
+        forms = _after(script, forms, transition_of(script, forms, back=True)).models_after
+
+
+def beside(script: Script, forms: Forms, transition: Transition | None) -> tuple[str, ...]:
+    """Return the labels of what a script declares anew beside another definition of its name.
+
+    Args:
+        script: the script.
+        forms: the classes of the store before it.
+        transition: what the script copies.
+    """
+    return tuple(_after(script, forms, transition).former) if script.new else ()
+
+
+def _after(script: Script, forms: Forms, transition: Transition | None) -> Evolution:
+    """Return how a store changes that is opened with the new classes of a script once that has run."""
+    if transition is None:
+        for name, names in names_of(script).items():
+            forms = {
+                one: with_source(form, name, names) if form.source == name else form for one, form in forms.items()
+            } | {name: with_properties(forms[name], names)}
+    else:
+        new = {model.name: model.form for model in transition.new.models}
+        forms = {name: form for name, form in forms.items() if name not in transition.ending} | new
+    return evolve(forms, Versions(), compile_schema(script.new), Anything())
 
 
 def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:

@@ -10,6 +10,7 @@ from ..engines.protocol import Engine, Violation
 from ..entities.entity import info
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMismatch
 from ..schema.labels import Label
+from .builds import build
 from .store import Store
 
 __all__ = ["duplicates", "resolve"]
@@ -40,8 +41,8 @@ def resolve(
         # Another program may have changed some before they were read. What changes after that is not written.
         still, tried = _unresolved(engine, functions, left), []
         for duplicate in filter(rows.__contains__, still):
-            build = engine.schema.by_name[Label.of(duplicate.index).owner].build_one
-            holders = {row[:2]: build(row) for row in rows[duplicate] if row is not None}
+            made = engine.schema.by_name[Label.of(duplicate.index).owner].build_one
+            holders = {row[:2]: made(row) for row in rows[duplicate] if row is not None}
             try:
                 changed = {
                     (entity.key.partition, entity.key.row): entity
@@ -55,6 +56,8 @@ def resolve(
                 raise
             except Exception as error:  # whatever the function raises
                 left[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
+        if tried and not engine.capabilities.across_partitions:
+            build(engine, labels={duplicate.index for duplicate in tried})  # (it looks at them again)
         same = {(duplicate.index, duplicate.value) for duplicate in _unresolved(engine, functions, left)}
         for duplicate in tried:
             index, value = duplicate.index, duplicate.value

@@ -88,8 +88,8 @@ def play_in_account(seed: int, folder: Path) -> Counter[str]:
     chain = AccountChain(seed, folder)
     try:
         chain.go()
-    except (tm.InvalidModel, tm.SchemaMismatch) as error:
-        if isinstance(error, tm.SchemaMismatch) and not any(text in str(error) for text in _REFUSED):
+    except (tm.InvalidModel, tm.SchemaMismatch, tm.InvalidMigration) as error:
+        if not isinstance(error, tm.InvalidModel) and not any(text in str(error) for text in _REFUSED):
             raise Wrong(f"chain {seed}: {error}\n" + "\n".join(chain.log)) from error
         return Counter({"refused": 1})
     except (Wrong, tm.TableMapperError, AssertionError, TypeError, ValueError, LookupError) as error:

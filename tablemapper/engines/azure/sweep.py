@@ -144,8 +144,13 @@ class Sweeper:
         """Return how many intents of a partition were finished or undone, and how many are left there."""
         began: float = yield Now()
         classes = yield from self.current.classes()
-        intents = yield from found(_rows(table, INTENTS, partition), self.timeout)
         done = left = 0
+        try:
+            intents = yield from found(_rows(table, INTENTS, partition), self.timeout)
+        except Refused as refused:
+            if refused.code != "TableNotFound":  # (it was replaced, and is no more)
+                raise
+            return done, left
         for entity in intents:
             left += 1
             if self.age(entity) <= self.outbox.times.lease:
