@@ -19,7 +19,12 @@ from tests.engines.azure.place import AzurePlace
 from .chain_worlds import Classes, Rows
 from .chains import Chain, Wrong, compare
 
-_REFUSED = ("two definitions of one name", "call it so, as Azure Tables keep its rows by that name", "a type name cannot be set")
+_REFUSED = (
+    "two definitions of one name",
+    "call it so, as Azure Tables keep its rows by that name",
+    "a type name cannot be set",
+    "contract that first",
+)
 
 
 class AccountChain(Chain):

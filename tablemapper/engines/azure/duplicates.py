@@ -5,6 +5,7 @@ The entity that came first has the value. The others are barred: they hold nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 import attrs
@@ -19,7 +20,7 @@ from .tables.names import digest
 from .tables.rows import ops_member
 from .tables.service import ETAG, ROW, Change, Commit, Comparison, Find, Lost, Refused
 
-__all__ = ["Duplicate", "bar", "forget", "violations"]
+__all__ = ["Duplicate", "bar", "by_value", "forget", "violations"]
 
 _NOTED = "violation"
 
@@ -37,9 +38,13 @@ class Duplicate:
     name: str
     etag: str
 
-    @property
-    def violation(self) -> Violation:
-        return Violation(self.label, self.value, (self.holder, self.entity))
+
+def by_value(found: Iterable[Duplicate]) -> list[Violation]:
+    """Return the values that are held twice, each with the entities that hold it."""
+    holders: dict[tuple[str, tuple[str, str]], dict[tuple[str, str], None]] = {}
+    for one in found:
+        holders.setdefault((one.label, one.value), {}).update(dict.fromkeys([one.holder, one.entity]))
+    return [Violation(label, value, tuple(several)) for (label, value), several in holders.items()]
 
 
 def violations(table: str, timeout: float) -> Work[list[Duplicate]]:

@@ -34,7 +34,7 @@ from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.partitions import check_models
 from .catalogue.published import as_it_is, changed, given_up, open_catalogue
 from .check import Group, Held, held
-from .duplicates import violations
+from .duplicates import by_value, violations
 from .freezing import announce, unfreeze, wait
 from .outer.outbox import Outbox, Patience, Times
 from .overwriting import Overwriter
@@ -457,7 +457,7 @@ class AzureEngine:
     def violations(self, most: int) -> tuple[Violation, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""
         found = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
-        return tuple([one.violation for one in found[:most]])
+        return tuple(by_value(found)[:most])
 
     def freeze(self, meter: Meter) -> None:
         """Let no program change entities any more, and wait until each one knows."""
@@ -476,8 +476,8 @@ class AzureEngine:
         """Return what is maintained."""
         catalogue, held = self.classes.catalogue, dict[str, int]()
         if "violated" in self._classes.unready.values():
-            for one in self.run(violations(self._table, self.timeout)):
-                held[one.label] = held.get(one.label, 0) + 1
+            for one in by_value(self.run(violations(self._table, self.timeout))):
+                held[one.index] = held.get(one.index, 0) + 1
         done = {label: (count, 0) for label, count in self._done().items()}
         return status_of(catalogue, self._classes.head.generation, done, held)
 

@@ -587,3 +587,26 @@ def test_an_entity_that_an_index_gives_twice_as_others_write_it_is_written_once(
     memory.send = send  # type: ignore[method-assign]
     assert store.query(Task.by_n()).update(n=Task.n + 100) == 2
     assert sorted(one.n for one in store.query(Task).allow_scan()) == [105, 109]
+
+
+def test_a_property_reads_as_the_default_that_it_came_with() -> None:
+    place: Any = AzurePlace(memory=Memory(), still=True)
+
+    def item(**more: Any) -> Any:
+        body = {name: tm.field(default=default) for name, (_, default) in more.items()}
+        kinds = {"id": str, "size": int, **{name: kind for name, (kind, _) in more.items()}}
+        body |= {"__annotations__": {name: tm.Field[kind] for name, kind in kinds.items()}, "__module__": __name__}
+        return type(tm.Entity)("Item", (tm.Entity,), {**body, "key": tm.Key[str](partition="{id}")}, table="Items")
+
+    bare, first, other = item(), item(state=(str, "new")), item(state=(str, "old"))
+    with tm.open(place, models=[bare]) as store:
+        store.insert_many([bare(f"i{n}", n) for n in range(3)])
+    for model in (first, other):
+        with tm.open(place, models=[model]) as store:
+            assert {one.state for one in store.query(model).allow_scan()} == {"new"}
+            assert store.query(model).where(model.state == "new").allow_scan().count() == 3
+            assert store.query(model).where(model.state == "old").allow_scan().count() == 0
+    with tm.open(place, models=None, read_only=True) as store:
+        cls: Any = store.classes["Item"]
+        assert {one.state for one in store.query(cls).allow_scan()} == {"new"}
+        assert store.query(cls).where(cls.state == "new").allow_scan().count() == 3
