@@ -108,17 +108,18 @@ def test_a_store_without_models_has_the_classes_of_its_catalogue(path: str) -> N
         assert store.check().ok
 
 
-def test_classes_of_a_catalogue_are_advised_and_open_a_new_store_but_for_maintained_fields(
+def test_classes_of_a_catalogue_are_advised_and_open_a_new_store(
     path: str, tmp_path: Path
 ) -> None:
     with tm.open(path, read_only=True) as store:
         classes = list(store.classes.values())
         assert isinstance(tm.advise(classes), tuple)
-        with pytest.raises(tm.InvalidModel, match=r"Kind\.parts.*needs the program's class"):
-            tm.open(tmp_path / "new.db", models=classes)
-        with tm.open(tmp_path / "new.db", models=[store.classes["Part"], store.classes["Total"]]) as other:
-            other.insert_many(store.query(store.classes["Part"]).allow_scan())
+        with tm.open(tmp_path / "new.db", models=classes) as other:
+            for cls in classes[:2]:
+                other.insert_many(store.query(cls).allow_scan())
             assert other[store.classes["Total"].key("k0")].weight == 63.0
+            assert other[store.classes["Kind"].key("k0")].parts == 7
+            assert other.check().ok
 
 
 @pytest.mark.parametrize("models", [None, MODELS])
@@ -311,3 +312,24 @@ def test_random_stores_without_models_hold_what_they_hold_with_them(tmp_path: Pa
 
 def content(store: tm.Store, cls: Any) -> list[Any]:
     return [json.loads(tm.to_json(entity)) for entity in store.query(cls).allow_scan()]
+
+
+def test_a_class_of_a_catalogue_whose_maintained_field_only_its_code_knows_is_not_written(tmp_path: Path) -> None:
+    class Leaf(tm.Entity, table="Leaves"):
+        tree: tm.Field[str]
+        number: tm.Field[int]
+        key = tm.Key[str, int](partition="{tree}", row="{number}")
+
+    class Tree(tm.Entity, table="Trees"):
+        tree: tm.Field[str] = tm.field(name="called")
+        leaves: tm.Field[int] = tm.count(of=Leaf)
+        key = tm.Key[str](partition="{tree}")
+
+    with tm.open(tmp_path / "trees.db", models=[Leaf, Tree]) as store:
+        store.insert(Tree("oak"))
+        store.insert(Leaf("oak", 1))
+    with tm.open(tmp_path / "trees.db", read_only=True) as store:
+        tree: Any = store.classes["Tree"]
+        assert store[tree.key("oak")].leaves == 1
+        with pytest.raises(tm.InvalidModel, match=r"Tree\.leaves.*needs the program's class"):
+            tm.open(tmp_path / "new.db", models=list(store.classes.values()))
