@@ -10,6 +10,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import aggregate
+
 
 def shape(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class with the fields ``shop`` and ``number``, and others: an annotation, or it with options."""
@@ -84,11 +86,8 @@ def test_a_renamed_field_has_its_new_name_in_keys_indexes_and_aggregates() -> No
 
 
 def total(of: Any, field: Any, name: str = "Total") -> Any:
-    body = {
-        "__annotations__": {"group": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
-        "group": tm.group_by(field), "n": tm.count(where=field > "a"), "key": tm.Key(partition="{group}"),
-    }  # fmt: skip
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table="Totals")
+    members = {"group": (str, tm.group_by(field)), "n": (int, tm.count(where=field > "a"))}
+    return aggregate(name, of, members, tm.Key(partition="{group}"), "Totals")
 
 
 def test_classes_that_have_another_name_or_another_key_need_no_more_than_that_said() -> None:
