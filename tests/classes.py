@@ -9,8 +9,12 @@ import tablemapper as tm
 
 
 def entity(name: str, table: str, members: Mapping[str, Any], key: Any, /, **body: Any) -> Any:
-    """Return an entity class: each field by its type, or by its type and its options; indexes are in its body."""
-    return _class(tm.Entity, name, members, {"key": key, **body}, table=table)
+    """Return an entity class: each field by its type, or by its type and its options.
+
+    Indexes are in its body, and maybe ``type=``.
+    """
+    options = {"type": body.pop("type")} if "type" in body else {}
+    return _class(tm.Entity, name, members, {"key": key, **body}, table=table, **options)
 
 
 def aggregate(name: str, of: Any, members: Mapping[str, Any], key: Any, table: str = "", /, **body: Any) -> Any:

@@ -10,25 +10,18 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import aggregate
+from ..classes import aggregate, entity
 
 
 def shape(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class with the fields ``shop`` and ``number``, and others: an annotation, or it with options."""
-    options = {"type": body.pop("type")} if "type" in body else {}
-    annotations: dict[str, Any] = {"shop": tm.Field[str], "number": tm.Field[int]}
-    made: dict[str, Any] = {
-        "__annotations__": annotations, "__module__": __name__,
-        "key": body.pop("key", tm.Key(partition="{shop}", row="{number}")),
-    }  # fmt: skip
+    key = body.pop("key", tm.Key(partition="{shop}", row="{number}"))
+    others = {name: body.pop(name) for name in [*body] if name == "type" or isinstance(body[name], tm.Index)}
+    fields: dict[str, Any] = {"shop": str, "number": int}
     for field, one in body.items():
-        if isinstance(one, tm.Index):
-            made[field] = one
-        elif isinstance(one, tuple):
-            annotations[field], made[field] = tm.Field[one[0]], tm.field(kw_only=True, **one[1])
-        else:
-            annotations[field], made[field] = tm.Field[one], tm.field(kw_only=True)
-    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
+        kind, options = one if isinstance(one, tuple) else (one, {})
+        fields[field] = kind, tm.field(kw_only=True, **options)
+    return entity(name, table, fields, key, **others)
 
 
 Steps = Callable[[Any], object]
