@@ -1,11 +1,27 @@
-"""Entity classes and aggregates that tests make at run time."""
+"""Classes that several tests use, and functions that make entity classes and aggregates at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import tablemapper as tm
+
+
+class Span(tm.Entity, table="Spans"):
+    p: tm.Field[str]
+    number: tm.Field[int]
+    time: tm.Field[timedelta]
+
+    key = tm.Key[str, int](partition="{p}", row="{number}")
+
+
+class Whole(tm.Aggregate, of=Span, table="Wholes"):
+    p: tm.Field[str] = tm.group_by(Span.p)
+    time: tm.Field[timedelta] = tm.sum(Span.time)
+
+    key = tm.Key[str](partition="{p}")
 
 
 def entity(name: str, table: str, members: Mapping[str, Any], key: Any, /, **body: Any) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import Span, Whole
 from ..engines.sqlite.table import in_child
 from ..threads import at_once
 
@@ -227,19 +228,6 @@ def test_two_types_can_use_one_name_for_text_and_for_numbers() -> None:
 
 @pytest.mark.needs("one_commit")
 def test_a_sum_of_durations_beyond_64_bits_names_its_group() -> None:
-    class Span(tm.Entity, table="Spans"):
-        p: tm.Field[str]
-        number: tm.Field[int]
-        time: tm.Field[timedelta]
-
-        key = tm.Key[str, int](partition="{p}", row="{number}")
-
-    class Whole(tm.Aggregate, of=Span, table="Wholes"):
-        p: tm.Field[str] = tm.group_by(Span.p)
-        time: tm.Field[timedelta] = tm.sum(Span.time)
-
-        key = tm.Key[str](partition="{p}")
-
     with tm.open(":memory:", models=[Span, Whole]) as store:
         store.insert(Span("a", 1, timedelta(days=100_000_000)))
         with pytest.raises(tm.InvalidEntity, match="Whole"):
