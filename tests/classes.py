@@ -1,16 +1,36 @@
-"""Entity classes and aggregates that tests make at run time."""
+"""Classes that several tests use, and functions that make entity classes and aggregates at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import tablemapper as tm
 
 
+class Span(tm.Entity, table="Spans"):
+    p: tm.Field[str]
+    number: tm.Field[int]
+    time: tm.Field[timedelta]
+
+    key = tm.Key[str, int](partition="{p}", row="{number}")
+
+
+class Whole(tm.Aggregate, of=Span, table="Wholes"):
+    p: tm.Field[str] = tm.group_by(Span.p)
+    time: tm.Field[timedelta] = tm.sum(Span.time)
+
+    key = tm.Key[str](partition="{p}")
+
+
 def entity(name: str, table: str, members: Mapping[str, Any], key: Any, /, **body: Any) -> Any:
-    """Return an entity class: each field by its type, or by its type and its options; indexes are in its body."""
-    return _class(tm.Entity, name, members, {"key": key, **body}, table=table)
+    """Return an entity class: each field by its type, or by its type and its options.
+
+    Indexes are in its body, and maybe ``type=``.
+    """
+    options = {"type": body.pop("type")} if "type" in body else {}
+    return _class(tm.Entity, name, members, {"key": key, **body}, table=table, **options)
 
 
 def aggregate(name: str, of: Any, members: Mapping[str, Any], key: Any, table: str = "", /, **body: Any) -> Any:

@@ -37,7 +37,6 @@ class Colors(tm.Aggregate, table="Colors", of=Part):
     key = tm.Key[str](partition="{color}")
 
 
-BODY = {"__annotations__": {"id": tm.Field[str]}, "key": tm.Key[str](partition="{id}"), "__module__": __name__}
 MODELS = f"{__name__}:ALL"
 ALL = [Part, Colors]
 
@@ -149,13 +148,9 @@ def test_scripts_are_tried_over_a_copy_of_an_account_and_change_nothing(
 def test_a_script_that_renames_runs_on_an_account(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    body = {
-        "__annotations__": {"bin": tm.Field[str], "number": tm.Field[int], "paint": tm.Field[str]},
-        "key": tm.Key[str, int](partition="{bin}", row="{number}"),
-        "by_color": tm.Index[str](partition="{paint}"),
-        "__module__": __name__,
-    }
-    new: Any = type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+    key = tm.Key[str, int](partition="{bin}", row="{number}")
+    members = {"bin": str, "number": int, "paint": str}
+    new = entity("Part", "Parts", members, key, by_color=tm.Index[str](partition="{paint}"))
 
     @tm.migration(after=None, old=[Part, Colors], new=[new])
     def paint(m: tm.Migration) -> None:
@@ -224,7 +219,7 @@ def test_a_store_that_is_only_read_follows_and_writes_nothing(memory: Memory) ->
             with pytest.raises(tm.StoreReadOnly, match="opened with read_only=True"):
                 call()
         assert not [one for one in memory.sent if isinstance(one, Commit | CreateTable)]
-        with tm.open(TEXT, models=[type(tm.Entity)("New", (tm.Entity,), {**BODY}, table="News")]):
+        with tm.open(TEXT, models=[entity("New", "News", {"id": str}, tm.Key[str](partition="{id}"))]):
             sent = len(memory.sent)
         bare._engine.catch_up()
         assert bare.get(bare.classes["Part"].key("a", 1)) is not None

@@ -6,9 +6,7 @@ import csv
 import io
 import json
 import re
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.cli import advice, look  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, run
+
+from ..sql import run_sql
 
 
 class Part(tm.Entity, table="Parts"):
@@ -151,15 +151,9 @@ def test_what_is_typed_wrongly_ends_with_2_and_says_what_was_expected(
     assert fault in printed(capsys, *arguments, code=Exit.USAGE)
 
 
-def _other(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("create table other (a)").connection.commit()
-
-
 def _newer(path: Path) -> None:
     tm.open(path, models=[Part, Colors]).close()
-    with closing(sqlite3.connect(path)) as file:
-        file.execute("pragma user_version = 99").connection.commit()
+    run_sql(path, "pragma user_version = 99")
 
 
 def _damaged(path: Path) -> None:
@@ -175,7 +169,7 @@ def _damaged(path: Path) -> None:
     [
         (lambda path: None, "there is no store; name the file of a store"),
         (lambda path: path.write_text("x" * 5_000), "nor any SQLite database"),
-        (_other, "not a tablemapper store"),
+        (lambda path: run_sql(path, "create table other (a)"), "not a tablemapper store"),
         (_newer, "has format 99, this tablemapper reads format 1"),
         (_damaged, "is damaged"),
     ],

@@ -17,7 +17,7 @@ from tablemapper.evolution.evolution import Evolution, evolve
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
-from ..classes import aggregate
+from ..classes import aggregate, entity
 
 
 @attrs.define
@@ -50,20 +50,10 @@ class Holds:
 
 def product(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class: ``field=annotation``, ``field=(annotation, default)``, an index, or None to leave one out."""
-    options = {"type": body.pop("type")} if "type" in body else {}
-    annotations: dict[str, Any] = {"shop": tm.Field[str], "number": tm.Field[int]}
-    made: dict[str, Any] = {
-        "__annotations__": annotations,
-        "__module__": __name__,
-        "key": body.pop("key", tm.Key(partition="{shop}", row="{number}")),
-    }
-    for field, one in body.items():
-        if isinstance(one, tm.Index):
-            made[field] = one
-        else:
-            annotations[field] = tm.Field[one[0] if isinstance(one, tuple) else one]
-            made[field] = one[1] if isinstance(one, tuple) else tm.field(kw_only=True)
-    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
+    key = body.pop("key", tm.Key(partition="{shop}", row="{number}"))
+    others = {name: body.pop(name) for name in [*body] if name == "type" or isinstance(body[name], tm.Index)}
+    fields = {name: one if isinstance(one, tuple) else (one, tm.field(kw_only=True)) for name, one in body.items()}
+    return entity(name, table, {"shop": str, "number": int, **fields}, key, **others)
 
 
 def default(value: Any) -> Any:

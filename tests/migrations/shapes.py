@@ -18,26 +18,17 @@ from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 from tablemapper.scripts.script import MigrationFunction
 
-
-def entity(name: str, table: str, fields: dict[str, Any], key: Any, **body: Any) -> Any:
-    """Return an entity class."""
-    annotations = {field: tm.Field[kind] for field, kind in fields.items()}
-    return type(tm.Entity)(
-        name, (tm.Entity,), {"__annotations__": annotations, "__module__": __name__, "key": key, **body}, table=table
-    )
+from ..classes import aggregate, entity
 
 
 def totals(of: Any, field: str, name: str = "Totals") -> Any:
     """Return an aggregate of a class, by its shelf: the number, and the extremes of a field."""
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[str | None]},
-        "__module__": __name__,
-        "shelf": tm.group_by(of.shelf),
-        "parts": tm.count(),
-        "most": tm.max(getattr(of, field)),
-        "key": tm.Key[str](partition="{shelf}"),
+    members = {
+        "shelf": (str, tm.group_by(of.shelf)),
+        "parts": (int, tm.count()),
+        "most": (str | None, tm.max(getattr(of, field))),
     }
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table="Totals")
+    return aggregate(name, of, members, tm.Key[str](partition="{shelf}"), "Totals")
 
 
 FIELDS = {"shelf": str, "number": int, "price": str, "maker": str | None, "tags": list[str]}

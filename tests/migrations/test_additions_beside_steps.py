@@ -11,6 +11,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from .shapes import migrate, script
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
@@ -36,13 +37,12 @@ class After:
         BLUE = "blue"
 
 
-def thing(table: str, types: Any, price: Any, color: Any, **fields: Any) -> Any:
-    annotations = {
+def thing(table: str, types: Any, price: Any, color: Any) -> Any:
+    members = {
         "shelf": str, "number": int, "price": price, "home": types.Home, "other": types.Home | None,
         "homes": list[types.Home], "color": types.Color, "text": color,
     }  # fmt: skip
-    body = {"__annotations__": {name: tm.Field[kind] for name, kind in annotations.items()}, "__module__": __name__}
-    return type(tm.Entity)("Thing", (tm.Entity,), {**body, "key": KEY, **fields}, table=table)
+    return entity("Thing", table, members, KEY)
 
 
 @pytest.mark.parametrize("table", ["Things", "Goods"])
@@ -104,9 +104,7 @@ def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Pat
 
 def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> None:
     def home(types: Any, **fields: Any) -> Any:
-        annotations = {"shelf": str, "number": int, "home": types.Home, **fields}
-        body = {"__annotations__": {name: tm.Field[kind] for name, kind in annotations.items()}, "__module__": __name__}
-        return type(tm.Entity)("Thing", (tm.Entity,), {**body, "key": KEY}, table="Things")
+        return entity("Thing", "Things", {"shelf": str, "number": int, "home": types.Home, **fields}, KEY)
 
     old, new = home(Before, price=int), home(After, cost=int)
 
@@ -159,10 +157,9 @@ def test_an_index_that_has_the_name_of_a_former_one_is_no_hindrance_to_a_script_
     tmp_path: Path,
 ) -> None:
     def part(partition: str, **indexes: str) -> Any:
-        body = {name: tm.Index(partition=text) for name, text in indexes.items()}
-        body |= {"__annotations__": {"number": tm.Field[int], "name": tm.Field[str]}, "__module__": __name__}
-        body["key"] = tm.Key(partition=partition, row="{number}")
-        return type(tm.Entity)("Part", (tm.Entity,), body, table="Parts")
+        key = tm.Key(partition=partition, row="{number}")
+        by = {name: tm.Index(partition=text) for name, text in indexes.items()}
+        return entity("Part", "Parts", {"number": int, "name": str}, key, **by)
 
     first = part("all", by_name="{name}", by_any_case="{name:fold}")
     second, third = (part(partition, by_name="{name:fold}") for partition in ("all", "parts"))

@@ -10,7 +10,8 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import entity, script
+from ..classes import aggregate, entity
+from .shapes import script
 
 KEY = tm.Key[str, int](partition="{shelf}", row=("part", "{number}"))
 
@@ -26,17 +27,13 @@ def world(
 ) -> list[Any]:
     """Return a class, and an aggregate of it with some measures: an entity of both, in one table or in two."""
     cls = of or entity("Part", "Parts", {"shelf": str, "number": int, "size": kind, **fields}, KEY)
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "count": tm.Field[int]}
-        | dict.fromkeys(verbs, tm.Field[int | None]),
-        "__module__": __name__,
-        "shelf": tm.group_by(cls.shelf),
-        "count": tm.count(),
-        "key": tm.Key[str](partition="{shelf}", row="total"),
-        **{verb: getattr(tm, verb)(cls.number) for verb in verbs},
-        **(more or {}),
+    members = {
+        "shelf": (str, tm.group_by(cls.shelf)),
+        "count": (int, tm.count()),
+        **{verb: (int | None, getattr(tm, verb)(cls.number)) for verb in verbs},
     }
-    return [cls, type(tm.Aggregate)(name, (tm.Aggregate,), body, of=cls, table="Parts" if shared else "Totals")]
+    key = tm.Key[str](partition="{shelf}", row="total")
+    return [cls, aggregate(name, cls, members, key, "Parts" if shared else "Totals", **(more or {}))]
 
 
 def filled(path: Path, models: list[Any]) -> None:

@@ -15,6 +15,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
+from ..classes import entity
 from .shapes import (
     BARE,
     FIELDS,
@@ -27,7 +28,6 @@ from .shapes import (
     cases,
     changed,
     contents,
-    entity,
     held,
     insert,
     made,

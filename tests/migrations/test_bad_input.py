@@ -10,7 +10,8 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import KEY, OLD, OLD_TOTALS, entity, part, totals
+from ..classes import entity
+from .shapes import KEY, OLD, OLD_TOTALS, part, totals
 
 PLAIN = part({"shelf": str, "number": int})
 SIZED = part({"shelf": str, "number": int, "size": int})

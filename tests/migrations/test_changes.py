@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import json
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,30 +9,14 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
 
-import attrs
 import pytest
 
 import tablemapper as tm
 
+from ..evolution.test_rules import Color, Flat, Home
 from .test_validation import OTHER, shape, total
 
 OPTIONAL = {"default": None}
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-@attrs.define
-class Home:
-    city: str = ""
-
-
-@attrs.define
-class Flat:
-    city: str = ""
-    floor: int = 0
 
 
 PLAIN = tm.Index(partition="{number}")

@@ -15,8 +15,9 @@ from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.engines.sqlite.rows import followers
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
+from ..classes import entity
 from ..sqlite_vfs import Power
-from .shapes import OLD, OLD_TOTALS, Case, begin, begun, contents, entity, parts, script, texts, totals, write
+from .shapes import OLD, OLD_TOTALS, Case, begin, begun, contents, parts, script, texts, totals, write
 from .test_run import migrate, old_entities, refused, steps
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from itertools import count
 from operator import methodcaller as step
 from pathlib import Path
@@ -19,6 +19,7 @@ from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 from tablemapper.store import builds
 
+from ..classes import aggregate, entity
 from .shapes import (
     FIELDS,
     OLD,
@@ -28,7 +29,6 @@ from .shapes import (
     TO_DECIMAL,
     cases,
     contents,
-    entity,
     held,
     insert,
     made,
@@ -47,11 +47,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def tables(path: Path) -> list[str]:
-    engine = SqliteMigrations.open(path)
-    try:
+    with closing(SqliteMigrations.open(path)) as engine:
         return [name for (name,) in engine._file.read("SELECT name FROM sqlite_schema")]
-    finally:
-        engine.close()
 
 
 def test_contract_drops_what_is_left_and_there_is_no_way_back(bare: Path) -> None:
@@ -191,12 +188,9 @@ def version(by: str, measure: Any, color: str = "color", kind: Any = int, *, mor
     fields = {"shelf": str, "number": int, color: kind} | ({"more": int | None} if more else {})
     key = tm.Key[str, int](partition="{shelf}", row="{number}")
     cls = entity("Part", "Parts", fields, key, by=tm.Index(partition=by))
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "extreme": tm.Field[int | None]}, "__module__": __name__,
-        "shelf": tm.group_by(cls.shelf), "extreme": measure(cls.number), "key": tm.Key[str](partition="{shelf}"),
-        **({"by_extreme": tm.Index(partition="{extreme}")} if more else {}),
-    }  # fmt: skip
-    return [cls, type(tm.Aggregate)("Extremes", (tm.Aggregate,), body, of=cls, table="Extremes")]
+    members = {"shelf": (str, tm.group_by(cls.shelf)), "extreme": (int | None, measure(cls.number))}
+    indexes = {"by_extreme": tm.Index(partition="{extreme}")} if more else {}
+    return [cls, aggregate("Extremes", cls, members, tm.Key[str](partition="{shelf}"), **indexes)]
 
 
 OLDEST, FORMER = version("{number}", tm.max), version("{color}", tm.min)

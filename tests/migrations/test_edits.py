@@ -14,7 +14,8 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online import migration
 from tablemapper.store import builds
 
-from .shapes import FIELDS, changed, contents, entity, migrate, part, script, totals
+from ..classes import aggregate, entity
+from .shapes import FIELDS, changed, contents, migrate, part, script, totals
 
 
 def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
@@ -26,15 +27,12 @@ def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
         by_maker=tm.Index[str](partition=f"{{{maker}}}", include=("price",), where=lambda p: getattr(p, maker) != "m9"),
         by_price=tm.Index[str](partition="{price}", include=(maker, "tags")),
     )
-    body = {
-        "__annotations__": {"who": tm.Field[str], "parts": tm.Field[int], "top": tm.Field[str | None]},
-        "__module__": __name__,
-        "who": tm.group_by(getattr(cls, maker)),
-        "parts": tm.count(where=getattr(cls, shelf) != "z"),
-        "top": tm.max(getattr(cls, maker)),
-        "key": tm.Key[str](partition="{who}"),
+    members = {
+        "who": (str, tm.group_by(getattr(cls, maker))),
+        "parts": (int, tm.count(where=getattr(cls, shelf) != "z")),
+        "top": (str | None, tm.max(getattr(cls, maker))),
     }
-    return cls, type(tm.Aggregate)("Makers", (tm.Aggregate,), body, of=cls, table="Makers")
+    return cls, aggregate("Makers", cls, members, tm.Key[str](partition="{who}"))
 
 
 OLD, OLD_MAKERS = shapes("maker")
@@ -247,13 +245,8 @@ def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(p
 
 def test_a_total_beside_one_that_is_declared_anew_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
     def total(name: str, **measures: Any) -> Any:
-        body = {
-            "__annotations__": {"shelf": tm.Field[str], **dict.fromkeys(measures, tm.Field[int])},
-            "__module__": __name__,
-            "shelf": tm.group_by(one.shelf),
-            "key": tm.Key[str](partition="{shelf}", row=name),
-        }
-        return type(tm.Aggregate)(name, (tm.Aggregate,), body | measures, of=one, table="Both")
+        members = {"shelf": (str, tm.group_by(one.shelf)), **{field: (int, one) for field, one in measures.items()}}
+        return aggregate(name, one, members, tm.Key[str](partition="{shelf}", row=name), "Both")
 
     one = part(name="One", table="Ones")
     first, second = total("First", parts=tm.count()), total("Second", parts=tm.count())

@@ -22,6 +22,7 @@ from tablemapper.engines.sqlite.online.run import change
 from tablemapper.evolution.versions import Versions
 from tablemapper.scripts.script import MigrationFunction
 
+from ..classes import entity
 from .shapes import (
     FIELDS,
     OLD,
@@ -30,7 +31,6 @@ from .shapes import (
     Case,
     cases,
     changed,
-    entity,
     indexes,
     more_cases,
     part,
@@ -554,15 +554,14 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_pa
     def classes(age: str) -> list[Any]:
         person = entity("Person", "People", {"team": str, "number": int, age: int},
                         tm.Key[str, int](partition="{team}", row="{number}"))  # fmt: skip
-        body = {
-            "__annotations__": {"team": tm.Field[str], "members": tm.Field[int], "oldest": tm.Field[int | None]},
-            "__module__": __name__,
-            "members": tm.count(of=person),
-            "oldest": tm.max(getattr(person, age), of=person),
-            "key": tm.Key(partition="{team}", row="team"),
-            "by_members": tm.Index(partition="{members}"),
+        fields = {
+            "team": str,
+            "members": (int, tm.count(of=person)),
+            "oldest": (int | None, tm.max(getattr(person, age), of=person)),
         }
-        return [person, type(tm.Entity)("Team", (tm.Entity,), body, table="Teams")]
+        by_members = tm.Index(partition="{members}")
+        key = tm.Key(partition="{team}", row="team")
+        return [person, entity("Team", "Teams", fields, key, by_members=by_members)]
 
     path = tmp_path / "teams.db"
     old, new = classes("age"), classes("years")

@@ -12,7 +12,8 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import FIELDS, OLD, OLD_TOTALS, begun, changed, entity, migrate, part, parts, script
+from ..classes import entity
+from .shapes import FIELDS, OLD, OLD_TOTALS, begun, changed, migrate, part, parts, script
 
 PRICED = part(changed(FIELDS, price=Decimal))
 SAME = part()

@@ -19,8 +19,8 @@ from tablemapper.evolution.changes import Change, ChangeStep, Named
 from tablemapper.scripts.comparison import load_form
 from tablemapper.scripts.source.text import script_source
 
+from ..classes import aggregate, entity
 from ..hostile.nodes import node_at, nodes
-from .shapes import entity
 from .test_validation import shape
 
 CODE = "p if __import__('os').system('true') else 1"
@@ -43,16 +43,10 @@ def models() -> list[Any]:
         "by": tm.Index(partition="{home.city}", row="{at:%Y}", include=("kind",), where=lambda e: e.home.at(lambda h: h.city) != "x"),
     }  # fmt: skip
     product = shape(**fields)
-    body = {
-        "__annotations__": {"tag": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__, "tag": tm.group_by(product.tags.each()),
-        "n": tm.sum(product.number * 2), "key": tm.Key(partition="{tag}"),
-    }  # fmt: skip
-    by_tag = type(tm.Aggregate)("ByTag", (tm.Aggregate,), body, of=product, table="ByTag")
-    body = {
-        "__annotations__": {"day": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
-        "day": tm.group_by(product.at.truncate("%Y-%m", "Europe/Oslo")), "n": tm.count(), "key": tm.Key(partition="{day}"),
-    }  # fmt: skip
-    return [product, by_tag, type(tm.Aggregate)("ByMonth", (tm.Aggregate,), body, of=product, table="ByMonth")]
+    tags = {"tag": (str, tm.group_by(product.tags.each())), "n": (int, tm.sum(product.number * 2))}
+    days = {"day": (str, tm.group_by(product.at.truncate("%Y-%m", "Europe/Oslo"))), "n": (int, tm.count())}
+    by_tag = aggregate("ByTag", product, tags, tm.Key(partition="{tag}"))
+    return [product, by_tag, aggregate("ByMonth", product, days, tm.Key(partition="{day}"))]
 
 
 def code_in(script: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from .shapes import FIELDS, changed, contents, migrate, part, script, totals
 
 FIRST = part()
@@ -230,11 +231,8 @@ def test_a_version_that_went_on_beside_an_undone_script_opens_again_once_that_wa
 def test_a_field_that_a_later_version_keeps_of_the_class_refuses_the_undoing(path: Path) -> None:
     first = to_decimal(text)
     assert migrate(path, first).ok
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int]}, "__module__": __name__,
-        "key": tm.Key(partition="{shelf}", row="shelf"), "parts": tm.count(of=PRICED),
-    }  # fmt: skip
-    shelf = type(tm.Entity)("Shelf", (tm.Entity,), body, table="Shelves")
+    members = {"shelf": str, "parts": (int, tm.count(of=PRICED))}
+    shelf = entity("Shelf", "Shelves", members, tm.Key(partition="{shelf}", row="shelf"))
     with tm.open(path, models=[PRICED, shelf], durability="relaxed") as store:
         store.insert(shelf("a"))
         before = tm.status(path)

@@ -13,7 +13,7 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import entity
+from ..classes import entity
 
 
 def company(
@@ -30,22 +30,14 @@ def company(
     """Return a version of the classes."""
     annotations = {"department": str, "number": int, "age": age}
     employee = entity("Employee", "Employees", annotations, tm.Key[str, int](partition="{department}", row="{number}"))
-    kept = {
+    kept: dict[str, Any] = {
         "employees": (int, tm.count(of=employee)),
         "oldest": (age | None, tm.max(employee.age, of=employee)),
         "retiring": (int, tm.count(of=employee, where=employee.age > (over if age is int else Decimal(over)))),
     }
-    body: dict[str, Any] = {
-        "__annotations__": {"department": tm.Field[str], title: tm.Field[str]},
-        "__module__": __name__,
-        "key": tm.Key(partition="{department}", row=row),
-    }
-    for field, (kind, measure) in kept.items() if fields else ():
-        body[field] = measure
-        body["__annotations__"][field] = tm.Field[kind]
-    if fields and index:
-        body["by_size"] = tm.Index(partition="{employees}", row="{department}")
-    return [employee, type(tm.Entity)(name, (tm.Entity,), body, table=table)]
+    members = {"department": str, title: str, **(kept if fields else {})}
+    indexes = {"by_size": tm.Index(partition="{employees}", row="{department}")} if fields and index else {}
+    return [employee, entity(name, table, members, tm.Key(partition="{department}", row=row), **indexes)]
 
 
 def filled(path: Path, models: list[Any]) -> Path:

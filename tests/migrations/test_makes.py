@@ -16,7 +16,7 @@ import tablemapper as tm
 from tablemapper.evolution.literals import text_source
 from tablemapper.scripts.source import classes as sources
 
-from .shapes import entity
+from ..classes import aggregate, entity
 from .test_validation import shape
 
 
@@ -43,11 +43,8 @@ def shop(**fields: Any) -> list[Any]:
         "User", "Shop", {"tenant": str, "id": int, **fields}, tm.Key(partition="{tenant}", row=("user", "{id}"))
     )
     order = entity("Order", "Shop", {"tenant": str, "id": int}, tm.Key(partition="{tenant}", row=("order", "{id}")))
-    body = {
-        "__annotations__": {"tenant": tm.Field[str], "orders": tm.Field[int]}, "__module__": __name__,
-        "tenant": tm.group_by(order.tenant), "orders": tm.count(), "key": tm.Key(partition="{tenant}"),
-    }  # fmt: skip
-    return [user, order, type(tm.Aggregate)("Turnover", (tm.Aggregate,), body, of=order, table="Turnovers")]
+    members = {"tenant": (str, tm.group_by(order.tenant)), "orders": (int, tm.count())}
+    return [user, order, aggregate("Turnover", order, members, tm.Key(partition="{tenant}"), "Turnovers")]
 
 
 def completed(path: Path) -> None:

@@ -14,6 +14,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import run
 
+from ..classes import entity
 from .shapes import (
     BARE,
     FIELDS,
@@ -25,7 +26,6 @@ from .shapes import (
     begin,
     changed,
     contents,
-    entity,
     held,
     insert,
     made,

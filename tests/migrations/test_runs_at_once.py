@@ -17,9 +17,10 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
 
+from ..classes import entity
 from ..conftest import folder_in_memory
 from .runner import Runner
-from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, entity, migrate, more_cases, parts, stocks
+from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, migrate, more_cases, parts, stocks
 
 PARTS = parts(30, random.Random(4))
 CASES = {**cases(), **more_cases()}

@@ -12,6 +12,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import aggregate
 from .shapes import FIELDS, begun, changed, part, script
 
 KEY = tm.Key[str, int](partition="{shelf}", row="P-{number}")
@@ -20,15 +21,12 @@ KEY = tm.Key[str, int](partition="{shelf}", row="P-{number}")
 def shapes(measure: Any, price: Any = str, key: Any = KEY) -> list[Any]:
     """Return a class, and an aggregate of it in its table."""
     cls = part(changed(FIELDS, price=price), key)
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int], "extreme": tm.Field[int | None]},
-        "__module__": __name__,
-        "shelf": tm.group_by(cls.shelf),
-        "parts": tm.count(),
-        "extreme": measure(cls.number),
-        "key": tm.Key[str](partition="{shelf}", row="total"),
+    members = {
+        "shelf": (str, tm.group_by(cls.shelf)),
+        "parts": (int, tm.count()),
+        "extreme": (int | None, measure(cls.number)),
     }
-    return [cls, type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=cls, table="Parts")]
+    return [cls, aggregate("Totals", cls, members, tm.Key[str](partition="{shelf}", row="total"), "Parts")]
 
 
 OLD = shapes(tm.max)

@@ -15,7 +15,8 @@ import pytest
 
 import tablemapper as tm
 
-from .shapes import entity, migrate, script
+from ..classes import aggregate, entity
+from .shapes import migrate, script
 
 Old = enum.Enum("Old", {"NEW": "new", "USED": "used", "WORN": "worn"})
 New = enum.Enum("New", {"FRESH": "fresh", "USED": "used", "WORN": "worn"})
@@ -42,26 +43,17 @@ def part(name: str = "Part", table: str = "Parts", *, grade: Any = Old, maker: s
 
 
 def totals(of: Any, maker: str = "maker") -> Any:
-    body = {
-        "__annotations__": {"id": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[str | None]},
-        "__module__": __name__,
-        "id": tm.group_by(of.id),
-        "parts": tm.count(),
-        "most": tm.max(getattr(of, maker)),
-        "key": tm.Key[str](partition="{id}"),
+    members = {
+        "id": (str, tm.group_by(of.id)),
+        "parts": (int, tm.count()),
+        "most": (str | None, tm.max(getattr(of, maker))),
     }
-    return type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=of, table="Totals")
+    return aggregate("Totals", of, members, tm.Key[str](partition="{id}"))
 
 
 def counts(of: Any) -> Any:
-    body = {
-        "__annotations__": {"grade": tm.Field[Old], "parts": tm.Field[int]},
-        "__module__": __name__,
-        "grade": tm.group_by(of.grade),
-        "parts": tm.count(),
-        "key": tm.Key[Old](partition="{grade}"),
-    }
-    return type(tm.Aggregate)("Counts", (tm.Aggregate,), body, of=of, table="Counts")
+    members = {"grade": (Old, tm.group_by(of.grade)), "parts": (int, tm.count())}
+    return aggregate("Counts", of, members, tm.Key[Old](partition="{grade}"))
 
 
 OLD = part(note=str | None)

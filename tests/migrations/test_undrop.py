@@ -13,7 +13,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
-from .shapes import entity, held, insert, made, migrate, opened
+from ..classes import aggregate, entity
+from .shapes import held, insert, made, migrate, opened
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
 FIELDS = {
@@ -80,10 +81,9 @@ def test_an_index_and_an_aggregate_come_back_with_the_field_that_they_are_of(pat
         cls = entity(
             "Box", "Boxes", {n: kind for n, kind in FIELDS.items() if n not in (*without, "grade")}, KEY, **indexes
         )
-        body = {"__annotations__": {"shelf": tm.Field[str], "sizes": tm.Field[int]}, "__module__": __name__,
-                "shelf": tm.group_by(cls.shelf), "sizes": tm.count() if without else tm.sum(cls.size),
-                "key": tm.Key[str](partition="{shelf}")}  # fmt: skip
-        return [cls, type(tm.Aggregate)("Sizes", (tm.Aggregate,), body, of=cls, table="Sizes")]
+        sizes = tm.count() if without else tm.sum(cls.size)
+        members = {"shelf": (str, tm.group_by(cls.shelf)), "sizes": (int, sizes)}
+        return [cls, aggregate("Sizes", cls, members, tm.Key[str](partition="{shelf}"))]
 
     (before, sizes), (new, _) = classes(), classes("size")
     path = path.with_name("other.db")

@@ -10,23 +10,18 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import aggregate, entity
+
 
 def shape(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class with the fields ``shop`` and ``number``, and others: an annotation, or it with options."""
-    options = {"type": body.pop("type")} if "type" in body else {}
-    annotations: dict[str, Any] = {"shop": tm.Field[str], "number": tm.Field[int]}
-    made: dict[str, Any] = {
-        "__annotations__": annotations, "__module__": __name__,
-        "key": body.pop("key", tm.Key(partition="{shop}", row="{number}")),
-    }  # fmt: skip
+    key = body.pop("key", tm.Key(partition="{shop}", row="{number}"))
+    others = {name: body.pop(name) for name in [*body] if name == "type" or isinstance(body[name], tm.Index)}
+    fields: dict[str, Any] = {"shop": str, "number": int}
     for field, one in body.items():
-        if isinstance(one, tm.Index):
-            made[field] = one
-        elif isinstance(one, tuple):
-            annotations[field], made[field] = tm.Field[one[0]], tm.field(kw_only=True, **one[1])
-        else:
-            annotations[field], made[field] = tm.Field[one], tm.field(kw_only=True)
-    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
+        kind, options = one if isinstance(one, tuple) else (one, {})
+        fields[field] = kind, tm.field(kw_only=True, **options)
+    return entity(name, table, fields, key, **others)
 
 
 Steps = Callable[[Any], object]
@@ -84,11 +79,8 @@ def test_a_renamed_field_has_its_new_name_in_keys_indexes_and_aggregates() -> No
 
 
 def total(of: Any, field: Any, name: str = "Total") -> Any:
-    body = {
-        "__annotations__": {"group": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__,
-        "group": tm.group_by(field), "n": tm.count(where=field > "a"), "key": tm.Key(partition="{group}"),
-    }  # fmt: skip
-    return type(tm.Aggregate)(name, (tm.Aggregate,), body, of=of, table="Totals")
+    members = {"group": (str, tm.group_by(field)), "n": (int, tm.count(where=field > "a"))}
+    return aggregate(name, of, members, tm.Key(partition="{group}"), "Totals")
 
 
 def test_classes_that_have_another_name_or_another_key_need_no_more_than_that_said() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import random
-import sqlite3
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +17,9 @@ import tablemapper as tm
 from tablemapper.scripts.links import links_of
 from tablemapper.scripts.steps import pairs
 
-from .shapes import entity, migrate, script
+from ..classes import aggregate, entity
+from ..sql import run_sql
+from .shapes import migrate, script
 
 Grade = enum.Enum("Grade", {"NEW": "new", "USED": "used"})
 KEY = tm.Key[str, int](partition="{id}", row="{number}")
@@ -36,14 +37,8 @@ class Money:
 
 
 def totals(of: Any, maker: str = "maker") -> Any:
-    body = {
-        "__annotations__": {"maker": tm.Field[str], "parts": tm.Field[int]},
-        "__module__": __name__,
-        "maker": tm.group_by(getattr(of, maker)),
-        "parts": tm.count(),
-        "key": tm.Key[str](partition="{maker}"),
-    }
-    return type(tm.Aggregate)("Totals", (tm.Aggregate,), body, of=of, table="Totals")
+    members = {"maker": (str, tm.group_by(getattr(of, maker))), "parts": (int, tm.count())}
+    return aggregate("Totals", of, members, tm.Key[str](partition="{maker}"))
 
 
 OLD = entity("Part", "Parts", FIELDS, KEY, **INDEXES)
@@ -525,10 +520,7 @@ def test_check_finds_what_is_not_in_step(path: Path, case: Case) -> None:
         ("DELETE FROM Parts WHERE PartitionKey = 'i2' AND RowKey = 'a2'", "missing"),
         ("UPDATE Parts SET RowKey = 'a3333' WHERE PartitionKey = 'i3' AND RowKey = 'a3'", "dangling"),
     ):
-        raw = sqlite3.connect(path)
-        raw.execute(sql)
-        raw.commit()
-        raw.close()
+        run_sql(path, sql)
         with open_new(path, case, first) as store:
             report = store.check()
             assert kind in {one.kind for one in report.problems if one.where == "Part before first"}, str(report)

@@ -26,6 +26,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.scripts.steps import Convert, Drop, Fill, Rename
 
+from ..classes import aggregate, entity
 from .test_validation import shape, total
 
 _number = itertools.count()
@@ -204,11 +205,7 @@ def test_what_no_script_can_do_is_said_and_nothing_is_written(package: Callable[
     first = shape(a=str)
     path = tm.Migrations(name).write([first], "initial")
     text = path.read_text()
-    other = type(tm.Entity)(
-        "Other", (tm.Entity,),
-        {"__annotations__": {"shop": tm.Field[str]}, "__module__": __name__, "key": tm.Key(partition="{shop}")},
-        table="products",
-    )  # fmt: skip
+    other = entity("Other", "products", {"shop": str}, tm.Key(partition="{shop}"))
     with pytest.raises(tm.InvalidMigration, match="differ only in case"):
         tm.Migrations(name).write([other], "x")
     assert path.read_text() == text
@@ -265,11 +262,9 @@ def test_the_error_of_a_store_names_the_scripts_that_wait(
 def test_an_aggregate_of_a_calculation_is_written_as_python_has_it(package: Callable[[], str]) -> None:
     def classes(**fields: Any) -> list[Any]:
         source = shape(**fields)
-        body = {
-            "__annotations__": {"shop": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__, "shop": tm.group_by(source.shop),
-            "n": tm.sum(getattr(source, next(iter(fields))) * (source.number + 2)), "key": tm.Key(partition="{shop}"),
-        }  # fmt: skip
-        return [source, type(tm.Aggregate)("Total", (tm.Aggregate,), body, of=source, table="Totals")]
+        total = tm.sum(getattr(source, next(iter(fields))) * (source.number + 2))
+        members = {"shop": (str, tm.group_by(source.shop)), "n": (int, total)}
+        return [source, aggregate("Total", source, members, tm.Key(partition="{shop}"), "Totals")]
 
     name = package()
     tm.Migrations(name).write(classes(a=int), "initial")

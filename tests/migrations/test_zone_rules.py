@@ -14,8 +14,9 @@ import pytest
 import tablemapper as tm
 from tablemapper.evolution import compilation, following
 
+from ..classes import aggregate, entity
 from ..zones import rules_from
-from .shapes import entity, script
+from .shapes import script
 
 OSLO, HELSINKI = ZoneInfo("Europe/Oslo"), ZoneInfo("Europe/Helsinki")
 BEGIN = datetime(2024, 3, 30, 12, tzinfo=UTC)
@@ -41,14 +42,8 @@ def classes(shards: int) -> list[Any]:
         tm.Key[str, datetime](partition=f"{{shop:shard({shards})}}", row=("{shop}", "{at}")),
         night=tm.Index[str](partition="{shop}", where=lambda s: s.at.truncate("%H", "Europe/Oslo") == "02"),
     )  # fmt: skip
-    body = {
-        "__annotations__": {"day": tm.Field[date], "sales": tm.Field[int]},
-        "__module__": __name__,
-        "day": tm.group_by(sale.at.date("Europe/Oslo")),
-        "sales": tm.count(),
-        "key": tm.Key[date](partition="{day}"),
-    }
-    return [sale, type(tm.Aggregate)("Days", (tm.Aggregate,), body, of=sale, table="Days")]
+    members = {"day": (date, tm.group_by(sale.at.date("Europe/Oslo"))), "sales": (int, tm.count())}
+    return [sale, aggregate("Days", sale, members, tm.Key[date](partition="{day}"))]
 
 
 def sales(cls: Any, count: int = 150) -> list[Any]:

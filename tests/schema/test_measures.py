@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import sqlite3
 from collections import defaultdict
-from contextlib import closing
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal
 from pathlib import Path
@@ -22,6 +20,7 @@ from tablemapper.expressions.predicates import dump_value, load_value
 from tablemapper.schema.model import model_of
 
 from ..classes import aggregate
+from ..sql import run_sql
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -54,8 +53,7 @@ def test_a_measure_is_stored_as_the_property_that_it_names(tmp_path: Path) -> No
         store.insert_many([Sale("Oslo", 1, 3), Sale("Oslo", 2, 4), Sale("Rome", 1, 9)])
         assert totals(store) == [("Rome", 9, 1, 9, 9), ("Oslo", 7, 2, 3, 4)]
         assert store.check().ok
-    with closing(sqlite3.connect(tmp_path / "s.db")) as file:
-        columns = {row[1] for row in file.execute("PRAGMA table_info(ShopTotals)")}
+    columns = {row[1] for row in run_sql(tmp_path / "s.db", "PRAGMA table_info(ShopTotals)")}
     assert {"TotalSales", "Mean", "Least", "class", "Sales"} <= columns
     assert not {"total", "mean", "least", "most"} & columns
 

@@ -11,8 +11,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
-from ..classes import aggregate
-from ..migrations.shapes import begun, entity, script
+from ..classes import aggregate, entity
+from ..migrations.shapes import begun, script
 
 pytestmark = pytest.mark.file
 

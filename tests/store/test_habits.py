@@ -19,6 +19,8 @@ import tablemapper as tm
 from tablemapper import AsyncQuery
 from tablemapper.expressions.habits import QUERY_HABITS, RECORD_HABITS
 
+from ..classes import entity
+
 
 class Item(tm.Entity, table="Items"):
     group: tm.Field[str]
@@ -149,9 +151,7 @@ def test_a_store_and_a_transaction_are_shown_by_their_path(store: tm.Store, tmp_
 
 
 def test_a_class_that_is_defined_again_is_told_from_the_first(store: tm.Store) -> None:
-    again: Any = type(tm.Entity)(
-        "Item", (tm.Entity,), {"__annotations__": {"a": tm.Field[str]}, "key": tm.Key(partition="{a}")}, table="Items"
-    )
+    again = entity("Item", "Items", {"a": str}, tm.Key(partition="{a}"))
     for call in (lambda: store.insert(again("x")), lambda: store.get(again.key("x")), lambda: store.query(again)):
         with pytest.raises(tm.InvalidEntity, match=r"another class of this name.*open the store again"):
             call()

@@ -14,8 +14,6 @@ import pytest
 
 import tablemapper as tm
 
-from ..threads import at_once
-
 
 class Product(tm.Entity, table="Products"):
     category: tm.Field[str]
@@ -602,18 +600,6 @@ def test_a_closed_store_refuses_use(path: Path, where: str) -> None:
     for use in (lambda: store.get(KEY), lambda: store.insert(book("2")), lambda: store.check()):
         with pytest.raises(tm.StoreClosed):
             use()
-
-
-def test_threads_share_a_store(store: tm.Store) -> None:
-    store.insert(book())
-
-    def add() -> None:
-        for _ in range(25):
-            store.merge(KEY, Product.stock.add(1))
-            store.update(KEY, lambda e: e.replace(stock=e.stock + 1))
-
-    at_once(*[add] * 4)
-    assert store[KEY].stock == 200
 
 
 @pytest.mark.file

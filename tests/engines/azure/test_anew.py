@@ -27,6 +27,7 @@ from tablemapper.engines.azure.tables.drive import Pause, Work
 from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
+from ...classes import aggregate
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
@@ -348,14 +349,8 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
 
 def test_a_new_index_has_the_groups_of_which_only_what_ever_was_is_left() -> None:
     def best(**indexes: Any) -> Any:
-        body = {
-            "__annotations__": {"crew": tm.Field[str], "ever": tm.Field[float | None]},
-            "__module__": __name__,
-            "crew": tm.group_by(Member.crew),
-            "ever": tm.max_ever(Member.score),
-            "key": tm.Key[str](partition="{crew}"),
-        }
-        return type(tm.Aggregate)("Best", (tm.Aggregate,), body | indexes, of=Member, table="Bests")
+        members = {"crew": (str, tm.group_by(Member.crew)), "ever": (float | None, tm.max_ever(Member.score))}
+        return aggregate("Best", Member, members, tm.Key[str](partition="{crew}"), "Bests", **indexes)
 
     memory = Clocked(0.0)
     store = tm.Store(memory.open(compile_schema([Member, best()])))

@@ -11,6 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Request
 
+from ...classes import Span, Whole
 from .memory import Memory
 from .place import AzurePlace
 
@@ -35,21 +36,6 @@ class Document(tm.Entity, table="Documents"):
     path: tm.Field[tuple[str, ...]]
 
     key = tm.Key[str, tuple[str, ...]](partition="{site}", row="{path}")
-
-
-class Span(tm.Entity, table="Spans"):
-    p: tm.Field[str]
-    number: tm.Field[int]
-    time: tm.Field[timedelta]
-
-    key = tm.Key[str, int](partition="{p}", row="{number}")
-
-
-class Whole(tm.Aggregate, of=Span, table="Wholes"):
-    p: tm.Field[str] = tm.group_by(Span.p)
-    time: tm.Field[timedelta] = tm.sum(Span.time)
-
-    key = tm.Key[str](partition="{p}")
 
 
 def opened(*models: type[tm.Record], memory: Memory | None = None) -> tm.Store:

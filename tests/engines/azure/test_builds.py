@@ -37,9 +37,10 @@ from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
 from tablemapper.store.operations import Operations
 
+from ...classes import entity
 from .memory import Memory, Options
 from .schedule import Rates, Schedule, played
-from .versions import ADDED, Kinds, new, old
+from .versions import ADDED, new, old
 
 TIMES = Times(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
 RATES = Rates(crash=0.003, lost=0.03, late=0.02, busy=0.02)
@@ -541,38 +542,21 @@ def test_duplicates_of_what_is_to_be_unique_are_listed_and_resolved() -> None:
 
 
 def test_what_is_known_and_cannot_be_built_is_refused_by_name() -> None:
-    def otherwise() -> Kinds:
-        class Item(tm.Entity, table="Items", type="item"):
-            shop: tm.Field[str]
-            number: tm.Field[int]
-            color: tm.Field[str | None] = tm.field(default=None)
-            size: tm.Field[float] = tm.field(default=0.0)
+    def item(**body: Any) -> Any:
+        color, size = (str | None, tm.field(default=None)), (float, tm.field(default=0.0))
+        members = {"shop": str, "number": int, "color": color, "size": size}
+        return entity("Item", "Items", members, tm.Key[str, int](partition="{shop}", row=("item", "{number}")), **body)
 
-            key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
-            by_shade = tm.Index[str, float](partition="{color}", row="{size}")
-
-        return [Item]
-
-    def renamed() -> Kinds:
-        class Item(tm.Entity, table="Items"):
-            shop: tm.Field[str]
-            number: tm.Field[int]
-            color: tm.Field[str | None] = tm.field(default=None)
-            size: tm.Field[float] = tm.field(default=0.0)
-
-            key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
-            by_tone = tm.Index[str, int](partition="{color}", row="{number}")
-
-        return [Item]
-
+    otherwise = item(type="item", by_shade=tm.Index[str, float](partition="{color}", row="{size}"))
+    renamed = item(by_tone=tm.Index[str, int](partition="{color}", row="{number}"))
     memory, _ = filled(3)
     sent = len(memory.sent)
     with pytest.raises(tm.SchemaMismatch) as raised:
-        memory.open(compile_schema(otherwise()))
+        memory.open(compile_schema([otherwise]))
     assert "Item.by_shade: two definitions of one name" in str(raised.value)
     assert "Item: a type name cannot be set" in str(raised.value)
     with pytest.raises(tm.SchemaMismatch, match=r"Item\.by_tone: the store has this index as by_shade"):
-        memory.open(compile_schema(renamed()))
+        memory.open(compile_schema([renamed]))
     assert not [one for one in memory.sent[sent:] if isinstance(one, Commit)]
 
 

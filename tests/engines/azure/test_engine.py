@@ -25,6 +25,7 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
+from ...classes import entity
 from ...threads import at_once
 from .memory import Memory, Options
 from .place import AzurePlace
@@ -905,9 +906,7 @@ def test_a_write_by_query_fits_whatever_lies_beside_its_groups(service: Counting
 
 def test_a_program_checks_and_repairs_indexes_that_it_does_not_declare() -> None:
     def piece(**indexes: Any) -> Any:
-        body = {"__annotations__": {"p": tm.Field[str], "n": tm.Field[int]}, "__module__": __name__}
-        key = tm.Key[str, int](partition="{p}", row="{n}")
-        return type(tm.Entity)("Bit", (tm.Entity,), {**body, "key": key, **indexes}, table="Bits")
+        return entity("Bit", "Bits", {"p": str, "n": int}, tm.Key[str, int](partition="{p}", row="{n}"), **indexes)
 
     whole = piece(
         by_n=tm.Index[int](partition="{n}", unique=True),

@@ -13,6 +13,7 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Get
 from tablemapper.schema.model import compile_schema
 
+from ...classes import entity
 from .memory import Memory
 from .place import AzurePlace
 
@@ -27,17 +28,15 @@ class Book(tm.Entity, table="Books"):
 
 
 def author(**fields: Any) -> Any:
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "name": tm.Field[str], "born": tm.Field[int]},
-        "__module__": __name__,
-        "born": tm.field(default=0),
-        "key": tm.Key[str, str](partition="{shelf}", row="{name}"),
+    """Return a class with some of the fields that are maintained, and with indexes."""
+    kinds = {"books": int, "longest": int | None, "worth": Decimal}
+    kept = {name: (kind, fields.pop(name)) for name, kind in kinds.items() if name in fields}
+    indexes = {
         "by_born": tm.Index[int](partition="{born}", include=("name",)),
         "by_name": tm.Index[str, str](partition="{shelf}", row="{name}"),
     }
-    kinds = {"books": int, "longest": int | None, "worth": Decimal}
-    body["__annotations__"] |= {name: tm.Field[kinds[name]] for name in kinds if name in fields}
-    return type(tm.Entity)("Author", (tm.Entity,), body | fields, table="Authors")
+    members = {"shelf": str, "name": str, "born": (int, tm.field(default=0)), **kept}
+    return entity("Author", "Authors", members, tm.Key[str, str](partition="{shelf}", row="{name}"), **indexes | fields)
 
 
 class Novel(tm.Entity, table="Novels"):

@@ -9,6 +9,7 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import aggregate, entity
 from .memory import Memory
 from .place import AzurePlace
 
@@ -16,8 +17,7 @@ from .place import AzurePlace
 def part(maker: str = "maker", price: str = "price", others: dict[str, Any] | None = None, **more: Any) -> Any:
     """Return a class with everything that an index can be, with names for two of its fields."""
     fields = {"shelf": str, "number": int, maker: str | None, price: float, "code": str | None, **(others or {})}
-    body = {
-        "key": tm.Key[str, int](partition="{shelf}", row="{number}"),
+    indexes = {
         "by_maker": tm.Index[str](
             partition=f"{{{maker}}}", include=(price,), where=lambda p: getattr(p, maker) != "m9"
         ),
@@ -25,35 +25,26 @@ def part(maker: str = "maker", price: str = "price", others: dict[str, Any] | No
         "by_code": tm.Index[str](partition="{code}", unique=True, include=(price,)),
         **more,
     }
-    annotations = {name: tm.Field[kind] for name, kind in fields.items()}
-    return type(tm.Entity)(
-        "Part", (tm.Entity,), {"__annotations__": annotations, "__module__": __name__, **body}, table="Parts"
-    )
+    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+    return entity("Part", "Parts", fields, key, **indexes)
 
 
 def makers(of: Any, maker: str = "maker", price: str = "price", **more: Any) -> Any:
-    body = {
-        "__annotations__": {"who": tm.Field[str], "parts": tm.Field[int], "most": tm.Field[float | None]},
-        "__module__": __name__,
-        "who": tm.group_by(getattr(of, maker)),
-        "parts": tm.count(where=getattr(of, price) < 1e6),
-        "most": tm.max(getattr(of, price)),
-        "key": tm.Key[str](partition="{who}"),
-        **more,
+    members = {
+        "who": (str, tm.group_by(getattr(of, maker))),
+        "parts": (int, tm.count(where=getattr(of, price) < 1e6)),
+        "most": (float | None, tm.max(getattr(of, price))),
     }
-    return type(tm.Aggregate)("Makers", (tm.Aggregate,), body, of=of, table="Makers")
+    return aggregate("Makers", of, members, tm.Key[str](partition="{who}"), **more)
 
 
 def shelves(of: Any, price: str = "price") -> Any:
-    body = {
-        "__annotations__": {"shelf": tm.Field[str], "parts": tm.Field[int], "total": tm.Field[float]},
-        "__module__": __name__,
-        "shelf": tm.group_by(of.shelf),
-        "parts": tm.count(),
-        "total": tm.sum(getattr(of, price)),
-        "key": tm.Key[str](partition="{shelf}", row="total"),
+    members = {
+        "shelf": (str, tm.group_by(of.shelf)),
+        "parts": (int, tm.count()),
+        "total": (float, tm.sum(getattr(of, price))),
     }
-    return type(tm.Aggregate)("Shelves", (tm.Aggregate,), body, of=of, table="Parts")
+    return aggregate("Shelves", of, members, tm.Key[str](partition="{shelf}", row="total"), "Parts")
 
 
 OLD, NEW = part(), part("firm", "cost")
@@ -226,8 +217,7 @@ def test_a_former_name_is_free_for_another_field_once_the_rename_is_contracted(p
 def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_store() -> None:
     def shape(price: str) -> Any:
         fields = {"id": str, price: float, "more": tm.Extra}
-        body = {"__annotations__": {name: tm.Field[kind] for name, kind in fields.items()}, "__module__": __name__}
-        return type(tm.Entity)("Loose", (tm.Entity,), {**body, "key": tm.Key[str](partition="{id}")}, table="Loose")
+        return entity("Loose", "Loose", fields, tm.Key[str](partition="{id}"))
 
     old, new = shape("price"), shape("cost")
 
@@ -248,15 +238,12 @@ def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_s
 
 def pair(a: str, b: str, **more: Any) -> Any:
     fields = {"p": str, "n": int, "w": str, a: int | None, b: int | None}
-    body = {
-        "__annotations__": {name: tm.Field[kind] for name, kind in fields.items()},
-        "__module__": __name__,
-        "key": tm.Key[str, int](partition="{p}", row="{n}"),
+    indexes = {
         "by_w": tm.Index[str](partition="{w}", include=(a,)),
         "by_here": tm.Index[str, str](partition="{p}", row="{w}", include=(a,)),
         **more,
     }
-    return type(tm.Entity)("Pair", (tm.Entity,), body, table="Pairs")
+    return entity("Pair", "Pairs", fields, tm.Key[str, int](partition="{p}", row="{n}"), **indexes)
 
 
 def test_a_name_that_another_field_had_before_is_looked_for_under_its_own() -> None:
@@ -291,14 +278,8 @@ def test_a_program_that_follows_puts_rows_of_indexes_under_the_stored_names() ->
         m.rename(old.a, new.c)
 
     def best(cls: Any, of: str) -> Any:  # (in the table of the entities, with a property of the former name)
-        body = {
-            "__annotations__": {"w": tm.Field[str], "a": tm.Field[int | None]},
-            "__module__": __name__,
-            "w": tm.group_by(cls.w),
-            "a": tm.max(getattr(cls, of)),
-            "key": tm.Key[str](partition="{w}", row="best"),
-        }
-        return type(tm.Aggregate)("Best", (tm.Aggregate,), body, of=cls, table="Pairs")
+        members = {"w": (str, tm.group_by(cls.w)), "a": (int | None, tm.max(getattr(cls, of)))}
+        return aggregate("Best", cls, members, tm.Key[str](partition="{w}", row="best"), "Pairs")
 
     place: Any = AzurePlace(memory=Memory(), still=True)
     opened(place, [old]).close()

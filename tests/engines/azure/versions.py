@@ -13,57 +13,43 @@ from typing import Any
 
 import tablemapper as tm
 
+from ...classes import aggregate, entity
+
 __all__ = ["ADDED", "Kinds", "new", "old", "work"]
 
 Kinds = list[type[tm.Record]]
 
 
+def items(**indexes: Any) -> list[Any]:
+    """Return what both versions have, and more indexes."""
+    members = {
+        "shop": str,
+        "number": int,
+        "color": (str | None, tm.field(default=None)),
+        "size": (float, tm.field(default=0.0)),
+        "code": (str | None, tm.field(default=None)),
+        "nick": (str | None, tm.field(default=None)),
+    }
+    key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
+    by_shade = tm.Index[str, int](partition="{color}", row="{number}")
+    item = entity("Item", "Items", members, key, by_shade=by_shade, **indexes)
+    shades = {"color": (str, tm.group_by(item.color)), "items": (int, tm.count())}
+    return [item, aggregate("Shades", item, shades, tm.Key[str](partition="{color}"))]
+
+
 def old() -> Kinds:
     """Return the classes of the older version."""
-
-    class Item(tm.Entity, table="Items"):
-        shop: tm.Field[str]
-        number: tm.Field[int]
-        color: tm.Field[str | None] = tm.field(default=None)
-        size: tm.Field[float] = tm.field(default=0.0)
-        code: tm.Field[str | None] = tm.field(default=None)
-        nick: tm.Field[str | None] = tm.field(default=None)
-
-        key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
-        by_shade = tm.Index[str, int](partition="{color}", row="{number}")
-
-    class Shades(tm.Aggregate, of=Item, table="Shades"):
-        color: tm.Field[str] = tm.group_by(Item.color)
-        items: tm.Field[int] = tm.count()
-
-        key = tm.Key[str](partition="{color}")
-
-    return [Item, Shades]
+    return items()
 
 
 def new() -> Kinds:
     """Return the classes of the newer version."""
-
-    class Item(tm.Entity, table="Items"):
-        shop: tm.Field[str]
-        number: tm.Field[int]
-        color: tm.Field[str | None] = tm.field(default=None)
-        size: tm.Field[float] = tm.field(default=0.0)
-        code: tm.Field[str | None] = tm.field(default=None)
-        nick: tm.Field[str | None] = tm.field(default=None)
-
-        key = tm.Key[str, int](partition="{shop}", row=("item", "{number}"))
-        by_shade = tm.Index[str, int](partition="{color}", row="{number}")
-        by_color = tm.Index[str, float](partition="{color}", row="{size}", include=("size",))
-        by_size = tm.Index[str, float](partition="{shop}", row="{size}", include=("color",))
-        by_code = tm.Index[str](partition="{code}", row="holder", unique=True)
-        by_nick = tm.Index[str, str](partition="{shop}", row="{nick}", unique=True)
-
-    class Shades(tm.Aggregate, of=Item, table="Shades"):
-        color: tm.Field[str] = tm.group_by(Item.color)
-        items: tm.Field[int] = tm.count()
-
-        key = tm.Key[str](partition="{color}")
+    Item, Shades = items(
+        by_color=tm.Index[str, float](partition="{color}", row="{size}", include=("size",)),
+        by_size=tm.Index[str, float](partition="{shop}", row="{size}", include=("color",)),
+        by_code=tm.Index[str](partition="{code}", row="holder", unique=True),
+        by_nick=tm.Index[str, str](partition="{shop}", row="{nick}", unique=True),
+    )
 
     class Colors(tm.Aggregate, of=Item, table="Colors"):
         color: tm.Field[str] = tm.group_by(Item.color)

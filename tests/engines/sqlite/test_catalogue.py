@@ -24,14 +24,9 @@ from ...sql import run_sql
 
 def reading(**extra: Any) -> type[Any]:
     """Return the class of a reading, with more in its body than the plain one."""
-    body: dict[str, Any] = {
-        "__annotations__": {"device": tm.Field[str], "at": tm.Field[datetime], "value": tm.Field[float]},
-        "__module__": __name__,
-        "__qualname__": "Reading",
-        "key": tm.Key(partition="{device}", row="{at}"),
-    }
-    body["__annotations__"] |= extra.pop("fields", {})
-    return type(tm.Entity)("Reading", (tm.Entity,), {**body, **extra}, table=extra.pop("table", "Readings"))
+    members = {"device": str, "at": datetime, "value": float, **extra.pop("fields", {})}
+    table, key = extra.pop("table", "Readings"), extra.pop("key", tm.Key(partition="{device}", row="{at}"))
+    return entity("Reading", table, members, key, **extra)
 
 
 def day(of: Any, **measures: Any) -> Any:
@@ -65,7 +60,7 @@ def test_a_new_index_is_built_over_what_is_there(path: Path) -> None:
 
 
 def test_the_end_of_a_build_keeps_a_version_that_was_opened_meanwhile(path: Path) -> None:
-    note: dict[str, Any] = {"fields": {"note": tm.Field[str | None]}, "note": tm.field(default=None)}
+    note: dict[str, Any] = {"fields": {"note": str | None}, "note": tm.field(default=None)}
     newest, older = reading(by_value=tm.Index(partition="{value}"), **note), reading(**note)
     with tm.open(path, models=[newest], build=False) as store:
         tm.open(path, models=[older]).close()
@@ -84,7 +79,7 @@ def test_a_new_aggregate_is_built_over_what_is_there(path: Path) -> None:
 
 
 def test_a_new_optional_field_reads_as_none_on_old_rows(path: Path) -> None:
-    wider = reading(fields={"note": tm.Field[str | None]}, note=tm.field(default="x"))
+    wider = reading(fields={"note": str | None}, note=tm.field(default="x"))
     with tm.open(path, models=[wider]) as store:
         assert store[wider.key("d0", START)].note is None
         store.insert(wider("new", START, 1.0))
@@ -92,9 +87,7 @@ def test_a_new_optional_field_reads_as_none_on_old_rows(path: Path) -> None:
 
 
 def test_a_new_field_with_a_default_reads_as_it_everywhere(path: Path) -> None:
-    wider = reading(
-        fields={"quality": tm.Field[int]}, quality=tm.field(default=3), by_quality=tm.Index(partition="{quality}")
-    )
+    wider = reading(fields={"quality": int}, quality=tm.field(default=3), by_quality=tm.Index(partition="{quality}"))
     daily = day(wider, good=(int, tm.count(where=wider.quality > 2)))
     with tm.open(path, models=[wider, daily]) as store:
         assert store[wider.key("d0", START)].quality == 3
@@ -105,7 +98,7 @@ def test_a_new_field_with_a_default_reads_as_it_everywhere(path: Path) -> None:
 
 
 def test_a_long_text_added_later_moves_aside_as_any_other(path: Path) -> None:
-    wider = reading(fields={"note": tm.Field[str | None]}, note=tm.field(default=None))
+    wider = reading(fields={"note": str | None}, note=tm.field(default=None))
     with tm.open(path, models=[wider]) as store:
         store.merge(wider.key("d0", START), note="long " * 1000)
         assert store[wider.key("d0", START)].note == "long " * 1000
@@ -136,13 +129,13 @@ def test_a_second_type_joins_a_table(path: Path) -> None:
 
 MISMATCHES: list[tuple[str, Callable[[], list[type[Any]]], list[str]]] = [
     ("a field is gone", lambda: [_without("value")], ['"value"']),
-    ("a type changed", lambda: [reading(fields={"value": tm.Field[str]})], ['"value"', "float", "str"]),
+    ("a type changed", lambda: [reading(fields={"value": str})], ['"value"', "float", "str"]),
     ("the key changed", lambda: [reading(key=tm.Key(partition="{device}", row="{at:desc}"))], ["row key"]),
     ("the table changed", lambda: [reading(table="Elsewhere")], ["Elsewhere"]),
-    ("a new field has no value for old rows", lambda: [reading(fields={"note": tm.Field[str]})], ['"note"', "default"]),
+    ("a new field has no value for old rows", lambda: [reading(fields={"note": str})], ['"note"', "default"]),
     (
         "a factory is no default for old rows",
-        lambda: [reading(fields={"note": tm.Field[list[str]]}, note=tm.field(factory=list))],
+        lambda: [reading(fields={"note": list[str]}, note=tm.field(factory=list))],
         ['"note"', "factory"],
     ),
 ]
@@ -171,7 +164,7 @@ def test_what_would_lose_or_misread_data_is_refused(
 
 
 def test_all_differences_are_told_together(path: Path) -> None:
-    wrong = reading(fields={"value": tm.Field[str], "note": tm.Field[str]})
+    wrong = reading(fields={"value": str, "note": str})
     with pytest.raises(tm.SchemaMismatch) as found:
         tm.open(path, models=[wrong])
     assert len(found.value.faults) == 2
@@ -179,18 +172,16 @@ def test_all_differences_are_told_together(path: Path) -> None:
 
 def test_a_field_that_rows_hold_undeclared_is_not_declared_over_them(tmp_path: Path) -> None:
     def loose(**more: Any) -> type[Any]:
-        return reading(
-            fields={"more": tm.Field[tm.Extra], **more.pop("fields", {})}, more=tm.field(factory=tm.Extra), **more
-        )
+        return reading(fields={"more": tm.Extra, **more.pop("fields", {})}, more=tm.field(factory=tm.Extra), **more)
 
     first = loose()
     with tm.open(tmp_path / "e.db", models=[first]) as store:
         store.insert(first("d", START, 1.0, tm.Extra(color="red", note="long " * 200)))
     for name in ("color", "note"):
-        wider = loose(fields={name: tm.Field[str | None]}, **{name: tm.field(default=None, kw_only=True)})
+        wider = loose(fields={name: str | None}, **{name: tm.field(default=None, kw_only=True)})
         with pytest.raises(tm.SchemaMismatch, match=name):
             tm.open(tmp_path / "e.db", models=[wider])
-    wider = loose(fields={"size": tm.Field[int | None]}, size=tm.field(default=None, kw_only=True))
+    wider = loose(fields={"size": int | None}, size=tm.field(default=None, kw_only=True))
     with tm.open(tmp_path / "e.db", models=[wider]) as store:
         assert store[wider.key("d", START)].more["color"] == "red"
         assert store.check().ok

@@ -15,7 +15,7 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import aggregate
+from ...classes import aggregate, entity
 from ...sql import run_sql
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -24,20 +24,14 @@ AT = datetime(2026, 3, 1, tzinfo=UTC)
 def version(name: str = "Product", table: str = "Products", /, **body: Any) -> Any:
     """Return a class of products: ``field=annotation``, ``field=(annotation, default)``, and indexes."""
     key = body.pop("key", tm.Key(partition="{category}", row="{number}"))
-    annotations: dict[str, Any] = {"category": tm.Field[str], "number": tm.Field[int], "price": tm.Field[float]}
-    made: dict[str, Any] = {"__annotations__": annotations, "__module__": __name__, "__qualname__": name, "key": key}
-    options = {"type": body.pop("type")} if "type" in body else {}
+    others = {name: body.pop(name) for name in [*body] if name == "type" or isinstance(body[name], tm.Index)}
+    fields: dict[str, Any] = {"category": str, "number": int, "price": float, **body}
     for field, one in body.items():
         if one is None:
-            del annotations[field]
-        elif isinstance(one, tm.Index):
-            made[field] = one
-        elif isinstance(one, tuple):
-            annotations[field] = tm.Field[one[0]]
-            made[field] = one[1] if not isinstance(one[1], str | int | float | Decimal | enum.Enum | None) else tm.field(default=one[1])  # fmt: skip
-        else:
-            annotations[field] = tm.Field[one]
-    return type(tm.Entity)(name, (tm.Entity,), made, table=table, **options)
+            del fields[field]
+        elif isinstance(one, tuple) and isinstance(one[1], str | int | float | Decimal | enum.Enum | None):
+            fields[field] = one[0], tm.field(default=one[1])
+    return entity(name, table, fields, key, **others)
 
 
 def totals(of: Any, name: str = "Total", **body: Any) -> Any:

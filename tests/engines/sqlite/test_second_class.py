@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
+
+from ...sql import run_sql
 
 
 class Employee(tm.Entity, table="Staff"):
@@ -73,8 +73,7 @@ def test_the_table_has_its_plain_name_again_once_it_is_compacted(path: Path) -> 
         with tm.open(path, models=models) as store:
             store.upsert(ANN)
             store.compact()
-    with closing(sqlite3.connect(path)) as connection:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'Staff%'")]
+    names = [name for (name,) in run_sql(path, "SELECT name FROM sqlite_schema WHERE name LIKE 'Staff%'")]
     assert sorted(names) == ["Staff", "Staff_big"]
 
 
