@@ -16,7 +16,7 @@ import tablemapper as tm
 
 from ..query.test_query import forced
 from . import changes, stores
-from .deeds import Deed
+from .deeds import Deed, Writes
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import WRITTEN, exact, text_of
 from .models import Model, Record, compiled
@@ -33,7 +33,7 @@ class Case:
     model: Model
     rows: tuple[Named, ...]
     question: Question
-    ask: Ask | Deed
+    ask: Ask | Deed | Writes
     late: bool = False
     """Whether indexes and aggregates are declared when the rows are there."""
 
@@ -51,9 +51,9 @@ class Case:
             lines += ["store.insert_many([", *(f"    {record.name}({text})," for text in texts), "])"]
         if self.late:
             lines += ["store.close()", "", self.model.source(), "", f'store = opened("x.db", [{every}])']
-        if isinstance(self.ask, Deed):
-            lines += [f"print({self.ask.text(self.model.record(self.ask.of))})"]
-        if isinstance(self.ask, Deed) or self.ask.verb == "content":
+        if isinstance(self.ask, Deed | Writes):
+            lines += [f"print({self.ask.text(self.model)})"]
+        if isinstance(self.ask, Deed | Writes) or self.ask.verb == "content":
             lines += [
                 f"for one in ({every},):",
                 "    print(list(store.query(one).allow_scan()))",
@@ -67,7 +67,7 @@ class Case:
         """Try it with a store of its own; return how the answer differs, None if it does not."""
         try:
             with Trial.open(self.model, late=self.late, rows=self.rows) as trial:
-                if isinstance(self.ask, Deed):
+                if isinstance(self.ask, Deed | Writes):
                     self.ask.do(trial)
                 elif self.ask.verb != "content":
                     trial.ask(self.question, self.ask)
@@ -78,11 +78,8 @@ class Case:
 
 def random_rows(rng: random.Random, record: Record, most: int) -> list[Row]:
     """Return rows of a class, no two with the same key."""
-    rows = [
-        {field.name: None if field.optional and rng.random() < 0.25 else rng.choice(field.pool) for field in record.own}
-        for _ in range(max(rng.randrange(most + 1), rng.randrange(most + 1)))
-    ]
-    return [row for one in rows if (row := changes.ruled(record, one)) is not None]
+    count = max(rng.randrange(most + 1), rng.randrange(most + 1))
+    return [row for _ in range(count) if (row := changes.random_row(rng, record)) is not None]
 
 
 def _in_turn(model: Model, rows: Sequence[Named]) -> Iterator[tuple[Record, list[Row]]]:
@@ -282,21 +279,20 @@ class Trial:
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
         after = self.state if refused else self._written(record, question, matches, changed, answer, most)
-        self.settle(after, name, [row for _, row in matches])
+        self.settle(after, matches)
 
-    def settle(self, after: State, name: str, touched: Iterable[Row]) -> None:
+    def settle(self, after: State, touched: Iterable[Named]) -> None:
         """Take over what was written, and compare everything: what is as it was, was not written.
 
         Args:
             after: what should be there now.
-            name: of the class that was written.
             touched: the rows that may have been written, be they other ones or not.
 
         Raises:
             Differs
         """
         before, times = self._groups(), self.state.times
-        written = {(name, self.state.identity(name, row)) for row in touched}
+        written = {(name, self.state.identity(name, row)) for name, row in touched}
         self._known = None
         self.state = after
         self.compare_all()
