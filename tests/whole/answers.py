@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,12 +17,12 @@ import tablemapper as tm
 
 from ..query.test_query import forced
 from . import changes, stores
-from .deeds import Deed, Writes
+from .deeds import Deed, Writes, key_text
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import WRITTEN, exact, text_of
 from .models import Model, Record, compiled
-from .oracle import Row, State, clean, holds, in_order, in_range, plain, sort_values
-from .questions import Ask, Question
+from .oracle import Row, State, entries, holds, in_order, in_range, plain, sort_values
+from .questions import Ask, Question, can_be_asked
 
 __all__ = ["Case", "Trial", "random_rows"]
 
@@ -123,7 +124,7 @@ class Trial:
         """
         state = State(model)
         for name, row in rows:
-            row = {field: clean(one, model.record(name).field(field).kind) for field, one in row.items()}
+            row = changes.cleaned(model.record(name), row)
             if state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
                 after = state.copy()
                 after.put(name, row)
@@ -151,6 +152,10 @@ class Trial:
         self.compare_all()
         return self
 
+    def reopen(self, store: tm.Store) -> None:
+        """Go on with another store over the same rows."""
+        self.store = self.names["store"] = store
+
     # ------------------------------------------------------------------------------------------ what is there
 
     def rows_of(self, found: Iterable[Any]) -> list[Named]:
@@ -175,11 +180,58 @@ class Trial:
             Differs
         """
         self._take_times()
-        for record in self.state.model.records:
-            same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
+        self.compare_rows(self.state)
         report = self.store.check()
         if not report.ok:
             raise Differs("a clean check", str(report))
+
+    def compare_rows(self, state: State) -> None:
+        """Compare what is found of each class.
+
+        Raises:
+            Differs
+        """
+        for record in state.model.records:
+            same_rows([(record.name, row) for row in state.rows(record.name)], self.content(record.name))
+
+    def compare_indexes(self) -> None:
+        """Compare what each index finds for some values, and what it includes.
+
+        Raises:
+            Differs
+        """
+        for record in self.state.model.records:
+            for index in record.indexes:
+                held = [one for row in self.state.rows(record.name) for one in entries(record, index, row)]
+                firsts: list[tuple[Any, ...]] = [tuple(one[name] for name in index.arguments[:1]) for one in held]
+                included = tuple(record.operand(name) for name in index.include if not record.field(name).kind.element)
+                for given in list(dict.fromkeys(firsts))[:3] if all(map(can_be_asked, chain(*firsts))) else ():
+                    question = Question((record.name,), index.name, given)
+                    self.ask(question, Ask("list"))
+                    if included:
+                        self.ask(question, Ask("select", included))
+
+    def compare_keys(self, more: Iterable[Named] = ()) -> None:
+        """Compare what is found by the keys of all rows, and by those of some that need not be there.
+
+        Raises:
+            Differs
+        """
+        model = self.state.model
+        there = {
+            (one.name, self.state.identity(one.name, row)): row
+            for one in model.records
+            for row in self.state.rows(one.name)
+        }
+        named = [*[(name, row) for (name, _), row in there.items()]]
+        named += [(name, changes.cleaned(model.record(name), row)) for name, row in more]
+        keys = [key_text(model.record(name), row) for name, row in named]
+        wanted = [there.get((name, self.state.identity(name, row))) for name, row in named]
+        found = [one and self.rows_of([one])[0][1] for one in self.run(f"store.get_many([{', '.join(keys)}])")]
+        if list(map(exact, wanted)) != list(map(exact, found)):
+            raise Differs(f"{wanted}", f"{found}")
+        if self.run(f"[store.exists(key) for key in [{', '.join(keys)}]]") != [one is not None for one in wanted]:
+            raise Differs(f"that there are {wanted}", "others")
 
     def _take_times(self) -> None:
         state = self.state

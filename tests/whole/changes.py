@@ -15,7 +15,7 @@ from .models import Field, Record
 from .oracle import Row, clean, total
 from .questions import Assignment
 
-__all__ = ["changed", "is_refused", "random_row", "ruled"]
+__all__ = ["changed", "cleaned", "is_refused", "random_row", "ruled"]
 
 
 def random_row(rng: random.Random, record: Record) -> Row | None:
@@ -24,6 +24,11 @@ def random_row(rng: random.Random, record: Record) -> Row | None:
         field.name: None if field.optional and rng.random() < 0.25 else rng.choice(field.pool) for field in record.own
     }
     return ruled(record, row)
+
+
+def cleaned(record: Record, row: Row) -> Row:
+    """Return a row as an entity holds it."""
+    return {name: clean(one, record.field(name).kind) for name, one in row.items()}
 
 
 def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:

@@ -14,17 +14,17 @@ import attrs
 
 import tablemapper as tm
 
-from .changes import changed, is_refused, random_row, ruled
+from .changes import changed, cleaned, is_refused, random_row, ruled
 from .judges import Differs, Named
 from .kinds import EXTRA, exact, text_of
 from .models import Model, Record, slots_of
-from .oracle import Row, State, clean, plain
+from .oracle import Row, State, plain
 from .questions import Assignment, random_assignment, random_part
 
 if TYPE_CHECKING:
     from .answers import Trial
 
-__all__ = ["Deed", "Write", "Writes", "random_deeds", "random_writes"]
+__all__ = ["Deed", "Write", "Writes", "key_text", "random_deeds", "random_writes"]
 
 Outcome: TypeAlias = State | type[Exception]
 """What is there afterwards, or the error."""
@@ -48,7 +48,7 @@ class Deed:
     def text(self, model: Model) -> str:
         """Return source of the call."""
         record = model.record(self.of)
-        key = _key_text(record, self.row)
+        key = key_text(record, self.row)
         given = _assignments_text(self.of, self.assignments)
         match self.verb:
             case "merge":
@@ -58,7 +58,7 @@ class Deed:
                 required = {
                     "key": key, "entity": f"store[{key}]", "since": f"outdated(store, {key}, {given})", "never": entity
                 }[self.how]  # fmt: skip
-                write = f"tx.merge({_key_text(record, self.other)}, {given})"
+                write = f"tx.merge({key_text(record, self.other)}, {given})"
                 return f"if_there(store, {required}, lambda tx: {write})"
             case "replace_many":
                 every = f"store.query({self.of}).allow_scan()"
@@ -141,7 +141,7 @@ class Write:
 
     def read_text(self, model: Model) -> str:
         """Return source of what is read before."""
-        key = _key_text(model.record(self.of), self.row)
+        key = key_text(model.record(self.of), self.row)
         match self.verb:
             case "replace" | "delete":
                 return f"store[{key}]"
@@ -152,7 +152,7 @@ class Write:
     def text(self, model: Model, by: str, entity: str) -> str:
         """Return source of the call, for a store or a transaction, and what was read before."""
         record = model.record(self.of)
-        key, new = _key_text(record, self.row), _entity_text(self.of, self.row)
+        key, new = key_text(record, self.row), _entity_text(self.of, self.row)
         match self.verb:
             case "insert" | "upsert":
                 return f"{by}.{self.verb}({new})"
@@ -239,13 +239,13 @@ class Writes:
             case "one":
                 return first.text(model, "store", first.read_text(model))
             case "many" if first.verb == "delete key":
-                keys = [_key_text(model.record(one.of), one.row) for one in self.writes]
+                keys = [key_text(model.record(one.of), one.row) for one in self.writes]
                 return f"store.delete_many([{', '.join(keys)}])"
             case "many":
                 new = [_entity_text(one.of, one.row) for one in self.writes]
                 return f"store.{first.verb}_many([{', '.join(new)}]{', atomic=True' * (first.verb == 'insert')})"
             case "move":
-                return f"store.move({first.read_text(model)}, {_key_text(model.record(first.of), self.writes[1].row)})"
+                return f"store.move({first.read_text(model)}, {key_text(model.record(first.of), self.writes[1].row)})"
         calls = [f"lambda tx, one={one.read_text(model)}: {one.text(model, 'tx', 'one')}" for one in self.writes]
         return f"together(store, [{', '.join(calls)}])"
 
@@ -274,13 +274,22 @@ class Writes:
         Raises:
             Differs
         """
-        expected = self.expected(trial.state)
-        answer = trial.run(self.text(trial.state.model))
-        refused = isinstance(answer, Exception)
+        self.judge(trial, self.expected(trial.state), trial.run(self.text(trial.state.model)))
+
+    def judge(self, trial: Trial, expected: Expected, answer: Any) -> None:
+        """Compare what came of it, and take over what is there now: of all that was written the time is another one.
+
+        Raises:
+            Differs
+        """
+        refused, times = isinstance(answer, Exception), trial.state.times
         if (type(answer) not in expected.errors) if refused else expected.errors:
             names = " or ".join(sorted(one.__name__ for one in expected.errors))
             raise Differs(names or "that it is done", repr(answer))
         trial.settle(expected.before if refused else expected.after, self.touched)
+        written = {(name, trial.state.identity(name, row)) for name, row in self.touched if not refused}
+        if same := {key for key in written & trial.state.times.keys() if times.get(key) == trial.state.times[key]}:
+            raise Differs("times of now", f"{same} as they were")
 
 
 def _merged(state: State, of: str, row: Row, assignments: Sequence[Assignment]) -> Outcome:
@@ -309,7 +318,7 @@ def _same(state: State, name: str, one: Row, other: Row) -> bool:
     return state.identity(name, one) == state.identity(name, other)
 
 
-def _key_text(record: Record, row: Row) -> str:
+def key_text(record: Record, row: Row) -> str:
     names = dict.fromkeys(slot.field for slot in slots_of(record.partition, record.row))
     return f"{record.name}.key({', '.join(text_of(row[name]) for name in names)})" if row else ""
 
@@ -350,7 +359,7 @@ def random_deeds(rng: random.Random, state: State) -> list[Deed]:
 
 def _anything(rng: random.Random, record: Record) -> Row:
     """Return a row that is not there, mostly."""
-    return {field.name: clean(rng.choice(field.pool), field.kind) for field in record.own}
+    return cleaned(record, {field.name: rng.choice(field.pool) for field in record.own})
 
 
 def _assignment(rng: random.Random, record: Record) -> Assignment | None:
@@ -365,9 +374,9 @@ def _assignments(rng: random.Random, record: Record) -> tuple[Assignment, ...]:
 
 def random_writes(rng: random.Random, state: State) -> Writes | None:
     """Return writes of one entity or of several, of any class; None if nothing can be written so."""
-    how = rng.choice(("one", "one", "transaction", "transaction", "many", "move"))
-    if how == "move":
-        return _random_move(rng, state)
+    how = rng.choice(("one", "one", "transaction", "transaction", "many", "move", "swap"))
+    if how in ("move", "swap"):
+        return (_random_move if how == "move" else _random_swap)(rng, state)
     writes: list[Write] = []
     verb = rng.choice(("insert", "upsert", "delete key")) if how == "many" else ""
     for _ in range(1 if how == "one" else rng.randrange(1, 5)):
@@ -384,7 +393,7 @@ def _random_write(rng: random.Random, state: State, verb: str = "") -> Write | N
     record = rng.choice(state.model.entities)
     if (row := random_row(rng, record)) is None:
         return None
-    row = {name: clean(one, record.field(name).kind) for name, one in row.items()}
+    row = cleaned(record, row)
     if (rows := state.written(record.name)) and rng.random() < 0.6:  # (of one that is there)
         held = rng.choice(rows)
         row |= {name: held[name] for name in record.key_fields}
@@ -400,6 +409,23 @@ def _random_write(rng: random.Random, state: State, verb: str = "") -> Write | N
     return Write(verb, record.name, row, assignments)  # type: ignore[arg-type]
 
 
+def _random_swap(rng: random.Random, state: State) -> Writes | None:
+    """Let two entities exchange what is to be unique."""
+    unique = [(one, index) for one in state.model.entities for index in one.indexes if index.unique]
+    if not unique:
+        return None
+    record, index = rng.choice(unique)
+    rows = state.written(record.name)
+    names = {slot.field for slot in slots_of(index.partition, index.row)} & {field.name for field in record.own}
+    free = [name for name in names if name not in record.key_fields]
+    if len(rows) < 2 or not free or record.rule is not None:
+        return None
+    pair = rng.sample(rows, 2)
+    given = [tuple(Assignment(name, "set", row[name]) for name in sorted(free)) for row in reversed(pair)]
+    merges = [Write("merge", record.name, row, one) for row, one in zip(pair, given, strict=True)]
+    return Writes(tuple(merges), "transaction")
+
+
 def _random_move(rng: random.Random, state: State) -> Writes | None:
     record = rng.choice(state.model.entities)
     rows, other = state.written(record.name), random_row(rng, record)
@@ -408,7 +434,7 @@ def _random_move(rng: random.Random, state: State) -> Writes | None:
     if any(slot.spec not in ("", "desc") for slot in slots_of(record.partition, record.row)):
         return None  # (a field of which its key holds a part has to fit that)
     row = rng.choice(rows)
-    new = {**row, **{name: plain(clean(other[name], record.field(name).kind)) for name in record.key_fields}}
+    new = {**row, **{name: plain(cleaned(record, other)[name]) for name in record.key_fields}}
     if _same(state, record.name, row, new):
         return None
     return Writes((Write("delete", record.name, row), Write("insert", record.name, new)), "move")

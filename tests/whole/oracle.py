@@ -42,6 +42,7 @@ __all__ = [
     "extreme",
     "holds",
     "in_order",
+    "index_rows",
     "measure_of",
     "plain",
     "same_partition",
@@ -302,6 +303,12 @@ def entries(record: Record, index: Index, row: Row) -> list[dict[str, Any]]:
     return found
 
 
+def index_rows(record: Record, index: Index, row: Row) -> set[Identity]:
+    """Return what tells the rows apart that an entity has in an index."""
+    slots = slots_of(index.partition, index.row)
+    return {_identity(slots, entry) for entry in entries(record, index, row)}
+
+
 def in_range(record: Record, index: Index, given: Sequence[Any], row: Row) -> bool:
     """Tell whether an index, asked by name with leading values, finds a row: every slot equals what it makes of them."""
     known = {name: clean(one, record.operand(name).kind) for name, one in zip(index.arguments, given, strict=False)}
@@ -378,10 +385,9 @@ class State:
         for record in self.model.records:
             for index in record.indexes:
                 if index.unique:
-                    slots = slots_of(index.partition, index.row)
                     held: set[Identity] = set()
                     for row in self.rows(record.name):
-                        own = {_identity(slots, entry) for entry in entries(record, index, row)}
+                        own = index_rows(record, index, row)
                         if own & held:
                             return True
                         held |= own

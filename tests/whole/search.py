@@ -142,7 +142,7 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
     if seed >= WIDER and more.random() < 0.5:
         model = with_levels(more, model)
     if seed >= MAINTAINED and more.random() < 0.7:
-        model = with_maintained(more, model)
+        model = with_maintained(more, model, calculated=seed >= WRITES)
     if seed >= UNDECLARED and more.random() < 0.6:
         model = with_undeclared(more, model)
     if seed >= UNDECLARED and more.random() < 0.5:
