@@ -26,7 +26,7 @@ from .whole.answers import Trial, random_rows
 from .whole.conditions import Compare, Operand
 from .whole.deeds import Writes, random_writes
 from .whole.judges import Differs, place
-from .whole.kinds import DATE, DECIMAL, FLOAT, INT, MOMENT, NESTED, STR, Home
+from .whole.kinds import DATE, DECIMAL, FLOAT, INT, MOMENT, STR, Home, kind_of
 from .whole.models import Field, Index, Measure, Model, Record, Slot, compiled
 from .whole.oracle import State, index_rows
 from .whole.random_models import random_model, with_levels, with_maintained, with_undeclared
@@ -35,7 +35,6 @@ NAMES = ("x", "X", "x ", "", "ß", "a/b")
 LARGE = 400  # characters, from which on a text stands in a table of its own
 P, NAME, NUM, WEIGHT = Operand("p", STR), Operand("name", STR), Operand("num", INT), Operand("weight", FLOAT)
 PRICE, AT = Operand("price", DECIMAL), Operand("at", MOMENT)
-LIST, HOME = (next(kind for kind in NESTED if kind.annotation == name) for name in ("list[str]", "Home"))
 
 
 def _slots(*names: str) -> tuple[tuple[Slot, ...], ...]:
@@ -54,8 +53,8 @@ ITEM = Record(
         Field("weight", FLOAT, optional=True, default=True, pool=(0.1, 0.2, -1e300, 1e300, 5e-324, 3.5)),
         Field("price", DECIMAL, optional=True, default=True, pool=tuple(map(Decimal, ("1.10", "1.1", "-3", "1E+5")))),
         Field("at", MOMENT, pool=MOMENT.pool[:3]),
-        Field("tags", LIST, pool=([], ["a"], ["a", "b", "a"], ["b"])),
-        Field("home", HOME, optional=True, default=True, pool=(Home("Rome"), Home("Oslo", 1))),
+        Field("tags", kind_of("list[str]"), pool=([], ["a"], ["a", "b", "a"], ["b"])),
+        Field("home", kind_of("Home"), optional=True, default=True, pool=(Home("Rome"), Home("Oslo", 1))),
         Field("text", STR, optional=True, default=True, pool=("s", "L" * 500, "M" * 1000)),
         Field("badge", STR, optional=True, default=True, pool=("one", "two")),
     ),

@@ -156,6 +156,16 @@ class Trial:
         """Go on with another store over the same rows."""
         self.store = self.names["store"] = store
 
+    def take_over(self) -> None:
+        """Take what entities are there for those that should be, and of groups what ever was."""
+        self.state, self._known = State(self.state.model), None
+        for record in self.state.model.records:
+            for name, row in self.content(record.name):
+                if record.of is None:
+                    self.state.put(name, row)
+                else:
+                    self.state.recall(name, row)
+
     # ------------------------------------------------------------------------------------------ what is there
 
     def rows_of(self, found: Iterable[Any]) -> list[Named]:

@@ -9,7 +9,7 @@ import argparse
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +17,14 @@ from typing import Any
 
 import tablemapper as tm
 
+from .answers import Trial
 from .chain_steps import UNDECLARED, Change, Data
-from .chain_totals import total_faults
-from .chain_worlds import VALUES, Classes, Draw, Index, Row, Rows, Shape, random_world
-from .oracle import measure_of
+from .chain_worlds import Classes, Draw, Rows, Shape, random_value, random_world
+from .conditions import Null, Operand, Unless
+from .judges import Differs
+from .models import Record
+from .oracle import Row, State
+from .questions import Ask, Question
 
 RELAXED: dict[str, Any] = {"durability": "relaxed"}
 
@@ -120,7 +124,7 @@ class Chain:
         with tm.open(self.path, models=classes.models, **RELAXED) as store:
             data: Data = {name: {} for name in classes.world}
             for name, shape in classes.world.items():
-                row = {field: VALUES[kind](self.draw.late) for field, kind in shape.fields.items()}
+                row = {field: random_value(self.draw.late, kind) for field, kind in shape.fields.items()}
                 store.upsert(classes.make(name, row))
                 data[name][shape.ident_of(row)] = row
             compare(store, classes, data, -1)
@@ -200,11 +204,11 @@ class Chain:
                 ]
                 self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
 
-    def _resolve(self, shape: Shape, index: Index, apart: Callable[[list[Row]], list[Row]]) -> None:
+    def _resolve(self, shape: Shape, index: str, apart: Callable[[list[Row]], list[Row]]) -> None:
         rows = self.data[self.at][shape.name]
         held: dict[Any, list[Row]] = {}
         for row in rows.values():
-            for value in index.slots(row):
+            for value in self.classes[self.at].held(shape.name, index, row):
                 held.setdefault(value, []).append(row)
         after = dict(rows)
         for some in held.values():
@@ -455,21 +459,21 @@ class Chain:
         if verb.endswith("where"):
             where, value = draw.choice(searched), None
             while value is None:
-                value = VALUES[shape.fields[where]](draw)
+                value = random_value(draw, shape.fields[where])
             query = store.query(cls).where(getattr(cls, where) == value).allow_scan()
             if verb == "delete where":
                 return verb, {at: row for at, row in rows.items() if row[where] != value}, query.delete
             if not fields:
                 return None
             field = draw.choice(fields)
-            given = VALUES[shape.fields[field]](draw)
+            given = random_value(draw, shape.fields[field])
             after = {at: {**row, field: given} if row[where] == value else row for at, row in rows.items()}
             return verb, after, lambda: query.update(getattr(cls, field).set(given))
         fields = [field for field in fields if verb != "add" or shape.fields[field] in ("int", "decimal")]
         if not fields:
             return None
         field = draw.choice(fields)
-        given = VALUES[shape.fields[field]](draw)
+        given = random_value(draw, shape.fields[field])
         if verb == "add":
             given = Decimal(3) if shape.fields[field] == "decimal" else 3
             after = {**rows, there: {**rows[there], field: rows[there][field] + given}}
@@ -486,7 +490,7 @@ class Chain:
         return verb, after, replace
 
     def _row(self, shape: Shape, rows: Rows) -> Row:
-        row = {field: VALUES[kind](self.draw) for field, kind in shape.fields.items()}
+        row = {field: random_value(self.draw, kind) for field, kind in shape.fields.items()}
         if rows and self.draw.random() < 0.4:
             other = self.draw.choice([*rows.values()])
             row |= {field: other[field] for field in shape.ident}
@@ -631,7 +635,9 @@ def held_twice(classes: Classes, data: Data) -> list[str]:
     found = []
     for name, shape in classes.world.items():
         for called, index in shape.indexes.items():
-            values = Counter(value for row in data[name].values() for value in index.slots(row)) if index.unique else {}
+            if not index.unique:
+                continue
+            values = Counter(value for row in data[name].values() for value in classes.held(name, called, row))
             found += [f"{name}.{called}: {value}" for value, count in values.items() if count > 1]
     return found
 
@@ -667,46 +673,47 @@ def compare(store: tm.Store, classes: Classes, data: Data, version: int) -> None
                     raise Wrong(
                         f"version {version}, {name} {key}: {field} is {getattr(entity, field)!r}, not {rows[key][field]!r}"
                     )
-            if shape.keeps is not None:
-                _compare_kept(entity, classes, shape.keeps, data, version)
-        _compare_indexes(store, classes.by_name[name], shape, rows, version)
-        for total in shape.totals:
-            aggregate, entities = classes.totals[name, total.name], [*rows.values()]
-            for fault in total_faults(store, classes.by_name[name], aggregate, total, shape.fields, entities):
-                raise Wrong(f"version {version}, {total.name}: {fault}")
-    if problems := store.check().problems:
-        raise Wrong(f"version {version}: {problems}")
+    try:
+        _compare_maintained(store, classes, version)
+    except Differs as differs:
+        raise Wrong(f"version {version}: {differs}") from differs
 
 
-def _compare_kept(entity: Any, classes: Classes, keeps: tuple[str, Any], data: Data, version: int) -> None:
-    source, measures = keeps
-    rows = [row for row in data[source].values() if row["shelf"] == entity.shelf]
-    for name, verb, field in measures:
-        expected = measure_of(verb, [row[field] for row in rows] if field else rows)
-        if (getattr(entity, name) or None) != (expected or None):
-            raise Wrong(f"version {version}, {entity.key}: {name} is {getattr(entity, name)}, not {expected}")
+def _compare_maintained(store: tm.Store, classes: Classes, version: int) -> None:
+    """Compare all that is maintained with what the entities make of it, whichever way it is read.
+
+    Raises:
+        Differs
+    """
+    trial = Trial(store, classes.names, State(classes.model))
+    trial.take_over()
+    trial.compare_all()
+    trial.compare_indexes()
+    trial.compare_keys()
+    for record in classes.model.records:
+        if record.of is not None:
+            trial.ask(Question((record.name,)), Ask("pages", size=2))
+            for question, ask in _asked(record, classes.model.record(record.of)):
+                trial.ask(question, ask)
 
 
-def _compare_indexes(store: tm.Store, cls: Any, shape: Shape, rows: Rows, version: int) -> None:
-    for name, index in shape.indexes.items():
-        if index.field not in shape.fields:  # (it is over one that is maintained)
+def _asked(total: Record, of: Record) -> Iterator[tuple[Question, Ask]]:
+    """Yield questions that an aggregate may answer."""
+    groups, *_ = [[one.operand for one in total.measures.values() if one.verb == "group_by"]]
+    if any(one.cut == "each" for one in groups):
+        return
+    where = [Unless(Null(Operand(one.field, one.kind))) for one in groups if of.field(one.field).optional]
+    conditions = [(of.name, one) for one in [*where, *([] if total.where is None else [total.where])]]
+    for measure in total.measures.values():
+        if measure.verb not in ("sum", "avg", "min", "max") and (
+            measure.verb != "count" or measure.operand is not None
+        ):
             continue
-        held: dict[Any, list[Any]] = {}
-        for key, row in rows.items():
-            for value in index.slots(row):
-                held.setdefault(value, []).append(key)
-        values = dict.fromkeys(
-            one
-            for row in rows.values()
-            for one in (row[index.field] if isinstance(row[index.field], list) else [row[index.field]])
-        )
-        for value in [value for value in values if value is not None][:4]:
-            found = [
-                tuple(getattr(one, each) for each in shape.ident) for one in store.query(getattr(cls, name)(value))
-            ]
-            wanted = held.get(index.slot(value), [])
-            if sorted(map(repr, found)) != sorted(map(repr, wanted)):
-                raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {wanted}")
+        own = [] if measure.where is None else [(of.name, measure.where)]
+        question = Question((of.name,), where=(*conditions, *own))
+        measured = () if measure.operand is None else (measure.operand,)
+        yield question, Ask("total", measured, measure.verb) if measured else Ask("count")
+        yield question, Ask("groups", (*measured, *groups), measure.verb)
 
 
 def play(seed: int, folder: Path) -> Counter[str]:
