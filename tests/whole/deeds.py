@@ -7,7 +7,7 @@ writes at random draws deeds here: the search, the state machine, mixed writes.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
@@ -24,10 +24,12 @@ from .questions import Assignment, random_assignment, random_part
 if TYPE_CHECKING:
     from .answers import Trial
 
-__all__ = ["Deed", "Write", "Writes", "key_text", "random_deeds", "random_writes"]
+__all__ = ["Deed", "Expected", "Write", "Writes", "key_text", "random_deeds", "random_writes"]
 
 Outcome: TypeAlias = State | type[Exception]
 """What is there afterwards, or the error."""
+Fits: TypeAlias = Callable[[Record, Assignment], bool]
+"""Whether a class may have an assignment."""
 
 
 @attrs.frozen
@@ -366,21 +368,27 @@ def _assignment(rng: random.Random, record: Record) -> Assignment | None:
     return random_part(rng, record) if rng.random() < 0.5 else random_assignment(rng, record)
 
 
-def _assignments(rng: random.Random, record: Record) -> tuple[Assignment, ...]:
+def _assignments(rng: random.Random, record: Record, fits: Fits = lambda *_: True) -> tuple[Assignment, ...]:
     """Return assignments of different fields."""
-    some = [one for _ in range(rng.choice((1, 1, 2, 3))) if (one := _assignment(rng, record)) is not None]
-    return tuple({one.field: one for one in some}.values())
+    some = [_assignment(rng, record) for _ in range(rng.choice((1, 1, 2, 3)))]
+    return tuple({one.field: one for one in some if one is not None and fits(record, one)}.values())
 
 
-def random_writes(rng: random.Random, state: State) -> Writes | None:
-    """Return writes of one entity or of several, of any class; None if nothing can be written so."""
+def random_writes(rng: random.Random, state: State, fits: Fits = lambda *_: True) -> Writes | None:
+    """Return writes of one entity or of several, of any class; None if nothing can be written so.
+
+    Args:
+        rng: draws them.
+        state: what is there.
+        fits: whether an assignment of a class is allowed.
+    """
     how = rng.choice(("one", "one", "transaction", "transaction", "many", "move", "swap"))
     if how in ("move", "swap"):
         return (_random_move if how == "move" else _random_swap)(rng, state)
     writes: list[Write] = []
     verb = rng.choice(("insert", "upsert", "delete key")) if how == "many" else ""
     for _ in range(1 if how == "one" else rng.randrange(1, 5)):
-        write = _random_write(rng, state, verb)
+        write = _random_write(rng, state, fits, verb)
         if write is None or any(one.of == write.of and _same(state, one.of, one.row, write.row) for one in writes):
             continue
         if write.verb != "stale" or not any(one.verb == "stale" for one in writes):
@@ -389,7 +397,7 @@ def random_writes(rng: random.Random, state: State) -> Writes | None:
     return Writes(tuple(writes), how) if writes else None  # type: ignore[arg-type]
 
 
-def _random_write(rng: random.Random, state: State, verb: str = "") -> Write | None:
+def _random_write(rng: random.Random, state: State, fits: Fits, verb: str = "") -> Write | None:
     record = rng.choice(state.model.entities)
     if (row := random_row(rng, record)) is None:
         return None
@@ -403,7 +411,7 @@ def _random_write(rng: random.Random, state: State, verb: str = "") -> Write | N
     can_merge = record.rule is None and all(field.kind is not EXTRA for field in record.own)
     verbs = ["insert", "upsert", "overwrite", "replace", "merge", "merge", "delete", "delete key", "stale"]
     verb = verb or rng.choice([*verbs, *["upsert merge"] * can_merge])
-    assignments = _assignments(rng, record) if verb in ("merge", "stale") else ()
+    assignments = _assignments(rng, record, fits) if verb in ("merge", "stale") else ()
     if verb in ("merge", "stale") and not assignments:
         return None
     return Write(verb, record.name, row, assignments)  # type: ignore[arg-type]
