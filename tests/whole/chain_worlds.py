@@ -78,24 +78,10 @@ FORMS: dict[str, Field] = {
 }  # fmt: skip
 """Forms of fields, by name."""
 EXOTIC = [f"any{number}" for number, kind in enumerate(KINDS) if kind is not EXTRA]
+"""Those of every kind that there is, with all its values."""
 FORMS |= {f"any{number}": Field("any", kind, pool=kind.pool) for number, kind in enumerate(KINDS) if kind is not EXTRA}
-RARE = [
-    "flag",
-    "raw",
-    "day",
-    "wild",
-    "exact",
-    "big",
-    "box",
-    "grade",
-    "real",
-    "optreal",
-    "optexact",
-    "span",
-    "path",
-    *EXOTIC,
-]
-"""Forms that no step knows: they are only stored, indexed, measured, renamed, copied and dropped."""
+RARE = ["flag", "raw", "day", "wild", "exact", "big", "box", "grade", "real", "optreal", "optexact", "span", "path"]
+"""Forms that no step knows, as it knows none of the exotic ones: they are only stored, indexed, measured, renamed, copied and dropped."""
 OPTIONAL = tuple(name for name, field in FORMS.items() if field.optional)
 NUMBERS = tuple(name for name, field in FORMS.items() if field.kind.summed)
 """Forms that are measured."""
@@ -414,6 +400,7 @@ def random_world(draw: Draw) -> World:
         }  # fmt: skip
         fields |= {field: pool[field] for field in draw.sample([*pool], draw.randrange(2, 6))}
         fields |= {field: field for field in draw.wide.sample(RARE, draw.wide.randrange(4))}
+        fields |= {field: field for field in draw.odd.sample(EXOTIC, draw.odd.randrange(3))}
         fields |= {"more": "extra"} if draw.random() < 0.25 else {}
         fields |= {"code": draw.choice(["code", "optcode"])} if draw.random() < 0.5 else {}
         shared = draw.random() < 0.4

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -264,49 +263,6 @@ def test_a_sum_of_both_infinities_is_none_in_the_field_in_conditions_and_in_an_i
         store.delete(Reading.key("a", 1))
         assert [one.total for one in store.query(Device.by_total())] == [0.0]
         assert store.check().ok, store.check()
-
-
-@pytest.mark.needs("sorts")
-def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
-    rng = random.Random(7)
-    departments = [f"d{number}" for number in range(12)]
-    store.insert_many([Department(name, rng.choice("xyz")) for name in departments])
-    numbers = {name: rng.randrange(6) for name in departments}
-    store.insert_many(
-        [
-            person(name, at, rng.randrange(20, 90), f"{rng.randrange(999)}.5")
-            for name in departments
-            for at in range(numbers[name])
-        ]
-    )
-    everyone = list(store.query(Department).allow_scan())
-    d = Department
-    conditions: list[tuple[Any, Callable[[Department], bool]]] = [
-        (d.employees == 3, lambda e: e.employees == 3),
-        (d.employees > 2, lambda e: e.employees > 2),
-        (d.oldest.is_null(), lambda e: e.oldest is None),
-        (d.oldest > d.employees, lambda e: e.oldest is not None and e.oldest > e.employees),
-        (d.salaries >= Decimal("500.5"), lambda e: e.salaries >= Decimal("500.5")),
-        (~(d.retiring > 0) & (d.name == "x"), lambda e: not e.retiring > 0 and e.name == "x"),
-        (d.employees.is_in([1, 5]) | (d.retiring == 2), lambda e: e.employees in (1, 5) or e.retiring == 2),
-    ]
-    orders: list[tuple[Any, Callable[[Department], Any]]] = [
-        (d.employees, lambda e: e.employees), (d.salaries, lambda e: e.salaries), (d.oldest, lambda e: e.oldest or -1),
-    ]  # fmt: skip
-    for condition, test in conditions:
-        query = store.query(d).where(condition).allow_scan()
-        expected = [e for e in everyone if test(e)]
-        assert sorted(query, key=lambda e: e.department) == sorted(expected, key=lambda e: e.department)
-        assert query.count() == len(expected)
-        for order, value in orders:
-            assert [value(e) for e in query.order_by(order.desc())] == sorted(map(value, expected), reverse=True)
-            page = query.order_by(order).page(2)
-            pages = list(page.items)
-            while page.token is not None:
-                page = query.order_by(order).page(2, token=page.token)
-                pages += page.items
-            assert len(pages) == len(expected)
-            assert [value(e) for e in pages] == sorted(map(value, expected))
 
 
 # ---------------------------------------------------------------------------------------------- it is read only
