@@ -17,7 +17,7 @@ from typing import Any
 
 import tablemapper as tm
 
-from .answers import Trial
+from .answers import Trial, random_rows
 from .chain_steps import UNDECLARED, Change, Data
 from .chain_worlds import Classes, Draw, Rows, Shape, random_value, random_world
 from .changes import changed, cleaned
@@ -87,8 +87,8 @@ class Chain:
         """Migrate forth and back, and write; compare all that can be read after each of that."""
         for number, change in enumerate(self.changes):
             self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
-        self._open(0).close()
-        self._write_some(20)
+        self._fill()
+        self._write_some(8)
         for _ in range(self.draw.randrange(5, 11)):
             self._compare_all()
             deeds = [self._forth, self._forth, self._forth, self._far, self._begin, self._back, self._contract]
@@ -100,6 +100,17 @@ class Chain:
         self._compare_all()
         if self.draw.late.random() < 0.4:
             self._begin_anew()
+
+    def _fill(self) -> None:
+        """Write some entities of each class by the first version."""
+        with self._open(0) as store:
+            for record in self.classes[0].model.entities:
+                for row in random_rows(self.draw, record, 16):
+                    row = cleaned(record, row)
+                    after = {**self.data[0][record.name], self.classes[0].world[record.name].ident_of(row): row}
+                    if not any(self._clashes(0, {record.name: after})):
+                        store.upsert(self.classes[0].make(record.name, row))
+                        self._note(0, record.name, after)
 
     def _begin_anew(self) -> None:
         """Drop every class, contract that, and go on with others in the same file."""
@@ -449,7 +460,7 @@ class Chain:
         writes = random_writes(self.draw, trial.state, _fits)
         if writes is None or any(one.verb == "stale" for one in writes.writes):
             return None
-        if any("delete" in one.verb for one in writes.writes) and self.draw.random() < 0.7:  # (so that there are many)
+        if any("delete" in one.verb for one in writes.writes) and self.draw.random() < 0.8:  # (so that there are many)
             return None
         names = {one.of for one in writes.writes}
         text = writes.text(trial.state.model)
@@ -461,7 +472,7 @@ class Chain:
         compared = self.draw.choice([one for one in record.own if one.kind.specs and not one.kind.precision])
         condition = Compare(Operand(compared.name, compared.kind), "==", self.draw.choice(compared.pool))
         question = Question((record.name,), where=((record.name, condition),))
-        assignment = random_assignment(self.draw, record) if self.draw.random() < 0.5 else None
+        assignment = random_assignment(self.draw, record) if self.draw.random() < 0.7 else None
         if assignment is not None and not _fits(record, assignment):
             return None
         after = trial.state.copy()
