@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,12 +17,12 @@ import tablemapper as tm
 
 from ..query.test_query import forced
 from . import changes, stores
-from .deeds import Deed
+from .deeds import Deed, Writes, key_text
 from .judges import JUDGES, Differs, Named, ambiguous, counted, most_of, place, same_rows
 from .kinds import WRITTEN, exact, text_of
 from .models import Model, Record, compiled
-from .oracle import Row, State, clean, holds, in_order, in_range, plain, sort_values
-from .questions import Ask, Question
+from .oracle import Row, State, entries, holds, in_order, in_range, plain, sort_values
+from .questions import Ask, Question, can_be_asked
 
 __all__ = ["Case", "Trial", "random_rows"]
 
@@ -33,7 +34,7 @@ class Case:
     model: Model
     rows: tuple[Named, ...]
     question: Question
-    ask: Ask | Deed
+    ask: Ask | Deed | Writes
     late: bool = False
     """Whether indexes and aggregates are declared when the rows are there."""
 
@@ -51,9 +52,9 @@ class Case:
             lines += ["store.insert_many([", *(f"    {record.name}({text})," for text in texts), "])"]
         if self.late:
             lines += ["store.close()", "", self.model.source(), "", f'store = opened("x.db", [{every}])']
-        if isinstance(self.ask, Deed):
-            lines += [f"print({self.ask.text(self.model.record(self.ask.of))})"]
-        if isinstance(self.ask, Deed) or self.ask.verb == "content":
+        if isinstance(self.ask, Deed | Writes):
+            lines += [f"print({self.ask.text(self.model)})"]
+        if isinstance(self.ask, Deed | Writes) or self.ask.verb == "content":
             lines += [
                 f"for one in ({every},):",
                 "    print(list(store.query(one).allow_scan()))",
@@ -67,7 +68,7 @@ class Case:
         """Try it with a store of its own; return how the answer differs, None if it does not."""
         try:
             with Trial.open(self.model, late=self.late, rows=self.rows) as trial:
-                if isinstance(self.ask, Deed):
+                if isinstance(self.ask, Deed | Writes):
                     self.ask.do(trial)
                 elif self.ask.verb != "content":
                     trial.ask(self.question, self.ask)
@@ -78,11 +79,8 @@ class Case:
 
 def random_rows(rng: random.Random, record: Record, most: int) -> list[Row]:
     """Return rows of a class, no two with the same key."""
-    rows = [
-        {field.name: None if field.optional and rng.random() < 0.25 else rng.choice(field.pool) for field in record.own}
-        for _ in range(max(rng.randrange(most + 1), rng.randrange(most + 1)))
-    ]
-    return [row for one in rows if (row := changes.ruled(record, one)) is not None]
+    count = max(rng.randrange(most + 1), rng.randrange(most + 1))
+    return [row for _ in range(count) if (row := changes.random_row(rng, record)) is not None]
 
 
 def _in_turn(model: Model, rows: Sequence[Named]) -> Iterator[tuple[Record, list[Row]]]:
@@ -126,7 +124,7 @@ class Trial:
         """
         state = State(model)
         for name, row in rows:
-            row = {field: clean(one, model.record(name).field(field).kind) for field, one in row.items()}
+            row = changes.cleaned(model.record(name), row)
             if state.identity(name, row) not in {state.identity(name, one) for one in state.rows(name)}:
                 after = state.copy()
                 after.put(name, row)
@@ -154,6 +152,20 @@ class Trial:
         self.compare_all()
         return self
 
+    def reopen(self, store: tm.Store) -> None:
+        """Go on with another store over the same rows."""
+        self.store = self.names["store"] = store
+
+    def take_over(self) -> None:
+        """Take what entities are there for those that should be, and of groups what ever was."""
+        self.state, self._known = State(self.state.model), None
+        for record in self.state.model.records:
+            for name, row in self.content(record.name):
+                if record.of is None:
+                    self.state.put(name, row)
+                else:
+                    self.state.recall(name, row)
+
     # ------------------------------------------------------------------------------------------ what is there
 
     def rows_of(self, found: Iterable[Any]) -> list[Named]:
@@ -178,11 +190,58 @@ class Trial:
             Differs
         """
         self._take_times()
-        for record in self.state.model.records:
-            same_rows([(record.name, row) for row in self.state.rows(record.name)], self.content(record.name))
+        self.compare_rows(self.state)
         report = self.store.check()
         if not report.ok:
             raise Differs("a clean check", str(report))
+
+    def compare_rows(self, state: State) -> None:
+        """Compare what is found of each class.
+
+        Raises:
+            Differs
+        """
+        for record in state.model.records:
+            same_rows([(record.name, row) for row in state.rows(record.name)], self.content(record.name))
+
+    def compare_indexes(self) -> None:
+        """Compare what each index finds for some values, and what it includes.
+
+        Raises:
+            Differs
+        """
+        for record in self.state.model.records:
+            for index in record.indexes:
+                held = [one for row in self.state.rows(record.name) for one in entries(record, index, row)]
+                firsts: list[tuple[Any, ...]] = [tuple(one[name] for name in index.arguments[:1]) for one in held]
+                included = tuple(record.operand(name) for name in index.include if not record.field(name).kind.element)
+                for given in list(dict.fromkeys(firsts))[:3] if all(map(can_be_asked, chain(*firsts))) else ():
+                    question = Question((record.name,), index.name, given)
+                    self.ask(question, Ask("list"))
+                    if included:
+                        self.ask(question, Ask("select", included))
+
+    def compare_keys(self, more: Iterable[Named] = ()) -> None:
+        """Compare what is found by the keys of all rows, and by those of some that need not be there.
+
+        Raises:
+            Differs
+        """
+        model = self.state.model
+        there = {
+            (one.name, self.state.identity(one.name, row)): row
+            for one in model.records
+            for row in self.state.rows(one.name)
+        }
+        named = [*[(name, row) for (name, _), row in there.items()]]
+        named += [(name, changes.cleaned(model.record(name), row)) for name, row in more]
+        keys = [key_text(model.record(name), row) for name, row in named]
+        wanted = [there.get((name, self.state.identity(name, row))) for name, row in named]
+        found = [one and self.rows_of([one])[0][1] for one in self.run(f"store.get_many([{', '.join(keys)}])")]
+        if list(map(exact, wanted)) != list(map(exact, found)):
+            raise Differs(f"{wanted}", f"{found}")
+        if self.run(f"[store.exists(key) for key in [{', '.join(keys)}]]") != [one is not None for one in wanted]:
+            raise Differs(f"that there are {wanted}", "others")
 
     def _take_times(self) -> None:
         state = self.state
@@ -282,21 +341,20 @@ class Trial:
             if refused is possible:
                 raise Differs(f"{most} writes" if possible else "that it is refused", repr(answer))
         after = self.state if refused else self._written(record, question, matches, changed, answer, most)
-        self.settle(after, name, [row for _, row in matches])
+        self.settle(after, matches)
 
-    def settle(self, after: State, name: str, touched: Iterable[Row]) -> None:
+    def settle(self, after: State, touched: Iterable[Named]) -> None:
         """Take over what was written, and compare everything: what is as it was, was not written.
 
         Args:
             after: what should be there now.
-            name: of the class that was written.
             touched: the rows that may have been written, be they other ones or not.
 
         Raises:
             Differs
         """
         before, times = self._groups(), self.state.times
-        written = {(name, self.state.identity(name, row)) for row in touched}
+        written = {(name, self.state.identity(name, row)) for name, row in touched}
         self._known = None
         self.state = after
         self.compare_all()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,26 +12,27 @@ import attrs
 
 import tablemapper as tm
 
-from .chain_totals import Total, add_measures
 from .chain_worlds import (
     DEFAULTS,
+    FORMS,
     OPTIONAL,
-    START,
     UNDECLARED,
     Classes,
     Draw,
-    Grade,
     Index,
-    Row,
     Rows,
     Shape,
+    Total,
     World,
     add_index,
+    add_measures,
     add_total,
     enriched,
     kept_of,
     templates,
 )
+from .models import Slot
+from .oracle import Row
 
 Data = dict[str, Rows]
 """The entities of a version, by class."""
@@ -75,7 +75,7 @@ class Change:
         """Classes with what was done to them: a field, ``"class"``, ``"key"``, ``"fields"`` or ``"all"``."""
         self.made: list[tuple[Sequence[str], Callable[..., dict[str, list[Row]]]]] = []
         """Old classes, and a function of their entities that gives new ones."""
-        self.resolved: list[tuple[Shape, Index, Callable[[list[Row]], list[Row]]]] = []
+        self.resolved: list[tuple[Shape, str, Callable[[list[Row]], list[Row]]]] = []
         """Classes, each with an index that becomes unique, and what becomes of entities that share a value of it."""
         for step in draw.choices(STEPS, k=draw.choice([1, 1, 2, 3])):
             step(self)
@@ -447,7 +447,7 @@ def _rewrite(change: Change) -> None:
     else:
         part = Shape(
             change.draw.name("Slice"), change.draw.name("Slices"), {**{one: shape.fields[one] for one in ident}, "at": "int"},
-            [*ident, "at"], f"{{{ident[0]}}}", tuple(f"{{{one}}}" for one in [*ident[1:], "at"]),
+            [*ident, "at"], ((Slot(ident[0]),),), tuple((Slot(one),) for one in [*ident[1:], "at"]),
         )  # fmt: skip
         change.new[part.name] = part
         if change.draw.random() < 0.5:
@@ -521,7 +521,7 @@ def _combine(change: Change) -> None:
     change.touched |= {(name, one) for one in ("all", "class", "key", "fields")}
     part = Shape(
         change.draw.name("Sum"), change.draw.name("Sums"), {first: shape.fields[first], "sum": "int"}, [first],
-        f"{{{first}}}", "sum",
+        ((Slot(first),),), (("sum",),),
     )  # fmt: skip
     change.new[part.name] = part
 
@@ -544,11 +544,6 @@ def _combine(change: Change) -> None:
     change.steps.append(Step(f"rewrite {name} into it and {part.name}, combine", call))
 
 
-ZERO = {"code": "z", "str": "z", "digits": "0", "int": 0, "decimal": Decimal(0), "float": 0.0, "time": START,
-        "flag": False, "raw": b"", "day": START.date(), "wild": 0, "exact": Decimal(0), "big": "", "grade": Grade.NEW,
-        "real": -0.0, "span": timedelta(), "path": ()}  # fmt: skip
-
-
 def _join(change: Change) -> None:
     """Make one class of two whose entities have equal keys."""
     whole = [shape for shape in change.new.values() if _whole(change, shape)]
@@ -564,7 +559,7 @@ def _join(change: Change) -> None:
     last, only_together = second.ident[-1], change.draw.random() < 0.3
 
     def zero(shape: Shape, field: str) -> Any:
-        return ZERO[shape.fields[field]] if (given := shape.default(field)) is attrs.NOTHING else given
+        return FORMS[shape.fields[field]].pool[0] if (given := shape.default(field)) is attrs.NOTHING else given
 
     def made(a: Row | None, b: Row | None) -> Row | None:
         if b is None:
@@ -613,7 +608,7 @@ def _unique(change: Change) -> None:
     if not codes or any(index.unique for index in shape.indexes.values()):
         return
     field, name = codes[0], change.draw.name("unique")
-    index = shape.indexes[name] = enriched(change.draw, shape, Index(field, unique=True))
+    shape.indexes[name] = enriched(change.draw, shape, Index(field, unique=True))
     read = {field, *shape.asked}
     change.touched |= {(link.old, "unique"), *((link.old, old) for old, one in link.fields.items() if one[0] in read)}
     optional = shape.fields[field] == "optcode"
@@ -629,7 +624,7 @@ def _unique(change: Change) -> None:
             setattr(entity, field, row[field])
         return holders[:2]
 
-    change.resolved.append((shape, index, apart))
+    change.resolved.append((shape, name, apart))
     change.steps.append(
         Step(f"resolve {shape.name}.{name} of {field}", lambda m, a, b: m.resolve(getattr(b.by_name[shape.name], name), function))
     )  # fmt: skip

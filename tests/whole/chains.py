@@ -9,7 +9,7 @@ import argparse
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -17,10 +17,17 @@ from typing import Any
 
 import tablemapper as tm
 
+from .answers import Trial, random_rows
 from .chain_steps import UNDECLARED, Change, Data
-from .chain_totals import total_faults
-from .chain_worlds import VALUES, Classes, Draw, Index, Row, Rows, Shape, random_world
-from .oracle import measure_of
+from .chain_worlds import Classes, Draw, Rows, Shape, random_value, random_world
+from .changes import changed, cleaned
+from .conditions import Compare, Null, Operand, Unless
+from .deeds import Expected, random_writes
+from .judges import Differs
+from .kinds import INT
+from .models import Record
+from .oracle import Row, State
+from .questions import Ask, Assignment, Question, random_assignment
 
 RELAXED: dict[str, Any] = {"durability": "relaxed"}
 
@@ -80,8 +87,8 @@ class Chain:
         """Migrate forth and back, and write; compare all that can be read after each of that."""
         for number, change in enumerate(self.changes):
             self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
-        self._open(0).close()
-        self._write_some(12)
+        self._fill()
+        self._write_some(8)
         for _ in range(self.draw.randrange(5, 11)):
             self._compare_all()
             deeds = [self._forth, self._forth, self._forth, self._far, self._begin, self._back, self._contract]
@@ -93,6 +100,17 @@ class Chain:
         self._compare_all()
         if self.draw.late.random() < 0.4:
             self._begin_anew()
+
+    def _fill(self) -> None:
+        """Write some entities of each class by the first version."""
+        with self._open(0) as store:
+            for record in self.classes[0].model.entities:
+                for row in random_rows(self.draw, record, 16):
+                    row = cleaned(record, row)
+                    after = {**self.data[0][record.name], self.classes[0].world[record.name].ident_of(row): row}
+                    if not any(self._clashes(0, {record.name: after})):
+                        store.upsert(self.classes[0].make(record.name, row))
+                        self._note(0, record.name, after)
 
     def _begin_anew(self) -> None:
         """Drop every class, contract that, and go on with others in the same file."""
@@ -120,7 +138,7 @@ class Chain:
         with tm.open(self.path, models=classes.models, **RELAXED) as store:
             data: Data = {name: {} for name in classes.world}
             for name, shape in classes.world.items():
-                row = {field: VALUES[kind](self.draw.late) for field, kind in shape.fields.items()}
+                row = {field: random_value(self.draw.late, kind) for field, kind in shape.fields.items()}
                 store.upsert(classes.make(name, row))
                 data[name][shape.ident_of(row)] = row
             compare(store, classes, data, -1)
@@ -200,11 +218,11 @@ class Chain:
                 ]
                 self.data[version + 1][link.new] = {shape.ident_of(row): row for row in made}
 
-    def _resolve(self, shape: Shape, index: Index, apart: Callable[[list[Row]], list[Row]]) -> None:
+    def _resolve(self, shape: Shape, index: str, apart: Callable[[list[Row]], list[Row]]) -> None:
         rows = self.data[self.at][shape.name]
         held: dict[Any, list[Row]] = {}
         for row in rows.values():
-            for value in index.slots(row):
+            for value in self.classes[self.at].held(shape.name, index, row):
                 held.setdefault(value, []).append(row)
         after = dict(rows)
         for some in held.values():
@@ -396,106 +414,85 @@ class Chain:
 
     def _write(self, store: tm.Store, version: int) -> str:
         """Write something by one version; return why it was refused."""
-        classes = self.classes[version]
-        name = self.draw.choice([*classes.world])
-        found = self._deed(store, classes, name, self.data[version][name])
-        if found is None:
+        trial = self._trial(store, version)
+        drawn = self._by_query(trial) if self.draw.random() < 0.15 else self._by_key(trial)
+        if drawn is None:
             return ""
-        verb, after, call = found
-        must, may = self._clashes(version, name, after)
-        if may and verb in ("several", "update where", "delete where"):  # (some of it would be done)
+        verb, names, expected, run = drawn
+        after = {name: self._rows(version, expected.after, name) for name in names}
+        errors = expected.errors - {tm.UniqueViolation}
+        must, may = ([], []) if errors else self._clashes(version, after)
+        if may and verb in ("many", "update where", "delete where"):  # (some of it would be done)
             return ""
-        self.log.append(f"  version {version} writes {name}: {verb}")
-        try:
-            call()
-        except tm.SchemaMismatch as error:
-            return str(error)
-        except (tm.UniqueViolation, tm.InvalidEntity) as error:  # (the old version that still reads may hold it twice)
-            if not may or tm.UniqueViolation not in (type(error), type(error.__cause__)):
-                raise Wrong(f"nothing is held twice: {error}") from error
+        self.log.append(f"  version {version} writes {', '.join(sorted(names))}: {verb}")
+        answer = run()
+        self.counts["write"] += 1
+        if isinstance(answer, tm.SchemaMismatch):
+            return str(answer)
+        if errors:
+            if type(answer) not in expected.errors:
+                raise Wrong(f"{verb}: {answer!r}, not {errors}")
+        elif isinstance(answer, Exception):  # (the old version that still reads may hold it twice)
+            if not may or tm.UniqueViolation not in (type(answer), type(answer.__cause__)):
+                raise Wrong(f"nothing is held twice: {answer!r}") from answer
             self.counts["refused as held twice"] += 1
-            return ""
-        if must:
-            raise Wrong(f"{name} has values twice that are to be unique: {must}")
-        self._note(version, name, after)
+        elif must:
+            raise Wrong(f"{names} have values twice that are to be unique: {must}")
+        else:
+            for name, rows in after.items():
+                self._note(version, name, rows)
         return ""
 
-    def _deed(
-        self, store: tm.Store, classes: Classes, name: str, rows: Rows
-    ) -> tuple[str, Rows, Callable[[], object]] | None:
-        """Return what is to be written, the entities afterwards, and a function that writes it."""
-        draw, shape, cls = self.draw, classes.world[name], classes.by_name[name]
-        fields = [field for field, kind in shape.fields.items() if field not in shape.ident and kind != "extra"]
-        searched = [field for field, kind in shape.fields.items() if kind in ("str", "int", "digits", "optstr")]
-        new = [self._row(shape, rows) for _ in range(4)]
-        one, key = new[0], shape.ident_of(new[0])
-        verb = draw.choice(
-            ["upsert", "upsert", "insert", "merge", "replace", "add", "delete", "transaction", "several", "update where", "delete where"]
-        )  # fmt: skip
-        if verb in ("merge", "replace", "add", "delete") and not rows:
+    def _trial(self, store: tm.Store, version: int) -> Trial:
+        """Return a store with what it should hold."""
+        classes = self.classes[version]
+        trial = Trial(store, classes.names, State(classes.model))
+        for name, rows in self.data[version].items():
+            for row in rows.values():
+                trial.state.put(name, cleaned(classes.model.record(name), row))
+        return trial
+
+    def _rows(self, version: int, state: State, name: str) -> Rows:
+        return {self.classes[version].world[name].ident_of(row): row for row in state.written(name)}
+
+    def _by_key(self, trial: Trial) -> Drawn | None:
+        """Draw writes by key; none that writes before it is refused."""
+        writes = random_writes(self.draw, trial.state, _fits)
+        if writes is None or any(one.verb == "stale" for one in writes.writes):
             return None
-        there = draw.choice([*rows]) if rows else key
-        entity_key = classes.make(name, rows.get(there, one)).key
-        if verb == "upsert":
-            return verb, {**rows, key: one}, lambda: store.upsert(classes.make(name, one))
-        if verb == "insert":
-            return None if key in rows else (verb, {**rows, key: one}, lambda: store.insert(classes.make(name, one)))
-        if verb == "delete":
-            return verb, {at: row for at, row in rows.items() if at != there}, lambda: store.delete(entity_key)
-        if verb in ("transaction", "several"):
-            several = {shape.ident_of(row): row for row in new}
-            made = [classes.make(name, row) for row in several.values()]
+        if any("delete" in one.verb for one in writes.writes) and self.draw.random() < 0.8:  # (so that there are many)
+            return None
+        names = {one.of for one in writes.writes}
+        text = writes.text(trial.state.model)
+        return writes.verb, names, writes.expected(trial.state), lambda: trial.run(text)
 
-            def transact() -> None:
-                with store.transaction(across_partitions=True) as tx:
-                    for entity in made:
-                        tx.upsert(entity)
-
-            return verb, {**rows, **several}, transact if verb == "transaction" else lambda: store.upsert_many(made)
-        if verb.endswith("where"):
-            where, value = draw.choice(searched), None
-            while value is None:
-                value = VALUES[shape.fields[where]](draw)
-            query = store.query(cls).where(getattr(cls, where) == value).allow_scan()
-            if verb == "delete where":
-                return verb, {at: row for at, row in rows.items() if row[where] != value}, query.delete
-            if not fields:
+    def _by_query(self, trial: Trial) -> Drawn | None:
+        """Draw an update or a deletion of all that have one value."""
+        record = self.draw.choice(trial.state.model.entities)
+        compared = self.draw.choice([one for one in record.own if one.kind.specs and not one.kind.precision])
+        condition = Compare(Operand(compared.name, compared.kind), "==", self.draw.choice(compared.pool))
+        question = Question((record.name,), where=((record.name, condition),))
+        assignment = random_assignment(self.draw, record) if self.draw.random() < 0.7 else None
+        if assignment is not None and not _fits(record, assignment):
+            return None
+        after = trial.state.copy()
+        for _, row in trial.matches(question):
+            if assignment is None:
+                after.remove(record.name, row)
+            elif (made := changed(record, row, assignment)) is not None:
+                after.put(record.name, made)
+            else:
                 return None
-            field = draw.choice(fields)
-            given = VALUES[shape.fields[field]](draw)
-            after = {at: {**row, field: given} if row[where] == value else row for at, row in rows.items()}
-            return verb, after, lambda: query.update(getattr(cls, field).set(given))
-        fields = [field for field in fields if verb != "add" or shape.fields[field] in ("int", "decimal")]
-        if not fields:
-            return None
-        field = draw.choice(fields)
-        given = VALUES[shape.fields[field]](draw)
-        if verb == "add":
-            given = Decimal(3) if shape.fields[field] == "decimal" else 3
-            after = {**rows, there: {**rows[there], field: rows[there][field] + given}}
-            return verb, after, lambda: store.merge(entity_key, getattr(cls, field).add(given))
-        after = {**rows, there: {**rows[there], field: given}}
-        if verb == "merge":
-            return verb, after, lambda: store.merge(entity_key, **{field: given})
+        ask = Ask("delete" if assignment is None else "update", assignment=assignment)
+        expected = Expected(trial.state, after, set())
+        run = lambda: trial.run(ask.text(record.name), q=trial.run(question.text()))  # noqa: E731
+        return f"{ask.verb} where", {record.name}, expected, run
 
-        def replace() -> None:
-            held = store[entity_key]
-            setattr(held, field, given)
-            store.replace(held)
-
-        return verb, after, replace
-
-    def _row(self, shape: Shape, rows: Rows) -> Row:
-        row = {field: VALUES[kind](self.draw) for field, kind in shape.fields.items()}
-        if rows and self.draw.random() < 0.4:
-            other = self.draw.choice([*rows.values()])
-            row |= {field: other[field] for field in shape.ident}
-        return row
-
-    def _clashes(self, version: int, name: str, after: Rows) -> tuple[list[str], list[str]]:
+    def _clashes(self, version: int, after: Data) -> tuple[list[str], list[str]]:
         """Return the unique values that would be held twice: as the writer or the newest version sees it, and as any does."""
         saved = {at: dict(data) for at, data in self.data.items()}, self.unsure
-        self._note(version, name, after)
+        for name, rows in after.items():
+            self._note(version, name, rows)
         found = {at: held_twice(self.classes[at], data) for at, data in self.data.items()}
         self.data, self.unsure = saved
         return found[version] or found[self.at], [one for some in found.values() for one in some]
@@ -594,6 +591,15 @@ class Chain:
                     compare(store, self.classes[version + 1], self.data[version + 1], version + 1)
 
 
+Drawn = tuple[str, set[str], Expected, Callable[[], Any]]
+"""A write: how, to which classes, what is to come of it, and what does it."""
+
+
+def _fits(record: Record, assignment: Assignment) -> bool:
+    """Return whether the steps of scripts know what becomes of a field so: digits stay digits."""
+    return assignment.verb == "set" or record.field(assignment.field).kind is INT
+
+
 def _classes(draw: Draw) -> Classes:
     while True:
         try:
@@ -631,7 +637,9 @@ def held_twice(classes: Classes, data: Data) -> list[str]:
     found = []
     for name, shape in classes.world.items():
         for called, index in shape.indexes.items():
-            values = Counter(value for row in data[name].values() for value in index.slots(row)) if index.unique else {}
+            if not index.unique:
+                continue
+            values = Counter(value for row in data[name].values() for value in classes.held(name, called, row))
             found += [f"{name}.{called}: {value}" for value, count in values.items() if count > 1]
     return found
 
@@ -667,46 +675,47 @@ def compare(store: tm.Store, classes: Classes, data: Data, version: int) -> None
                     raise Wrong(
                         f"version {version}, {name} {key}: {field} is {getattr(entity, field)!r}, not {rows[key][field]!r}"
                     )
-            if shape.keeps is not None:
-                _compare_kept(entity, classes, shape.keeps, data, version)
-        _compare_indexes(store, classes.by_name[name], shape, rows, version)
-        for total in shape.totals:
-            aggregate, entities = classes.totals[name, total.name], [*rows.values()]
-            for fault in total_faults(store, classes.by_name[name], aggregate, total, shape.fields, entities):
-                raise Wrong(f"version {version}, {total.name}: {fault}")
-    if problems := store.check().problems:
-        raise Wrong(f"version {version}: {problems}")
+    try:
+        _compare_maintained(store, classes, version)
+    except Differs as differs:
+        raise Wrong(f"version {version}: {differs}") from differs
 
 
-def _compare_kept(entity: Any, classes: Classes, keeps: tuple[str, Any], data: Data, version: int) -> None:
-    source, measures = keeps
-    rows = [row for row in data[source].values() if row["shelf"] == entity.shelf]
-    for name, verb, field in measures:
-        expected = measure_of(verb, [row[field] for row in rows] if field else rows)
-        if (getattr(entity, name) or None) != (expected or None):
-            raise Wrong(f"version {version}, {entity.key}: {name} is {getattr(entity, name)}, not {expected}")
+def _compare_maintained(store: tm.Store, classes: Classes, version: int) -> None:
+    """Compare all that is maintained with what the entities make of it, whichever way it is read.
+
+    Raises:
+        Differs
+    """
+    trial = Trial(store, classes.names, State(classes.model))
+    trial.take_over()
+    trial.compare_all()
+    trial.compare_indexes()
+    trial.compare_keys()
+    for record in classes.model.records:
+        if record.of is not None:
+            trial.ask(Question((record.name,)), Ask("pages", size=2))
+            for question, ask in _asked(record, classes.model.record(record.of)):
+                trial.ask(question, ask)
 
 
-def _compare_indexes(store: tm.Store, cls: Any, shape: Shape, rows: Rows, version: int) -> None:
-    for name, index in shape.indexes.items():
-        if index.field not in shape.fields:  # (it is over one that is maintained)
+def _asked(total: Record, of: Record) -> Iterator[tuple[Question, Ask]]:
+    """Yield questions that an aggregate may answer."""
+    groups, *_ = [[one.operand for one in total.measures.values() if one.verb == "group_by"]]
+    if any(one.cut == "each" for one in groups):
+        return
+    where = [Unless(Null(Operand(one.field, one.kind))) for one in groups if of.field(one.field).optional]
+    conditions = [(of.name, one) for one in [*where, *([] if total.where is None else [total.where])]]
+    for measure in total.measures.values():
+        if measure.verb not in ("sum", "avg", "min", "max") and (
+            measure.verb != "count" or measure.operand is not None
+        ):
             continue
-        held: dict[Any, list[Any]] = {}
-        for key, row in rows.items():
-            for value in index.slots(row):
-                held.setdefault(value, []).append(key)
-        values = dict.fromkeys(
-            one
-            for row in rows.values()
-            for one in (row[index.field] if isinstance(row[index.field], list) else [row[index.field]])
-        )
-        for value in [value for value in values if value is not None][:4]:
-            found = [
-                tuple(getattr(one, each) for each in shape.ident) for one in store.query(getattr(cls, name)(value))
-            ]
-            wanted = held.get(index.slot(value), [])
-            if sorted(map(repr, found)) != sorted(map(repr, wanted)):
-                raise Wrong(f"version {version}, {cls.__name__}.{name}({value!r}): {found}, not {wanted}")
+        own = [] if measure.where is None else [(of.name, measure.where)]
+        question = Question((of.name,), where=(*conditions, *own))
+        measured = () if measure.operand is None else (measure.operand,)
+        yield question, Ask("total", measured, measure.verb) if measured else Ask("count")
+        yield question, Ask("groups", (*measured, *groups), measure.verb)
 
 
 def play(seed: int, folder: Path) -> Counter[str]:

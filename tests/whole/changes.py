@@ -1,7 +1,8 @@
-"""What a row is after an assignment, in plain Python."""
+"""Rows as they may be written, and what a row is after an assignment, in plain Python."""
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +15,20 @@ from .models import Field, Record
 from .oracle import Row, clean, total
 from .questions import Assignment
 
-__all__ = ["changed", "is_refused", "ruled"]
+__all__ = ["changed", "cleaned", "is_refused", "random_row", "ruled"]
+
+
+def random_row(rng: random.Random, record: Record) -> Row | None:
+    """Return a row of a class; None if the class refuses what was drawn."""
+    row = {
+        field.name: None if field.optional and rng.random() < 0.25 else rng.choice(field.pool) for field in record.own
+    }
+    return ruled(record, row)
+
+
+def cleaned(record: Record, row: Row) -> Row:
+    """Return a row as an entity holds it."""
+    return {name: clean(one, record.field(name).kind) for name, one in row.items()}
 
 
 def changed(record: Record, row: Row, assignment: Assignment) -> Row | None:

@@ -61,6 +61,7 @@ __all__ = [
     "exact",
     "inf",
     "islice",
+    "kind_of",
     "namespace",
     "pydantic",
     "text_of",
@@ -287,6 +288,11 @@ HIERARCHY = Kind(
 """In which the row of a key can end."""
 LOCAL_SCALARS = (*SCALARS, *[LOCAL] * 25)
 KINDS = SCALARS + NESTED
+
+
+def kind_of(annotation: str) -> Kind:
+    """Return the first kind of some type."""
+    return next(kind for kind in KINDS if kind.annotation == annotation)
 
 
 def text_of(value: Any) -> str:

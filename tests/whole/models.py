@@ -59,12 +59,16 @@ class Field:
     """Whether it has one; so no value needs to be given."""
     pool: tuple[Any, ...] = ()
     """The values that entities have."""
+    standard: tuple[Any, ...] = ()
+    """The default, where it is neither None nor the first value."""
     spelling: str = ""
     """How it says that it takes no value below these, if it does."""
 
     @property
     def missing(self) -> Any:
         """The default."""
+        if self.standard:
+            return self.standard[0]
         return None if self.optional else self.pool[0]
 
     @property

@@ -31,7 +31,7 @@ from .conditions import (
     Unless,
 )
 from .kinds import ANY, WRITTEN, Kind
-from .models import Index, Measure, Model, Record, Slot, slots_of
+from .models import Field, Index, Measure, Model, Record, Slot, slots_of
 
 __all__ = [
     "Row",
@@ -42,6 +42,7 @@ __all__ = [
     "extreme",
     "holds",
     "in_order",
+    "index_rows",
     "measure_of",
     "plain",
     "same_partition",
@@ -302,6 +303,12 @@ def entries(record: Record, index: Index, row: Row) -> list[dict[str, Any]]:
     return found
 
 
+def index_rows(record: Record, index: Index, row: Row) -> set[Identity]:
+    """Return what tells the rows apart that an entity has in an index."""
+    slots = slots_of(index.partition, index.row)
+    return {_identity(slots, entry) for entry in entries(record, index, row)}
+
+
 def in_range(record: Record, index: Index, given: Sequence[Any], row: Row) -> bool:
     """Tell whether an index, asked by name with leading values, finds a row: every slot equals what it makes of them."""
     known = {name: clean(one, record.operand(name).kind) for name, one in zip(index.arguments, given, strict=False)}
@@ -378,10 +385,9 @@ class State:
         for record in self.model.records:
             for index in record.indexes:
                 if index.unique:
-                    slots = slots_of(index.partition, index.row)
                     held: set[Identity] = set()
                     for row in self.rows(record.name):
-                        own = {_identity(slots, entry) for entry in entries(record, index, row)}
+                        own = index_rows(record, index, row)
                         if own & held:
                             return True
                         held |= own
@@ -415,10 +421,19 @@ class State:
         parts = [one for one in self.written(record.over) if all(plain(one[name]) == held for name, held in key)]
         made = dict(row)
         for field, measure in record.measures.items():
-            made[field] = _measure(measure, parts)
-            if made[field] is None and not record.field(field).optional:
-                made[field] = record.field(field).kind.zero
+            made[field] = _measure(record.field(field), measure, parts)
         return made
+
+    def recall(self, name: str, row: Row) -> None:
+        """Remember a group as it was read: what ever was may be more than what there is."""
+        record = self.model.record(name)
+        measures = [(field, measure.verb) for field, measure in record.measures.items()]
+        held = self._ever[name].setdefault(
+            tuple(plain(row[field]) for field, verb in measures if verb == "group_by"), {}
+        )
+        for field, verb in measures:
+            if verb.endswith("ever"):
+                held.setdefault(field, []).append(row[field])
 
     def _keeps(self, record: Record) -> bool:
         return any(measure.verb.endswith("ever") for measure in record.measures.values())
@@ -440,12 +455,14 @@ class State:
             elif measure.verb.endswith("ever"):
                 made[field] = extreme(measure.verb, self._ever[record.name][group][field])
             else:
-                made[field] = _measure(measure, rows)
+                made[field] = _measure(record.field(field), measure, rows)
         return made
 
 
-def _measure(measure: Measure, rows: Iterable[Row]) -> Any:
-    return measure_of(measure.verb, _measured(measure, rows))
+def _measure(field: Field, measure: Measure, rows: Iterable[Row]) -> Any:
+    """Return what a field holds; of no values a field that must have one has the sum of nothing."""
+    values = _measured(measure, rows)
+    return measure_of(measure.verb, values) if values or field.optional or measure.verb == "count" else field.kind.zero
 
 
 def _groups(record: Record, row: Row) -> list[Identity]:

@@ -32,6 +32,7 @@ __all__ = [
     "Ask",
     "Assignment",
     "Question",
+    "can_be_asked",
     "random_asks",
     "random_assignment",
     "random_changes",
@@ -198,7 +199,7 @@ class _Questions:
                 held = value(self.rng.choice(rows), attrs.evolve(operand, kind=record.field(operand.field).kind))
                 if isinstance(held, list | tuple) and operand.kind.element is None:
                     held = self.rng.choice(held) if held else None
-                if held is not None and _can_be_asked(held):
+                if held is not None and can_be_asked(held):
                     return held
             field = record.field(operand.field)
             pool = field.pool if chance < 0.9 and field.kind is operand.kind else operand.kind.pool
@@ -368,7 +369,7 @@ class _Questions:
         )
 
 
-def _can_be_asked(sum: Any) -> bool:
+def can_be_asked(sum: Any) -> bool:
     """Tell whether a sum fits the type of its field, as what is asked for must."""
     match sum:
         case int():

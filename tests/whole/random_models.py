@@ -107,8 +107,14 @@ def with_turned(rng: random.Random, model: Model) -> Model:
     return attrs.evolve(model, records=(record, *model.records[1:]))
 
 
-def with_maintained(rng: random.Random, model: Model) -> Model:
-    """Return a model with a class that has maintained fields over the first, if anything can be its key."""
+def with_maintained(rng: random.Random, model: Model, *, calculated: bool = False) -> Model:
+    """Return a model with a class that has maintained fields over the first, if anything can be its key.
+
+    Args:
+        rng: draws it.
+        model: what is to have one.
+        calculated: whether some are sums of calculations.
+    """
     of = model.records[0]
     keyable = [
         field for field in of.fields if field.kind.specs and not field.kind.element and field.kind is not HIERARCHY
@@ -127,7 +133,13 @@ def with_maintained(rng: random.Random, model: Model) -> Model:
     for name in ("n", "m", "mm", "nn")[: rng.choice((1, 2, 3))]:
         verb = rng.choice(("count", "count", "sum", "sum", "avg", "min", "max"))
         fit = [one for one in of.operands if _fits(verb, one)]
-        operand = rng.choice(fit) if fit and (verb != "count" or rng.random() < 0.3) else None
+        operand: Operand | Calculation | None = (
+            rng.choice(fit) if fit and (verb != "count" or rng.random() < 0.3) else None
+        )
+        if calculated and rng.random() < 0.3:
+            product = random_calculation(rng, of.operands)
+            if product is not None and product.kind is not INT:  # (it can have more digits than a key)
+                operand, verb = product, "sum"
         verb = verb if operand else "count"
         where = (
             leaf(rng, rng.choice(groups), lambda one: rng.choice(one.kind.pool), groups) if rng.random() < 0.3 else None
@@ -212,8 +224,8 @@ _LEAST = (-(2**63), -(2**31))
 """What nothing can be below, of numbers with a length."""
 
 
-def _is_there(record: Record, operand: Operand | None) -> bool:
-    return operand is not None and not operand.step and not record.field(operand.field).optional
+def _is_there(record: Record, operand: Operand | Calculation | None) -> bool:
+    return isinstance(operand, Operand) and not operand.step and not record.field(operand.field).optional
 
 
 def _fields(rng: random.Random, shared: Sequence[Field], names: Iterator[str], scalars: Sequence[Kind]) -> list[Field]:

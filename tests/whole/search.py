@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import attrs
 
 from .answers import Case, Trial, random_rows
-from .deeds import Deed, random_deeds
+from .deeds import Deed, Writes, random_deeds, random_writes
 from .judges import Differs, Named
 from .models import Model, Record
 from .oracle import State
@@ -45,6 +45,8 @@ RULES = 40_000_000
 """The first seed whose models may ask something of their values, in one spelling or another."""
 TURNED = 60_000_000
 """The first seed of partitions of a cut time, and of texts that others begin with, with rows the other way."""
+WRITES = 80_000_000
+"""The first seed of every other write by key: alone, in transactions, of many at once."""
 
 __all__ = [
     "DEEDS",
@@ -53,6 +55,7 @@ __all__ = [
     "RULES",
     "TURNED",
     "UNDECLARED",
+    "WRITES",
     "Failure",
     "Kept",
     "Tally",
@@ -103,7 +106,7 @@ class Kept:
     model: Callable[[Model], Model] = lambda model: model
     """Returns a model without what the engine tells otherwise."""
     asks: Callable[[Ask, Model], bool] = lambda ask, model: True
-    deeds: Callable[[Deed], bool] = lambda deed: True
+    deeds: Callable[[Deed | Writes], bool] = lambda deed: True
     refused: tuple[type[Exception], ...] = ()
     """How it refuses a model that it cannot keep."""
 
@@ -134,19 +137,19 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
     rng = random.Random(seed)
     model = random_model(rng, local=seed // LOCAL % 2 == 1)
     more = random.Random(~seed)  # (so that what came later leaves the models alone that show certain faults)
-    if seed >= TURNED and more.random() < 0.8:
+    if TURNED <= seed < WRITES and more.random() < 0.8:
         model = with_turned(more, model)
     if seed >= WIDER and more.random() < 0.5:
         model = with_levels(more, model)
     if seed >= MAINTAINED and more.random() < 0.7:
-        model = with_maintained(more, model)
+        model = with_maintained(more, model, calculated=seed >= WRITES)
     if seed >= UNDECLARED and more.random() < 0.6:
         model = with_undeclared(more, model)
     if seed >= UNDECLARED and more.random() < 0.5:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=one.of is None) for one in model.records))
     if seed >= DEEDS and more.random() < 0.5:
         model = attrs.evolve(model, records=tuple(attrs.evolve(one, timed=True) for one in model.records))
-    if RULES <= seed < TURNED and more.random() < 0.8:
+    if (RULES <= seed < TURNED or seed >= WRITES) and more.random() < 0.8:
         model = with_rules(more, model)
     model = kept.model(model)
     rows = tuple((record.name, row) for record in model.entities for row in random_rows(rng, record, 14))
@@ -168,7 +171,10 @@ def _tried(seed: int, tally: Tally, kept: Kept) -> Failure | None:
                     tally.asks[ask.verb] += 1
                     case = Case(model, _rows(trial.state), question, ask, late)
                     trial.ask(question, ask)
-                for deed in filter(kept.deeds, random_deeds(more, trial.state)) if seed >= DEEDS else ():
+                deeds: list[Deed | Writes] = [*random_deeds(more, trial.state)] if seed >= DEEDS else []
+                if seed >= WRITES and (writes := random_writes(more, trial.state)) is not None:
+                    deeds = [writes]
+                for deed in filter(kept.deeds, deeds):
                     tally.asks[deed.verb] += 1
                     case = Case(model, _rows(trial.state), question, deed, late)
                     deed.do(trial)

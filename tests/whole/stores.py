@@ -13,7 +13,7 @@ from tablemapper.engines import opening
 from tablemapper.execution.prepared import BatchLimits
 from tablemapper.schema.model import compile_schema
 
-__all__ = ["back_and_forth", "if_there", "make_sizes_small", "opened", "outdated"]
+__all__ = ["back_and_forth", "if_there", "make_sizes_small", "opened", "outdated", "together"]
 
 _NOW = 1_767_225_600_000_000
 _SMALL: dict[str, dict[str, int]] = {
@@ -56,6 +56,13 @@ def if_there(store: tm.Store, required: Any, write: Callable[[tm.Transaction], o
     with store.transaction(across_partitions=True) as tx:
         tx.require(required)
         write(tx)
+
+
+def together(store: tm.Store, writes: Sequence[Callable[[tm.Transaction], object]]) -> None:
+    """Write in one transaction."""
+    with store.transaction(across_partitions=True) as tx:
+        for write in writes:
+            write(tx)
 
 
 def back_and_forth(cls: Any, entity: Any) -> list[Any]:

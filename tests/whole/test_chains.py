@@ -23,9 +23,11 @@ from tablemapper.schema.model import Schema
 from tablemapper.scripts import links
 
 from .chain_steps import possible
-from .chain_totals import Total
-from .chain_worlds import Shape
+from .chain_worlds import Shape, Total
 from .chains import Wrong, play
+from .conditions import Compare, Operand
+from .kinds import STR
+from .models import Slot
 
 pytestmark = pytest.mark.one_python
 
@@ -132,10 +134,20 @@ def test_random_chains_find(
 def test_there_is_no_aggregate_whose_condition_compares_a_field_that_has_another_type_by_now() -> None:
     def world(value: Any) -> dict[str, Shape]:
         total = Total(
-            "Total", "Totals", [("shelf", "", "group")], [("count", "count", "")], where=("shelf", "!=", value)
+            "Total",
+            "Totals",
+            [("shelf", "", "group")],
+            [("count", "count", "")],
+            where=Compare(Operand("shelf", STR), "!=", value),
         )
         shape = Shape(
-            "Part", "Parts", {"shelf": "str", "num": "int"}, ["shelf", "num"], "{shelf}", "{num}", totals=[total]
+            "Part",
+            "Parts",
+            {"shelf": "str", "num": "int"},
+            ["shelf", "num"],
+            ((Slot("shelf"),),),
+            ((Slot("num"),),),
+            totals=[total],
         )
         return {"Part": shape}
 

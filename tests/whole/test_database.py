@@ -20,7 +20,7 @@ PART = 6
 """Models that one test tries."""
 
 
-@pytest.mark.parametrize("part", [0, 1, 2, 3, 4, 5, 6, 8, 20, 21, 40, 60, 61])
+@pytest.mark.parametrize("part", [0, 1, 2, 3, 4, 5, 6, 8, 20, 21, 40, 60, 61, 80, 81])
 def test_answers_are_right_and_sqlite_reads_by_the_bounds_of_the_plan_and_sorts_only_what_that_says(
     part: int, full_size: bool
 ) -> None:
@@ -31,7 +31,7 @@ def test_answers_are_right_and_sqlite_reads_by_the_bounds_of_the_plan_and_sorts_
     assert min(tally.questions, len(explained.plans)) > PART
 
 
-@pytest.mark.parametrize("part", [0, 1, 20])
+@pytest.mark.parametrize("part", [0, 1, 20, 80])
 def test_they_are_the_same_where_a_few_rows_cross_every_border(
     part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,11 +20,14 @@ from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import building, group_build, jobs
 from tablemapper.engines.sqlite.rows.group_build import GroupBuild
 
-from .answers import random_rows
+from .answers import Trial, random_rows
+from .deeds import random_deeds, random_writes
 from .models import Measure, Model, Record, compiled
+from .oracle import State
 from .random_models import random_model, with_maintained
 
-REFUSED = (tm.UniqueViolation, tm.InvalidEntity, tm.EntityExists, tm.EntityNotFound, tm.NotReady)
+REFUSED = (tm.UniqueViolation, tm.InvalidEntity, tm.EntityExists, tm.EntityNotFound, tm.NotReady, tm.PreconditionFailed)
+pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
 def random_version(draw: random.Random) -> Model:
@@ -53,24 +56,21 @@ class Versions:
     """The classes of a program, of its next version, which has what is maintained, and of one between them."""
 
     def __init__(self, draw: random.Random) -> None:
-        self.model = model = random_version(draw)
-        self.entities = [record.name for record in model.entities]
-        old = Model(tuple(record if record.over is None else record.bare for record in model.entities))
+        self.new = model = random_version(draw)
+        self.old = Model(tuple(record if record.over is None else record.bare for record in model.entities))
         late = draw.choice([record.name for record in model.records if record.of] or [""])
-        some = Model(tuple(record for record in model.records if record.name != late))
-        self.old, self.some, self.new = (self._compiled(one) for one in (old, some, model))
-
-    def _compiled(self, model: Model) -> dict[str, Any]:
-        found = compiled(model.source())
-        return {record.name: found[record.name] for record in model.records}
+        self.some = Model(tuple(record for record in model.records if record.name != late))
 
 
 class Program:
     """A process, which writes and builds."""
 
-    def __init__(self, path: Path, classes: dict[str, Any], model: Model, draw: random.Random) -> None:
-        self.classes, self.model, self.draw = classes, model, draw
-        self.store = tm.open(path, models=list(classes.values()), durability="relaxed", build=False)
+    def __init__(self, path: Path, model: Model, draw: random.Random) -> None:
+        self.model, self.draw = model, draw
+        names = compiled(model.source())
+        classes = [names[record.name] for record in model.records]
+        self.store = tm.open(path, models=classes, durability="relaxed", build=False)
+        self.trial = Trial(self.store, names, State(model))
         engine = self.store._engine
         assert isinstance(engine, SqliteEngine)
         self.engine = engine
@@ -82,68 +82,30 @@ class Program:
             self.groups.close()
         self.store.close()
 
-    def entities(self, most: int) -> list[Any]:
-        record = self.draw.choice(self.model.entities)
-        return [self.classes[record.name](**row) for row in random_rows(self.draw, record, most)]
-
-    def stored(self) -> list[Any]:
-        cls = self.classes[self.draw.choice(self.model.entities).name]
-        with suppress(tm.NotReady):  # (a maintained field)
-            return list(self.store.query(cls).allow_scan())
-        return []
+    def fill(self) -> None:
+        for record in self.model.entities:
+            with suppress(*REFUSED):
+                rows = random_rows(self.draw, record, 30)
+                self.store.upsert_many([self.trial.names[record.name](**row) for row in rows])
 
     def write(self) -> None:
-        draw, store = self.draw, self.store
-        plans: Any = store._plans
+        """Write what may be refused: values that are to be unique may be held twice."""
+        plans: Any = self.store._plans
         plans._look_at = 0.0  # what others changed in the catalogue a second ago is known
-        verb = draw.choice(
-            [
-                "upsert",
-                "change",
-                "delete",
-                "move",
-                "many",
-                "atomic",
-                "transaction",
-                "update_many",
-                "delete_many",
-                "clear",
-            ]
-        )
-        new, stored = self.entities(4), self.stored()
-        some = draw.sample(stored, min(len(stored), 3))
-        with suppress(*REFUSED):
-            if verb == "many":
-                store.upsert_many(new)
-            elif verb == "atomic":
-                store.insert_many([one for one in new if not store.exists(one.key)], atomic=True)
-            elif verb == "transaction":
-                with store.transaction(across_partitions=True) as tx:
-                    gone = {one.key for one in some}
-                    for one in some:
-                        tx.delete(one)
-                    for key, one in {one.key: one for one in new}.items():
-                        if key not in gone:
-                            tx.upsert(one)
-            elif verb == "delete_many":
-                store.delete_many(some)
-            elif verb == "clear" and stored and draw.random() < 0.1:
-                store.clear(type(stored[0]))
-            elif verb == "delete" and some:
-                store.delete(some[0])
-            elif verb == "move" and some and new and type(some[0]) is type(new[0]):
-                store.move(some[0], new[0].key)
-            elif verb == "update_many" and some and new and type(some[0]) is type(new[0]):
-                store.replace_many([self.changed(one, new[0]) for one in some])
-            elif new:
-                store.upsert(new[0])
+        with suppress(tm.NotReady):  # (a maintained field)
+            self.trial.take_over()
+        state = self.trial.state
+        for deed in [random_writes(self.draw, state), *random_deeds(self.draw, state)]:
+            answer = None if deed is None else self.trial.run(deed.text(self.model))
+            if isinstance(answer, Exception) and not isinstance(answer, REFUSED):
+                raise answer
 
-    def changed(self, entity: Any, other: Any) -> Any:
-        record = self.model.record(type(entity).__name__)
-        free = [field.name for field in record.own if field.name not in record.key_fields]
-        for name in self.draw.sample(free, min(len(free), 2)):
-            setattr(entity, name, getattr(other, name))
-        return entity
+    def compare(self) -> None:
+        """Compare all that is maintained with what the entities make of it."""
+        self.trial.take_over()
+        self.trial.compare_all()
+        if all(item.state == "ready" for item in self.store.status().items):
+            self.trial.compare_indexes()
 
     def build(self) -> None:
         """Do the next step of a build."""
@@ -169,15 +131,13 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
     path = folder / f"{seed}.db"
     with ExitStack() as stack:
 
-        def program(classes: dict[str, Any]) -> Program:
-            started = Program(path, classes, versions.model, draw)
+        def program(model: Model) -> Program:
+            started = Program(path, model, draw)
             stack.callback(started.close)
             return started
 
         programs = [program(versions.old)]
-        with suppress(*REFUSED):
-            for _ in range(3):
-                programs[0].store.upsert_many(programs[0].entities(20))
+        programs[0].fill()
         programs.append(program(versions.some))
         newest, at, slices = None, 0, 0
         try:
@@ -189,7 +149,7 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
                 one = programs[at]
                 if draw.random() < 0.06 and one is not newest:
                     one.close()
-                    programs[at] = program(one.classes)
+                    programs[at] = program(one.model)
                 elif draw.random() < 0.12:
                     draw.choice(programs).write()
                 else:
@@ -205,7 +165,7 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
         assert {item.state for item in newest.store.status().items} <= {"ready", "violated"}
         assert newest.engine.file.read(f"SELECT * FROM {jobs.BUILDS}") == []
         for one in (newest, *programs):
-            assert one.store.check().problems == ()
+            one.compare()
         return slices
 
 

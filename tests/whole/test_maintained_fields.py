@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -103,12 +102,6 @@ def kept(store: tm.Store, department: str) -> tuple[Any, ...]:
         assert [one.retiring > 0] == [one in list(store.query(Department.by_oldest(one.oldest or 0)))]
     assert store.check().ok
     return values
-
-
-def recomputed(people: list[Employee]) -> tuple[Any, ...]:
-    salaries = sum([one.salary for one in people], Decimal(0))
-    ages = [one.age for one in people]
-    return len(people), salaries, max(ages, default=None), sum(age > 60 for age in ages)
 
 
 NOTHING = (0, Decimal(0), None, 0)
@@ -270,78 +263,6 @@ def test_a_sum_of_both_infinities_is_none_in_the_field_in_conditions_and_in_an_i
         store.delete(Reading.key("a", 1))
         assert [one.total for one in store.query(Device.by_total())] == [0.0]
         assert store.check().ok, store.check()
-
-
-@pytest.mark.needs("sorts")
-def test_conditions_and_orders_are_those_of_a_filter_in_python(store: tm.Store) -> None:
-    rng = random.Random(7)
-    departments = [f"d{number}" for number in range(12)]
-    store.insert_many([Department(name, rng.choice("xyz")) for name in departments])
-    numbers = {name: rng.randrange(6) for name in departments}
-    store.insert_many(
-        [
-            person(name, at, rng.randrange(20, 90), f"{rng.randrange(999)}.5")
-            for name in departments
-            for at in range(numbers[name])
-        ]
-    )
-    everyone = list(store.query(Department).allow_scan())
-    d = Department
-    conditions: list[tuple[Any, Callable[[Department], bool]]] = [
-        (d.employees == 3, lambda e: e.employees == 3),
-        (d.employees > 2, lambda e: e.employees > 2),
-        (d.oldest.is_null(), lambda e: e.oldest is None),
-        (d.oldest > d.employees, lambda e: e.oldest is not None and e.oldest > e.employees),
-        (d.salaries >= Decimal("500.5"), lambda e: e.salaries >= Decimal("500.5")),
-        (~(d.retiring > 0) & (d.name == "x"), lambda e: not e.retiring > 0 and e.name == "x"),
-        (d.employees.is_in([1, 5]) | (d.retiring == 2), lambda e: e.employees in (1, 5) or e.retiring == 2),
-    ]
-    orders: list[tuple[Any, Callable[[Department], Any]]] = [
-        (d.employees, lambda e: e.employees), (d.salaries, lambda e: e.salaries), (d.oldest, lambda e: e.oldest or -1),
-    ]  # fmt: skip
-    for condition, test in conditions:
-        query = store.query(d).where(condition).allow_scan()
-        expected = [e for e in everyone if test(e)]
-        assert sorted(query, key=lambda e: e.department) == sorted(expected, key=lambda e: e.department)
-        assert query.count() == len(expected)
-        for order, value in orders:
-            assert [value(e) for e in query.order_by(order.desc())] == sorted(map(value, expected), reverse=True)
-            page = query.order_by(order).page(2)
-            pages = list(page.items)
-            while page.token is not None:
-                page = query.order_by(order).page(2, token=page.token)
-                pages += page.items
-            assert len(pages) == len(expected)
-            assert [value(e) for e in pages] == sorted(map(value, expected))
-
-
-def test_random_writes_keep_fields_as_a_recomputation_makes_them(store: tm.Store, full_size: bool) -> None:
-    rng = random.Random(3)
-    people: dict[tuple[str, int], Employee] = {}
-    departments: set[str] = set()
-    for _ in range(3_000 if full_size else 150):
-        name, number = rng.choice("abcd"), rng.randrange(6)
-        one = person(name, number, rng.randrange(20, 90), f"{rng.randrange(99)}.{rng.randrange(9)}")
-        match rng.randrange(6):
-            case 0 | 1:
-                store.upsert(one)
-                people[name, number] = one
-            case 2 if (name, number) in people:
-                store.delete(Employee.key(name, number))
-                del people[name, number]
-            case 3 if (name, number) in people:
-                store.merge(Employee.key(name, number), age=one.age)
-                people[name, number] = people[name, number].replace(age=one.age)
-            case 4:
-                store.upsert(Department(name, rng.choice("xy")))
-                departments.add(name)
-            case 5 if name in departments:
-                store.delete(Department.key(name))
-                departments.remove(name)
-            case _:
-                continue
-        if name in departments:
-            assert kept(store, name) == recomputed([e for (d, _), e in people.items() if d == name])
 
 
 # ---------------------------------------------------------------------------------------------- it is read only

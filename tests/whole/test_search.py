@@ -13,15 +13,13 @@ import pytest
 from .answers import Case
 from .conditions import Compare, In, Null, Operand, Unless
 from .faults import a_whole_key_that_forgets_the_other_conditions
-from .kinds import ANY, DATE, MOMENT, SCALARS, STR
+from .kinds import ANY, DATE, MOMENT, STR
 from .models import Field, Index, Model, Record, Slot
 from .oracle import State, average, extreme, holds, in_order, in_range, total
 from .questions import Ask, Question
 from .search import search, shrunk
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
-
-COLOR = next(kind for kind in SCALARS if kind.annotation == "Color")
 
 
 def test_what_is_found_is_made_small_and_printed_as_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
