@@ -22,7 +22,6 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 
     Args:
         title: what a traceback shows, for example ``Product.from_rows``.
-        source: top level function definitions.
         names: the globals that the source refers to; not changed.
     """
     filename = f"<tablemapper {next(_serial)}: {title}>"

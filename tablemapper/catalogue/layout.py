@@ -115,7 +115,6 @@ class Layout:
         """Add the tables and columns that the classes of a schema need.
 
         Args:
-            schema: the classes.
             forms: the catalogue's forms from now on.
         """
         before = dict(self.tables)

@@ -184,7 +184,6 @@ def dropped_labels(catalogue: Catalogue, new: Mapping[str, Iterable[Model]]) -> 
     """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
 
     Args:
-        catalogue: after them.
         new: by migration, its new classes; what they declare is not dropped any more.
     """
     labels = set[str]()

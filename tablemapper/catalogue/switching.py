@@ -115,8 +115,6 @@ def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bo
     """Return a catalogue without a twin: the versions that use it are retired; contracting drops its tables.
 
     Args:
-        twin: the twin.
-        by: the migration that ends it.
         unkept: whether it ends because a process is about to write that does not know the script.
     """
     catalogue, kept = _set_aside(draft, catalogue, twin.catalogue, twin.migration)
@@ -289,12 +287,6 @@ def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> C
 
     Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know
     it.
-
-    Args:
-        catalogue: the catalogue as it is then.
-        ended: the classes that ended.
-        by: what ended them.
-        now: the time of the transaction.
     """
     same = {
         name

@@ -73,7 +73,6 @@ def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
     An index over a zone that this system does not know is not among them.
 
     Args:
-        catalogue: the catalogue.
         newer_too: whether to include those that are maintained by the rules of a newer release.
     """
     return [
@@ -97,7 +96,6 @@ def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[
     ``ruled``: it is maintained by other rules. ``beside``: it is disabled in a twin, which builds nothing.
 
     Args:
-        catalogue: the catalogue as the opened classes know it.
         others: the labels that are maintained by other rules.
         guests: the twins that the classes use.
     """

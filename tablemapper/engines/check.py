@@ -157,9 +157,7 @@ class Check:
 
     Args:
         maintained: from each class, for all of its entities or for those that satisfy a test.
-        stored: what the store holds.
         last: the highest timestamp that was given out; None if nobody knows.
-        meter: counts each entity.
     """
 
     def __init__(

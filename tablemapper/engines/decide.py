@@ -133,9 +133,7 @@ def decide(
     """Return what operations on different entities change; two inserts of one are refused.
 
     Args:
-        maintained: what is maintained from each class.
         operations: in the order of the caller. Their rows are not changed.
-        stored: the store before them.
         timestamp: what is written gets it.
         maintained_limit: how many rows the transaction may write, with those that are maintained.
 
@@ -314,9 +312,7 @@ def violation(
     """Return the error of rows that cannot all come into a unique index.
 
     Args:
-        index: where they come.
         holder: gives the key of the entity that has a value, once all rows that go are gone.
-        puts: the rows.
     """
     label = index.label
     for row in puts:

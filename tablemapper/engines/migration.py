@@ -104,7 +104,6 @@ class MigrationEngine(Protocol):
         """Drop what only the versions before a migration need, and what it drops; it cannot be undone then.
 
         Args:
-            id: of the migration.
             batches: runs what empties a table in short transactions.
 
         Returns:

@@ -414,7 +414,6 @@ class Engine(Protocol):
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built.
 
         Args:
-            most: entities.
             labels: what is wanted; None for everything.
         """
         ...

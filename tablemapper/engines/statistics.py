@@ -183,7 +183,6 @@ class HasStatistics(Protocol):
         """Return the statistics of a class, all of one state of the store.
 
         Args:
-            model: the class.
             recent: how long before now a write is recent.
             top: how many partitions are named.
             meter: counts each entity and each index row.
@@ -274,8 +273,6 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
     """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes.
 
     Args:
-        counts: of all partitions.
-        template: of their keys.
         top: how many are named.
     """
 

@@ -53,8 +53,6 @@ def indexes_in(
     """Return the indexes that a class declares, by name, each with its name in the catalogue; the missing are left out.
 
     Args:
-        stored: the indexes of the catalogue.
-        declared: the indexes of the class.
         replacements: unique indexes that were dropped, each with the plain index that replaced it.
     """
     stored_names: dict[str, str] = {}

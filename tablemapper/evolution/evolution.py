@@ -102,9 +102,6 @@ def evolve(
     Args:
         catalogue: the union forms of its classes.
         versions: their versions that were opened.
-        schema: the classes.
-        contents: the stored rows.
-        history: the migrations that ran.
         now: µs since 1970.
     """
     comparison = _Comparison(catalogue, versions, schema, contents, history, now)

@@ -45,8 +45,6 @@ class Translation:
     Args:
         source: the class that the rows are of, compiled from its form.
         target: the other class, compiled from its form.
-        form: the form of the target.
-        link: from the source to the target.
     """
 
     def __init__(self, source: Model, target: Model, form: ModelForm, link: LinkForm) -> None:
@@ -73,7 +71,6 @@ class Translation:
         """Return the row of the target for a row of the source.
 
         Args:
-            row: of the source.
             other: the row that the target has so far; properties that only the target has keep their values.
         """
         keyed = self._key_values(row[0], row[1])

@@ -77,7 +77,6 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
         """Return it as it is once the store is back: if a migration, or its undoing, retired it, it may be opened again.
 
         Args:
-            id: the migration.
             by: what retired it.
         """
         if self.until is None or self.retired_by != by:

@@ -167,7 +167,6 @@ def calculated(
 
     Args:
         rows: the rows: the group, then the fields.
-        value: the calculation.
         slot: the slot that the value is added to.
         by: how many values the group has.
 

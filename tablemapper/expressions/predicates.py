@@ -87,7 +87,6 @@ def dump(
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
 
     Args:
-        predicate: what is written down.
         label: what an attribute is called there.
         constant: what stands there for a value, whose type comes first.
     """
@@ -124,7 +123,6 @@ def load(
     """Return the predicate that `dump` was given.
 
     Args:
-        form: what was written down.
         field: returns the attribute of a field, by what it is called there.
         constant: returns the value for what stands for one, whose type comes first.
 
@@ -251,7 +249,6 @@ def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[A
     """Return the predicate with its constants replaced by parameters, and the number of the next one.
 
     Args:
-        predicate: what has constants.
         first: the number of the first parameter; they are numbered as `Predicate.shape` adds the constants.
     """
     numbers = count(first)

@@ -86,7 +86,6 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     """Return Python source that is true where the predicate holds.
 
     Args:
-        predicate: what to lower.
         field: gives the source of a field's value, None where it is missing, by the field's name.
         names: gets the constants. The source of a parameter is ``v[number]``.
     """

@@ -42,10 +42,8 @@ def advise_schema(
     """Return the advice on compiled classes.
 
     Args:
-        schema: the classes.
         statistics: returns what a store holds of a class of entities, None if that cannot be read now; if it is None,
             the declarations are judged alone.
-        workload: the calls that were observed.
         capabilities: of the engine that answers them; None: it can do all.
     """
     own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]

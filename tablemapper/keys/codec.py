@@ -187,7 +187,6 @@ class KeyCodec:
 
         Args:
             op: ``== < <= > >= startswith``.
-            value: what is compared with.
             all_of_it: whether times have nothing finer than what the texts, with others in front, hold.
         """
         if isinstance(value, enum.Enum):
@@ -266,7 +265,6 @@ class KeyCodec:
 
         Args:
             compared: ``< <= > >=``, value; from both sides.
-            limit: how many there may be.
         """
         try:
             moment = max(self._first(op, value) for op, value in compared if op[0] == ">")

@@ -26,8 +26,6 @@ def composed(partition: Template, row: Template, precision: Callable[[str], str]
     """Return the templates of a key with slots that know what the slots of their field hold in front of them.
 
     Args:
-        partition: of the partition key.
-        row: of the row key.
         precision: what a field's times are cut to; empty if they are not.
     """
     seen: dict[str, list[str]] = {}

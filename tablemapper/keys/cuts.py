@@ -122,7 +122,6 @@ class Cut:
         """Return the first datetime, or date, whose cut is not below a value, or is above it; None if there is none.
 
         Args:
-            value: what the cut is compared with.
             base: the type of the times: datetime, or date.
             end: whether the cut is to be above the value.
             for_good: whether those of all later times have to be so too.

@@ -112,8 +112,6 @@ def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str], front: Itera
     """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it.
 
     Args:
-        codes: the directives of the texts, in their order.
-        units: all directives of the type.
         front: the directives of texts that are equal in front of these.
     """
     seen = set(front)

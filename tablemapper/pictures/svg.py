@@ -34,7 +34,6 @@ def svg(
     """Return the trees as SVG.
 
     Args:
-        trees: of a model.
         alone: whether it is a file of its own, with its colours for light and dark; else the page has them.
         label: says what it is to those who do not see it.
     """

@@ -49,7 +49,6 @@ def refusal(form: QueryForm, refused: Iterable[str], ask: Callable[..., list[Pla
     """Return why a query is refused, and what would serve it, ready to paste.
 
     Args:
-        form: of the query.
         refused: why indexes cannot be followed.
         ask: returns the plans for the form with some changes.
     """

@@ -108,7 +108,6 @@ class Reach:
         """Return the narrowest bound of the keys that match.
 
         Args:
-            values: of the fixed fields.
             compared: comparisons that all hold for the field of the next slot: one of ``< <= > >= startswith``, value.
             texts: what stands in a slot, by its index: one bucket of a shard or of a truncated time.
         """
@@ -218,7 +217,6 @@ def reach(
     """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
 
     Args:
-        template: of a partition key or a row key.
         equal: the fields whose values are known.
         compared: the comparisons that fields have.
         texts: the slots whose texts are known, by their index.

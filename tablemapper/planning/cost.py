@@ -97,10 +97,7 @@ def cost_of(plan: Plan, footprint: Footprint | None, ranges: int, limit: int | N
     """Return what one run of a plan would cost.
 
     Args:
-        plan: the plan.
         footprint: what it reads; None if that is not known.
-        ranges: how many ranges it has.
-        limit: how many results are wanted at most.
     """
     if footprint is None:
         return Cost(ranges, 0, 0, at_least=True)

@@ -38,7 +38,6 @@ class Walk:
         """Yield the partition keys in a bound.
 
         Args:
-            bound: where they are.
             find: returns the first key in a bound, or the last one if that is the direction.
         """
         while (key := find(bound)) is not None:

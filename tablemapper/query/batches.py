@@ -36,10 +36,7 @@ class ArrowWriter:
     """Turns what a query finds into Arrow's batches.
 
     Args:
-        verb: what the user calls.
-        attributes: what stands in the columns, by their names.
         decimals: digits behind the point of columns of Decimals.
-        reader: returns what reads the columns.
     """
 
     def __init__(

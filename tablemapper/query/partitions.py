@@ -36,7 +36,6 @@ def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[A
     """Return the attributes that conditions fix, each with its value.
 
     Args:
-        where: the conditions.
         example: a field, for the message.
 
     Raises:

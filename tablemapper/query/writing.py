@@ -104,11 +104,8 @@ class WriteByQuery:
         """Write by a query; return the number of entities.
 
         Args:
-            spec: the query.
             what: the query as text.
             doing: the call as text, as ``delete()``.
-            work: gives the operation on an entity.
-            progress: the user's option.
             resume: the name of the run, if it has one.
         """
         verb = doing.partition("(")[0]

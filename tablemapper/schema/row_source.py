@@ -47,7 +47,6 @@ class RowFields:
         """Return source for the plain key text of a field, if that stands somewhere already; None if it does not.
 
         Args:
-            name: the field.
             cut: how many characters of the text are wanted; 0 for all.
         """
         model = self._model

@@ -28,11 +28,6 @@ def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
 class Fields:
     """The conversion of entities from an old class to a new one, field by field.
 
-    Args:
-        script: the script with the steps.
-        old: the old class.
-        new: the new class.
-
     Attributes:
         former: how an undoing finds the former entity; None if it needs no values of that.
     """

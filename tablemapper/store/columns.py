@@ -44,7 +44,6 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     """Return the values of all fields, a list for each.
 
     Args:
-        model: the class.
         given: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can
             read.
 

@@ -25,8 +25,6 @@ def resolve(
     The entities with one value are changed in one transaction. Whoever comes after one that was killed resolves the rest.
 
     Args:
-        store: where they are.
-        engine: its engine.
         functions: by index, from the entities with one value to those that are to be kept, changed.
     """
     left: dict[tuple[Any, ...], Fault] = {}

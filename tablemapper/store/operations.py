@@ -47,7 +47,6 @@ class Operations:
     """Turns the arguments of verbs into operations: what a store, its transactions and an async store hold.
 
     Args:
-        engine: what the operations are for.
         limits: ``"azure"``: the rows of indexes and aggregates count in a transaction.
     """
 
@@ -95,7 +94,6 @@ class Operations:
         """Return the model, the partition key and the row key of a key.
 
         Args:
-            key: what was given for it.
             misplaced: what was given besides.
         """
         if key.__class__ is not KeyOf or misplaced:
@@ -109,13 +107,7 @@ class Operations:
         return [self.key(key) for key in keys]
 
     def group(self, key: KeyOf[A], misplaced: tuple[object, ...], get: Callable[[Any], Any]) -> A:
-        """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None.
-
-        Args:
-            key: of the group.
-            misplaced: what was given besides.
-            get: reads it.
-        """
+        """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None."""
         model, partition, row = self.key(key, misplaced)
         aggregate = model.aggregate
         if aggregate is None:

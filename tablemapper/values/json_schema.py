@@ -44,7 +44,6 @@ def json_schema(info: inspect.Type, readable: Callable[[Any], str], plain: Calla
     that: ``"attribute": "zip_code"``.
 
     Args:
-        info: the type.
         readable: gives the name of a class.
         plain: gives a default as it stands in JSON; ValueError if it cannot.
     """

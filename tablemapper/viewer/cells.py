@@ -39,7 +39,6 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
     """Return how a value is shown.
 
     Args:
-        value: the value itself.
         plain: the same as JSON has it.
         most: characters that are shown.
     """

@@ -39,7 +39,6 @@ class Guard:
     """Lets through to an application what may see a store.
 
     Args:
-        app: the application behind it.
         token: what a visitor has to bring once; None asks for nothing.
         hosts: the names in ``Host`` that are answered; None answers all.
     """

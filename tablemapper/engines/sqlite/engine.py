@@ -115,10 +115,8 @@ class SqliteEngine:
         """Open a file, and make it follow the schema if that only adds to what it holds.
 
         Args:
-            path: the file, or ``":memory:"``.
             schema: what is opened; None for what the catalogue says of all classes, which can only be read.
             read_only, durability: as for `tablemapper.open`.
-            timeout: seconds to wait for another process.
             ways_back: of the scripts that are known.
             options: of `open_file`: the clock, locks and VFS of a test.
         """

@@ -159,8 +159,6 @@ class Shape:
         """Return the lines of a group or a measure of an aggregate, or of a maintained field.
 
         Args:
-            property: the field.
-            form: the form of the aggregate.
             of: the name of the aggregated class in this source.
             maintained: whether it is a maintained field, which stands in an entity class.
         """

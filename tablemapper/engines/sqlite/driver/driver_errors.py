@@ -106,8 +106,6 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     Raise the result ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
 
     Args:
-        error: an exception of the driver or the system.
-        path: the file, for the message.
         opening: the file is not known to be a store yet, so one that is no database is :class:`NotAStore`.
     """
     if isinstance(error, TableMapperError):

@@ -50,14 +50,12 @@ class ReaderPool:
     """Lends connections that read.
 
     Args:
-        location: opens them.
         known: every connection of the file, the one that writes among them.
         held: what may hold a reader of this pool.
         keep: how many are kept while nobody uses them.
         most: how many are open at once.
         check_open: raises if the file is closed.
         monotonic: the clock of the timeout, which is that of the location.
-        new_lock: makes locks.
 
     Attributes:
         idle: those that nobody uses.

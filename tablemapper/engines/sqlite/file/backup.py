@@ -32,7 +32,6 @@ def copy_store(
 
     Args:
         source: calls a function with a connection that holds one state of it.
-        name: the store that is copied, for messages.
         target: an absolute path where nothing is.
         progress: called with (pages done, pages in all).
     """

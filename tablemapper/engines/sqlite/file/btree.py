@@ -27,7 +27,6 @@ def upper_keys(
 
     Args:
         read: returns bytes of the file, from a place on, so many.
-        root: the number of the table's first page.
         columns: how many columns its key has, all text.
         wanted: how many keys are enough.
         reaches: whether rows are wanted from one key to another one; None has no end.

@@ -150,8 +150,6 @@ class File:
         all others, so only that one has the pages in its cache that were read or written last.
 
         Args:
-            sql: the statement.
-            args: its values.
             fetch: takes what is wanted from the cursor.
         """
         # No lock is taken: an interrupt may run code in between, a handler of a signal or a finaliser, which may write.

@@ -89,7 +89,6 @@ class CommitQueue:
     """The writes of one store object that wait for each other.
 
     Args:
-        new_lock: makes locks.
         share: the most writes that share a commit; 1 if none do.
         pause: waits for so many seconds.
 
@@ -112,7 +111,6 @@ class CommitQueue:
         """Do a write, in this thread or in that of a leader; return what it returned.
 
         Args:
-            write: the write to do.
             lead: does a write, and those that `join` it; called with the lock held.
         """
         if self._waiting or not self._try(write, lead):

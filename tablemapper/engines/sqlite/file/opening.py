@@ -128,9 +128,6 @@ def restore_file(
     """Put a copy of a backup in the place of a file.
 
     Args:
-        backup: a file that a store could be opened by.
-        place: where the copy goes.
-        overwrite: whether to replace a file that is there.
         verify: is called with a function that reads the copy; raises if that holds no store.
         vfs: the name of the SQLite file layer.
 

@@ -53,9 +53,6 @@ class _Tickets:
     and closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
     order, and the file stays.
 
-    Args:
-        path: the store.
-
     Attributes:
         give: give back all that is locked; without effect if that is nothing. A call that no interrupt can come into.
     """
@@ -179,8 +176,6 @@ class TicketLock:
     Args:
         path: the store; None for one that no other process can see.
         is_free: tells whether SQLite's own lock is free at this moment.
-        monotonic: the clock of deadlines.
-        new_lock: makes locks.
 
     Attributes:
         give: give the turn back; without effect if there is none to give. A call that no interrupt can come into, so

@@ -214,8 +214,6 @@ class Transactions:
         """Undo a transaction that did not come to its commit; return the error to raise.
 
         Args:
-            connection: of the transaction.
-            error: what came out of it.
             raised: what was raised inside it, if anything.
         """
         if isinstance(error, apsw.BusyError):

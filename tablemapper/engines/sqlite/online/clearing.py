@@ -22,11 +22,7 @@ def delete_class_rows(
     Its indexes and aggregates stay as they are: they are dropped with the class.
 
     Args:
-        writer: the transaction.
-        catalogue: the catalogue as it is.
-        name: the class.
         after: the last key of the batch before.
-        most: rows.
 
     Returns:
         The last key; None if no row is left, or the class has its table alone.

@@ -75,9 +75,7 @@ class SqliteMigrations:
         """Open an existing file.
 
         Args:
-            path: the file.
             durability: as for `tablemapper.open`.
-            timeout: seconds to wait for another process.
             options: of `open_file`: the clock, locks and VFS of a test.
         """
         file = open_file(path, create=False, durability=durability, timeout=timeout, **options)

@@ -37,7 +37,6 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
     Args:
-        read: runs a statement on that state.
         models: the opened classes; those of an older version have states of their own.
     """
     catalogue = read_catalogue(read)

@@ -213,8 +213,6 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
 
     Args:
         entries: the file's own schema: ``type, name, tbl_name, sql`` of each entry.
-        sqlite: the opened classes.
-        catalogue: the catalogue of the file.
     """
     expected = {NAME: CREATE_CATALOGUE, **_SERVICE_TABLES}
     expected |= {index.name: index.create for index in sqlite.indexes.values()}

@@ -52,10 +52,6 @@ def build_slice(
     """Add all that the entities after a job's cursor contribute to the next groups after its frontier.
 
     Args:
-        sqlite: the schema.
-        writer: the transaction.
-        job: the job.
-        changes: of these groups.
         until: the key of the last one; None if there are no others: then the job ends.
         done: the entities that the job has read.
     """

@@ -29,11 +29,8 @@ def examine(
     """Check every table of the opened models, within one state of the store; return the check and what it found.
 
     Args:
-        sqlite: the models.
-        rows: runs a statement.
         integrity: what SQLite's own check found.
         last: the highest timestamp that was given out.
-        meter: counts each entity.
     """
 
     def first(sql: str, args: Sequence[Any]) -> Row | None:

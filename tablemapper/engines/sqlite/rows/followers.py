@@ -58,8 +58,6 @@ class Follower:
         """Take up operations before their rows are written, and return what `after` is to know.
 
         Args:
-            writer: the transaction.
-            written: the operations, by class.
             changes: gets what they change in indexes and aggregates.
         """
 
@@ -183,8 +181,6 @@ def following(sqlite: SqliteSchema, models: Iterable[Model], apply: Apply) -> tu
     """Return what follows from a write of some classes.
 
     Args:
-        sqlite: the schema.
-        models: the classes.
         apply: as for `Follower`.
     """
     key = (*models,)

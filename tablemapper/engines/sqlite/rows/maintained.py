@@ -106,9 +106,6 @@ def write_groups(
     Those are on the groups, and on entities that have maintained fields in groups.
 
     Args:
-        sqlite: the schema.
-        writer: the transaction.
-        changes: of the entities that are grouped.
         apart: entities with maintained fields, by class and key, that change themselves: their rows are left out.
     """
     before: dict[Model, dict[tuple[str, str], Row]] = {}

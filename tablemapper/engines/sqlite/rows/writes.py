@@ -72,12 +72,8 @@ def transact(
     """Apply operations and notes in a transaction, and say how to prove that it was committed.
 
     Args:
-        operations: to apply.
         given: the rows of each, as they were before a first run, which may have been undone because of others.
-        notes: to write.
         maintained_limit: as `Engine.apply`.
-        sqlite: the schema.
-        writer: the transaction.
     """
     if given:
         for operation, (old, new) in zip(operations, given, strict=True):
@@ -336,8 +332,6 @@ def _in_table(statements: Statements, writer: Writer, stored: list[Row], large: 
     """Return rows as the table holds them: without maintained fields, and without large values, which are moved aside.
 
     Args:
-        statements: of their class.
-        writer: the transaction.
         stored: the rows as they are read. Those that are large come to know where their values are.
         large: the places of these.
     """

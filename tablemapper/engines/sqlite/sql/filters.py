@@ -61,7 +61,6 @@ def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -
     """Return an equality as SQL over a key, for a field with a literal behind it: a range also includes longer texts.
 
     Args:
-        predicate: the predicate.
         keys: the SQL of each key, with its template.
     """
     if not isinstance(predicate, Compare) or predicate.op != "==" or not isinstance(predicate.value, Parameter):

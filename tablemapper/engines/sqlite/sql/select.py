@@ -199,10 +199,6 @@ class Select:
 
         Args:
             bound: the plan, with ranges that are read one after the other.
-            layout: what is selected.
-            after: the position after which to begin.
-            limit: how many rows are needed.
-            spending: the budget.
             lean: without large values.
             inclusive: whether a row at the position is wanted, too.
             find: reads the place of the next partition, if partitions are read one by one.
