@@ -12,8 +12,6 @@ from itertools import count
 from typing import Any
 from weakref import finalize
 
-__all__ = ["Names", "compile_functions"]
-
 _serial = count(1)
 
 

@@ -36,8 +36,6 @@ from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
-__all__ = ["cleared", "disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused", "without_jobs"]
-
 
 def drop(
     draft: Draft,

@@ -24,8 +24,6 @@ from .layout import Layout
 from .tables import Table
 from .zone_rules import outdated, ruled_here
 
-__all__ = ["as_it_is", "opened", "rebuilt", "registered", "ruled_anew", "staged", "targets", "unmatched_twins"]
-
 
 def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolution) -> Catalogue:
     """Return a catalogue that stores and maintains what a schema declares; what is new over known classes gets jobs."""

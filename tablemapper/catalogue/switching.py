@@ -23,8 +23,6 @@ from .dropping import disable, states_after
 from .freezing import check_thawed
 from .names import Names, composed
 
-__all__ = ["end_stale_twins", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
-
 _log = logging.getLogger("tablemapper.catalogue")
 
 

@@ -19,8 +19,6 @@ from ..schema.forms import Forms, StateForm
 from ..schema.labels import Label
 from .catalogue import Catalogue, Twin
 
-__all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_here"]
-
 
 def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     """Return the zones of an index or an aggregate, if it has some, each with the fingerprint of its rules here."""

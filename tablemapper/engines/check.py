@@ -18,8 +18,6 @@ from ..schema.model import Model
 from ..schema.rows import DAMAGE, Row
 from ..schema.slots import State
 
-__all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "same"]
-
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
 
 

@@ -23,22 +23,6 @@ from ..schema.rows import FIRST, Row
 from .check import Duty
 from .protocol import Operation
 
-__all__ = [
-    "Decision",
-    "Duties",
-    "EntityChange",
-    "GroupChange",
-    "Key",
-    "Stored",
-    "check_limit",
-    "decide",
-    "exists",
-    "missing",
-    "stale",
-    "violation",
-    "with_maintained",
-]
-
 Key: TypeAlias = tuple[str, str]
 """A partition key and a row key."""
 

@@ -16,8 +16,6 @@ from ..schema.forms import Forms
 from ..schema.model import Model, Schema
 from .protocol import Pace
 
-__all__ = ["Batches", "Copied", "CopyingEngine", "MigrationEngine", "Outdated"]
-
 
 class Outdated(Exception):
     """Another program has changed the catalogue since the runner looked at it, so its plan may not fit any more."""

@@ -17,21 +17,6 @@ from ..planning.cost import Prices, bytes_text, money_text
 from ..progress import Meter
 from ..schema.model import Model
 
-__all__ = [
-    "HasStatistics",
-    "IndexStatistics",
-    "PartitionCount",
-    "PartitionStatistics",
-    "Partitions",
-    "Quantiles",
-    "Sizes",
-    "Statistics",
-    "partitions_of",
-    "quantiles",
-    "recent_since",
-    "time_of",
-]
-
 T = TypeVar("T")
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = 65_537  # sizes that are counted exactly are below

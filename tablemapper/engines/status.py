@@ -12,8 +12,6 @@ from ..builtin import Builtin
 from ..catalogue.catalogue import Catalogue
 from ..schema.labels import Label
 
-__all__ = ["Applied", "Item", "Status", "status_of"]
-
 Kind = Literal["class", "index", "aggregate", "copy"]
 
 

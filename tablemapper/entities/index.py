@@ -14,8 +14,6 @@ from ..errors import InvalidQuery
 from ..expressions.tree import Predicate
 from .key import TemplateText, dotted
 
-__all__ = ["Index", "IndexCall", "IndexRange"]
-
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
 A = TypeVar("A")

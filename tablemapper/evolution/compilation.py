@@ -27,8 +27,6 @@ from ..values.json_schema import type_of
 from ..values.nested import value_type
 from .definitions import depth_of, keepers_of
 
-__all__ = ["aggregate_model", "entity_model", "index_model", "source_model", "stored_schema"]
-
 _Entities: Any = type(Entity)
 _Aggregates: Any = type(Aggregate)
 

@@ -11,18 +11,6 @@ from ..entities.aggregates import kept_field
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm
 from ..schema.labels import plain_name
 
-__all__ = [
-    "aggregate_in",
-    "as_declared",
-    "depth_of",
-    "has_names_of",
-    "holds_all",
-    "indexes_in",
-    "keepers_of",
-    "takes_place_of",
-]
-
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 

@@ -30,8 +30,6 @@ from .definitions import as_declared, keepers_of
 from .rules import key_templates, reads
 from .versions import Versions, newest
 
-__all__ = ["Followed", "follow", "owners_of"]
-
 
 @attrs.frozen(eq=False, slots=False)
 class Followed:

@@ -16,8 +16,6 @@ from ..schema.forms import FieldForm, LinkForm, ModelForm, stored_default
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
 
-__all__ = ["FUNCTIONS", "Translation", "function_name"]
-
 FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
     {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": Builtin.date.isoformat}
 )

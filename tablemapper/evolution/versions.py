@@ -15,8 +15,6 @@ from ..builtin import Builtin
 from ..schema.model import Model, Schema
 from .history import History
 
-__all__ = ["Version", "Versions", "ahead", "names_class", "newest", "retired", "retirement", "steps_of"]
-
 _SHOWN = 3  # steps of a migration in a message
 
 

@@ -12,8 +12,6 @@ from ..schema.rows import Row
 from .prepared import PreparedPlan
 from .run import Run
 
-__all__ = ["Block", "ColumnReader"]
-
 Block = list[tuple[bool, Sequence[Any]]]
 """Columns of some rows, one for each attribute: whether its values are in stored form, and they themselves."""
 FEW = 1_024  # rows: fewer are not worth a text

@@ -29,8 +29,6 @@ from ..schema.maintenance import maintenance
 from ..schema.model import Model
 from ..schema.rows import Row
 
-__all__ = ["MAX_PLANS", "MOST_KEYS", "BatchLimits", "PlanCache", "PreparedPlan"]
-
 MAX_PLANS = 512
 _LOOK = 1.0  # seconds after which a store that waits for something to be built looks again
 

@@ -15,8 +15,6 @@ from ..planning.ranges import BoundPlan
 from ..schema.rows import Row
 from .prepared import PreparedPlan
 
-__all__ = ["Run"]
-
 
 @attrs.define(eq=False)
 class Run:

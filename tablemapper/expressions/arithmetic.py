@@ -34,19 +34,6 @@ from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
 from ..values.scalars import SCALARS, ValueType
 
-__all__ = [
-    "EXACT",
-    "NO_TRUTH",
-    "Arithmetic",
-    "Computed",
-    "Expr",
-    "Number",
-    "OfAnyClass",
-    "calculation",
-    "calculation_fault",
-    "kind_of",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as Defaulted

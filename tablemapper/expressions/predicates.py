@@ -39,21 +39,6 @@ from .tree import (
     known_as,
 )
 
-__all__ = [
-    "attribute",
-    "conjuncts",
-    "dump",
-    "dump_value",
-    "filled",
-    "forms",
-    "label_parts",
-    "load",
-    "load_constant",
-    "load_group",
-    "load_value",
-    "parametrised",
-]
-
 _COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
 
 

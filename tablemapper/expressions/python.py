@@ -11,8 +11,6 @@ from ..values.extra import TEXT
 from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
-__all__ = ["alike", "attribute_source", "calculation_source", "python_source", "walk"]
-
 
 def walk(value: Any, path: tuple[str, ...]) -> Any:
     """Return a nested value, or None where something on the way is missing."""

@@ -16,8 +16,6 @@ from .places import Place
 from .rules import RULES_OF_CLASSES, RULES_OF_PLACES
 from .workload import Workload
 
-__all__ = ["advise", "advise_schema", "log_advice"]
-
 _log = logging.getLogger("tablemapper.advice")
 _logged: set[tuple[str, str, str]] = set()  # by module, code and place
 

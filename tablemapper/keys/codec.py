@@ -67,8 +67,6 @@ from .times import (
     time_pattern,
 )
 
-__all__ = ["KeyCodec", "key_codec", "literal_fault"]
-
 
 def _moment(value: Any) -> datetime:
     """Return a date, a time of day or a datetime as a moment of UTC."""

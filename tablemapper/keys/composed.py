@@ -17,8 +17,6 @@ from .template import Slot, Template
 from .texts import bind
 from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
 
-__all__ = ["composed", "composed_fields", "decode_source", "whole_fields"]
-
 Pair = tuple[Template, Template]
 
 

@@ -17,8 +17,6 @@ from .texts import MICROSECOND
 from .times import bucket_edge, finest_unit, first_moment, ordered_unit, time_format_fault, time_pattern
 from .zones import crosses_back, edges, local_time, zone_fault
 
-__all__ = ["CUT", "Cut", "cut_of"]
-
 _DAY = timedelta(days=1)
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _STEPS = {

@@ -24,8 +24,6 @@ from ..limits import utf16_units
 from .codec import KeyCodec
 from .texts import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
-__all__ = ["NotAKey", "Parts", "Slot", "Template", "renamed_text"]
-
 
 @attrs.frozen(kw_only=True)
 class Slot:

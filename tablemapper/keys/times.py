@@ -12,23 +12,6 @@ import attrs
 from ..builtin import Builtin
 from .texts import MICROSECOND
 
-__all__ = [
-    "UNITS",
-    "UNITS_OF",
-    "bucket_edge",
-    "finest_unit",
-    "first_moment",
-    "from_coarse_to_fine",
-    "has_all",
-    "is_within",
-    "next_moment",
-    "ordered_unit",
-    "plain_cut",
-    "split_format",
-    "time_format_fault",
-    "time_pattern",
-]
-
 
 @attrs.frozen
 class Unit:

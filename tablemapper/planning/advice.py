@@ -19,8 +19,6 @@ from .conditions import AnyPredicate, Conditions, alternatives, conditions, fiel
 from .plan import MAX_RANGES, Path, Plan
 from .question import QueryForm
 
-__all__ = ["NO_INDEX", "lack", "proposal", "refusal", "wanting", "written"]
-
 _SHARDS = 16
 
 

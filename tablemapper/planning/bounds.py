@@ -16,8 +16,6 @@ from ..errors import InvalidEntity
 from ..keys.template import Parts, Slot, Template
 from ..keys.texts import Cuts, raise_last
 
-__all__ = ["EVERYTHING", "NOTHING", "Bound", "Reach", "reach"]
-
 
 @attrs.define  # (not frozen: two are built for each query, three times as fast)
 class Bound:

@@ -11,8 +11,6 @@ import attrs
 from ..errors import InvalidQuery, shown
 from .plan import Plan
 
-__all__ = ["Cost", "Footprint", "Prices", "bytes_text", "cost_of", "money_text"]
-
 _PAGE = 1_000  # entities that a request returns at most
 _GB = 2**30
 

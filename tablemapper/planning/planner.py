@@ -27,9 +27,6 @@ from .conditions import AnyPredicate, Comparison, Conditions, Window, alternativ
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
-__all__ = ["candidates", "plan", "plan_by_key"]
-
-
 # ---------------------------------------------------------------------------------------------- choose
 
 

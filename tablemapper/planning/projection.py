@@ -18,8 +18,6 @@ from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
 from .plan import Path
 
-__all__ = ["ENTITIES", "KeyPiece", "Layout", "chosen", "filtered", "key_pieces", "layout_of", "stored_keys", "tuples"]
-
 Values = Sequence[Any]
 
 

@@ -11,8 +11,6 @@ from ..keys.texts import SEPARATOR, raise_last
 from .bounds import Bound
 from .ranges import BoundPlan
 
-__all__ = ["Down", "Walk"]
-
 
 @attrs.frozen
 class Walk:

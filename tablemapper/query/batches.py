@@ -21,8 +21,6 @@ from ..planning.projection import KeyPiece
 from ..schema.rows import DAMAGE, Row, unreadable
 from ..values.arrow import ArrowColumn, load_package, parse_lines
 
-__all__ = ["ROWS", "ArrowWriter"]
-
 T = TypeVar("T")
 A = TypeVar("A", bound=Sized)
 ROWS = 4_096  # that are turned into columns at once: more of them burden Python's garbage collection

@@ -17,8 +17,6 @@ from ..execution.prepared import PlanCache
 from ..expressions.predicates import dump
 from ..planning.question import QuerySpec
 
-__all__ = ["Page", "Seal", "counted", "query_identity", "read_page"]
-
 T = TypeVar("T")
 _VERSION = 2
 _SEAL = 12  # bytes

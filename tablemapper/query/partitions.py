@@ -15,8 +15,6 @@ from ..keys.times import is_within
 from ..planning.conditions import AnyPredicate
 from ..schema.model import Model
 
-__all__ = ["Partition", "equalities", "partition_key"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 

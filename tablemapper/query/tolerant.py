@@ -12,8 +12,6 @@ from ..engines.protocol import Position
 from ..errors import CorruptStore
 from .query import Query
 
-__all__ = ["Unreadable", "tolerant"]
-
 
 @attrs.frozen
 class Unreadable:

@@ -41,8 +41,6 @@ from ..schema.model import Model, writable
 from ..schema.rows import DAMAGE, Row
 from .pages import query_identity
 
-__all__ = ["WriteByQuery", "by_function"]
-
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]

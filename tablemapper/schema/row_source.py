@@ -20,19 +20,6 @@ from .model import Model
 from .rows import DAMAGE, Row, load_source, unreadable
 from .slots import Slot
 
-__all__ = [
-    "MAX_FAN_OUT",
-    "GroupSource",
-    "RowFields",
-    "indented",
-    "key_lines",
-    "measured_fields",
-    "row_loop",
-    "slot_lines",
-    "too_many",
-    "where_names",
-]
-
 MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 

@@ -12,8 +12,6 @@ from ..values.extra import Extra
 from .script import Script
 from .steps import Convert, Fill, Restore
 
-__all__ = ["Fields", "origins"]
-
 
 def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
     """Return the fields of a new class that come from fields of an old one, each with its name there."""

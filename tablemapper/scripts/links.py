@@ -31,8 +31,6 @@ from .script import Script
 from .steps import Convert, Fill, Join, Rewrite
 from .undoing import undoing
 
-__all__ = ["links_of", "several", "way_back"]
-
 _Level = Literal["writes", "reads"]
 
 

@@ -31,9 +31,6 @@ from .links import links_of, several, way_back
 from .script import Script
 from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
 
-__all__ = ["affected_classes", "check_back", "check_old", "edit_of", "matches", "transition_of"]
-
-
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 

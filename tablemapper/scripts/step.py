@@ -14,8 +14,6 @@ from ..expressions.tree import Attr
 from .arguments import Shapes, class_faults, field_of, named
 from .shapes import ChangedForms
 
-__all__ = ["ClassStep", "FieldStep", "Step"]
-
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
 _Side: TypeAlias = Literal["old", "new"]

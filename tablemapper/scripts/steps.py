@@ -36,23 +36,6 @@ from .arguments import (
 from .shapes import ChangedForms, without, without_index
 from .step import ClassStep, FieldStep, Step
 
-__all__ = [
-    "AnyStep",
-    "Convert",
-    "Drop",
-    "Fill",
-    "Join",
-    "Rekey",
-    "Rename",
-    "RenameClass",
-    "Resolve",
-    "Restore",
-    "Rewrite",
-    "is_edit",
-    "names_of",
-    "pairs",
-]
-
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
 

@@ -19,8 +19,6 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
 from ..schema.labels import Label
 
-__all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "in_batches", "steered"]
-
 HOLD = 0.01
 REST = 1.0
 FIRST = 200  # entities of the first transaction, before it is known how long they take

@@ -12,8 +12,6 @@ from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMi
 from ..schema.labels import Label
 from .store import Store
 
-__all__ = ["duplicates", "resolve"]
-
 _AT_ONCE = 100  # duplicates that are read before they are resolved
 
 

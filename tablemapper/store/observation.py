@@ -20,8 +20,6 @@ from .operations import Operations
 from .store import Store, Unknown
 from .transaction import Buffer, Transaction
 
-__all__ = ["ObservedBuffer", "ObservedStore", "noting"]
-
 T = TypeVar("T")
 
 

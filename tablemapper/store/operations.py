@@ -19,8 +19,6 @@ from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
 
-__all__ = ["ByKey", "Operations", "not_found", "stamp_batch"]
-
 A = TypeVar("A", bound=Aggregate)
 
 

@@ -20,8 +20,6 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .operations import ByKey, Operations, not_found
 
-__all__ = ["Buffer", "Transaction"]
-
 _Place: TypeAlias = tuple[str, str, str]
 _NOBODY = object()
 _entity_of = attrgetter("entity")

@@ -19,8 +19,6 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .operations import Operations, stamp_batch
 
-__all__ = ["WindowPace", "load", "write_columns", "write_many"]
-
 Clock: TypeAlias = Callable[[], float]
 
 _SECONDS = 1.0  # that a window is collected, and about as long as it may be written

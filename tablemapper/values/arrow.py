@@ -25,17 +25,6 @@ from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
 from .constraints import Constraint
 from .scalars import INT32, SCALARS, TIMESTAMP, Fault, Int32, ValueType
 
-__all__ = [
-    "ArrowColumn",
-    "ColumnCheck",
-    "ProvenColumn",
-    "as_arrow",
-    "load_package",
-    "parse_lines",
-    "plain_values",
-    "proven_column",
-]
-
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = Builtin.datetime.max.replace(tzinfo=UTC)

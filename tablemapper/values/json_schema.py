@@ -14,8 +14,6 @@ from msgspec import NODEFAULT, inspect
 
 from ..builtin import Builtin
 
-__all__ = ["json_schema", "type_of"]
-
 _SCALARS: dict[type, tuple[str, str]] = {
     inspect.NoneType: ("null", ""),
     inspect.BoolType: ("boolean", ""),

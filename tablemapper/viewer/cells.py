@@ -11,8 +11,6 @@ import msgspec
 
 from ..entities.json import to_dict
 
-__all__ = ["LONG", "Cell", "cell", "cells", "plain_text"]
-
 LONG = 200  # characters of a value in a table
 _BYTES = 32
 _TAGS = 12

@@ -67,8 +67,6 @@ from .sql.catalogue import (
 )
 from .sql.schema import SqliteSchema
 
-__all__ = ["SqliteEngine"]
-
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row

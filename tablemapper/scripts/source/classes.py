@@ -32,8 +32,6 @@ from ...values.scalars import SCALARS
 from .lines import call
 from .nested import FORMATS, NestedTypes, member_schema
 
-__all__ = ["Shape"]
-
 _LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
     **{name: name for name in ("str", "int", "float", "bool", "Decimal", "UUID", "bytes")},

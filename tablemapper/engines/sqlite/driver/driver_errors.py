@@ -25,8 +25,6 @@ from ....errors import (
     TableMapperError,
 )
 
-__all__ = ["DRIVER_ERRORS", "NoSuchName", "spoils", "translated"]
-
 #: What the driver raises by itself; it never means a mistake in the code of the caller.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
 

@@ -19,8 +19,6 @@ from ....errors import StoreLocked
 from .connections import Location, quiet_close
 from .driver_errors import translated
 
-__all__ = ["ReaderPool"]
-
 _PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
 
 

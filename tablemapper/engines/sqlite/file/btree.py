@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-__all__ = ["Key", "upper_keys"]
-
 Key = tuple[str, ...]
 _INNER = 2  # the type of a page
 

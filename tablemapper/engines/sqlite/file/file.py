@@ -30,8 +30,6 @@ from .group_commit import CommitQueue, PendingWrite
 from .transactions import Transactions
 from .writer import Writer
 
-__all__ = ["File"]
-
 T = TypeVar("T")
 
 _all: Callable[[apsw.Cursor], list[Row]] = apsw.Cursor.fetchall

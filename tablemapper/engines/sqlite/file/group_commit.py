@@ -22,8 +22,6 @@ from typing import Any, Generic, TypeVar
 from ....errors import OutcomeUnknown
 from .writer import Writer
 
-__all__ = ["CommitQueue", "PendingWrite", "interrupted"]
-
 T = TypeVar("T")
 
 _PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken

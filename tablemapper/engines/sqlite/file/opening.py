@@ -15,8 +15,6 @@ from .file import File
 from .memory import MemoryFile
 from .restore import Reads, restore
 
-__all__ = ["open_file", "restore_file"]
-
 _SHARE = 64  # writes that share a commit
 
 

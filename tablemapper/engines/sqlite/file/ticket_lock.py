@@ -25,8 +25,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-__all__ = ["SUFFIX", "TicketLock", "remove_tickets"]
-
 SUFFIX = "-turn"
 
 _HEADER = struct.Struct("<QQ")  # the last ticket that was drawn, and the last that had its turn

@@ -19,8 +19,6 @@ from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
 from .writer import Writer
 
-__all__ = ["OtherGeneration", "Transactions"]
-
 T = TypeVar("T")
 
 

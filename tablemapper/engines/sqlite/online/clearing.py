@@ -11,8 +11,6 @@ from ..file.writer import Writer
 from ..sql.tables import quoted, type_filter
 from .run import change
 
-__all__ = ["clear_batch", "delete_class_rows", "delete_rows"]
-
 
 def delete_class_rows(
     writer: Writer, catalogue: Catalogue, name: str, after: tuple[str, str], most: int

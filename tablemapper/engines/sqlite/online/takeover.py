@@ -47,8 +47,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import rows_of, value_sql, values_ddl
 from .run import Change, count
 
-__all__ = ["as_it_is", "evolution_of", "has_to_change", "take_over", "verify"]
-
 _SERVICE_TABLES = {
     **CREATE_JOBS,
     COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",

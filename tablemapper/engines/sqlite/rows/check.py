@@ -17,8 +17,6 @@ from .contested import NOTED, NOTES
 from .jobs import duties
 from .twins import script_sides
 
-__all__ = ["Rows", "examine", "examine_twins"]
-
 Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
 

@@ -21,8 +21,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
 from .jobs import progress
 
-__all__ = ["Current", "State"]
-
 _FEW, _SOME = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
 
 

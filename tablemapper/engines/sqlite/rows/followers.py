@@ -22,8 +22,6 @@ from .jobs import ENQUEUE, copied
 from .maintained import Part, collect, with_maintained, write_changes, write_groups, write_indexes
 from .twins import Apply, Place, ScriptSide, Side, sides_of
 
-__all__ = ["Follower", "Maintained", "Queued", "Written", "following"]
-
 
 @attrs.define(eq=False)
 class Written:

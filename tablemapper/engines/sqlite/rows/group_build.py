@@ -30,8 +30,6 @@ from ..sql.schema import Job, SqliteSchema
 from .building import build_slice
 from .jobs import CURSOR, left, progress
 
-__all__ = ["GroupBuild"]
-
 T = TypeVar("T")
 
 _MOST = 100_000  # groups that are in memory; an aggregate of more gains too little

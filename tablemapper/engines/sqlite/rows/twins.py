@@ -40,8 +40,6 @@ from ..file.writer import Writer
 from ..sql.catalogue import as_corruption
 from ..sql.schema import SqliteSchema
 
-__all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "stale_twins"]
-
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, Sequence[Operation]], None]
 _NO_MOVES: Mapping[Place, Place] = MappingProxyType({})

@@ -26,8 +26,6 @@ from ..sql.statements import SPILL_ROW, Statements
 from .followers import Maintained, Written, following
 from .maintained import changed_groups, put_rows, with_maintained, write_changes
 
-__all__ = ["DeleteFoundNothing", "apply", "completed_rows", "insert", "insert_rows", "transact"]
-
 Insert: TypeAlias = Callable[[Writer, Operation], None]
 """Inserts the entity of an operation, which gets the row that was stored."""
 

@@ -22,8 +22,6 @@ from .catalogue import as_corruption
 from .classes import ByModel, StoredClasses
 from .maintained_tables import IndexTable
 
-__all__ = ["Job", "SqliteSchema"]
-
 
 @attrs.frozen(eq=False)
 class Job:

@@ -30,8 +30,6 @@ from .sizes import entity_bytes, index_bytes
 from .statements import Statements
 from .tables import quoted
 
-__all__ = ["Find", "Select", "Statement"]
-
 _ROOM = (
     30_000  # characters of all conditions: SQLite compares each with each, and cannot be interrupted; see `residual`
 )
