@@ -56,18 +56,10 @@ def forms(*predicates: Predicate[Any] | None) -> list[Any]:
     return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
 
 
-def _dumped(kind: ValueType, value: Any) -> Any:
-    return kind.dump(value)
-
-
-def _undumped(kind: ValueType, form: Any) -> Any:
-    return kind.undump(form)
-
-
 def dump(
     predicate: Predicate[Any],
     label: Callable[[Attr[Any, Any]], str] = attrgetter("label"),
-    constant: Callable[[ValueType, Any], Any] = _dumped,
+    constant: Callable[[ValueType, Any], Any] = ValueType.dump,
 ) -> Any:
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
 
@@ -103,7 +95,7 @@ def dump(
 def load(
     form: Any,
     field: Callable[[str], Attr[Any, Any]],
-    constant: Callable[[ValueType, Any], Any] = _undumped,
+    constant: Callable[[ValueType, Any], Any] = ValueType.undump,
 ) -> Predicate[Any]:
     """Return the predicate that `dump` was given.
 

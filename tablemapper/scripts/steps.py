@@ -50,8 +50,6 @@ class Rename(FieldStep):
     """A field keeps its values and its type, and has another name."""
 
     method = "rename"
-    old: _Field
-    new: _Field
 
     def __str__(self) -> str:
         return f"rename {self.old!r} to {_beside(self.new, self.old)}"
@@ -77,8 +75,6 @@ class RenameClass(ClassStep):
     """A class, its table, or both have another name."""
 
     method = "rename_class"
-    old: _Class
-    new: _Class
 
     def __str__(self) -> str:
         if self.old.__name__ != self.new.__name__:
@@ -97,8 +93,6 @@ class Rekey(ClassStep):
     """The fields are the same, and the key is made of them in another way."""
 
     method = "rekey"
-    old: _Class
-    new: _Class
 
     def __str__(self) -> str:
         return f"rekey {_classes(self.old, self.new)}"
@@ -125,8 +119,6 @@ class Convert(FieldStep):
 
     method = "convert"
     takes_function = True
-    old: _Field
-    new: _Field
     with_: Callable[[Any], Any] | Mapping[Any, Any]
     """A function of the old value, or the new values by the old ones; a value that is not in a mapping stays as it is.
 
