@@ -7,8 +7,6 @@ from typing import Any
 
 from .errors import did_you_mean, shown
 
-__all__ = ["OF_CLASSES", "OF_INDEXES", "accept_faults", "accepted"]
-
 OF_CLASSES = (
     "TM001",
     "TM002",

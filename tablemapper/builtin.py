@@ -10,8 +10,6 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any, Final, TypeVar
 
-__all__ = ["Builtin", "builtin_time"]
-
 T = TypeVar("T", bound=dt.date)
 
 

@@ -12,8 +12,6 @@ from itertools import count
 from typing import Any
 from weakref import finalize
 
-__all__ = ["Names", "compile_functions"]
-
 _serial = count(1)
 
 
@@ -22,7 +20,6 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 
     Args:
         title: what a traceback shows, for example ``Product.from_rows``.
-        source: top level function definitions.
         names: the globals that the source refers to; not changed.
     """
     filename = f"<tablemapper {next(_serial)}: {title}>"

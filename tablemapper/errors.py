@@ -86,6 +86,16 @@ class TableMapperError(Exception):
     def __str__(self) -> str:  # KeyError would show the repr
         return self.message
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.__dict__)
+
+
+def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) -> TableMapperError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    error.__dict__.update(state)
+    return error
+
 
 _LISTED = 50  # faults in a message
 
@@ -106,16 +116,6 @@ class _Faults(TableMapperError):
         else:
             message = subject
         super().__init__(message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.__dict__)
-
-
-def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) -> TableMapperError:
-    error = kind.__new__(kind)
-    Exception.__init__(error, message)
-    error.__dict__.update(state)
-    return error
 
 
 class InvalidModel(_Faults, TypeError):
@@ -169,9 +169,6 @@ class MigrationStopped(TableMapperError, ValueError):
     def faults(self) -> tuple[Any, ...]:
         return () if self.report is None else self.report.faults
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.__dict__)
-
 
 class NotReady(TableMapperError, RuntimeError):
     """An index or an aggregate cannot be read yet.
@@ -193,9 +190,6 @@ class _Named(TableMapperError):
         super().__init__(message)
         self.entity = entity
         self.key = key
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class EntityExists(_Named, KeyError):
@@ -288,9 +282,6 @@ class QueryStopped(TableMapperError, TimeoutError):
         super().__init__(message)
         self.examined = examined
         self.seconds = seconds
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.__dict__)
 
 
 class StoreError(TableMapperError, OSError):

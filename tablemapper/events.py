@@ -11,8 +11,6 @@ import attrs
 
 from .errors import check_seconds, shown
 
-__all__ = ["Call", "Event", "Observer", "observer"]
-
 T = TypeVar("T")
 _log = logging.getLogger("tablemapper.operations")
 

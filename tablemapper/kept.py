@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["kept"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 _lock = threading.Lock()

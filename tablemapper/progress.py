@@ -17,8 +17,6 @@ from typing import Self, TextIO, TypeAlias
 
 import attrs
 
-__all__ = ["Meter", "Progress", "ProgressOption", "cancelling", "check_cancelled", "start_meter"]
-
 INTERVAL = 0.1
 """Seconds between two reports."""
 _CELLS = 24

@@ -11,8 +11,6 @@ from .cancellation import Cancellation
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
 
-__all__ = ["Face", "awaited"]
-
 S_co = TypeVar("S_co", covariant=True)
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from ..progress import Progress, ProgressOption
 
-__all__ = ["Cancellation"]
-
 T = TypeVar("T")
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, Self, TypeVa
 
 from ..errors import StoreError
 
-__all__ = ["AsyncCursor"]
-
 T = TypeVar("T")
 
 _CHUNK = 256  # rows that a cursor fetches at once

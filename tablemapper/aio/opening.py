@@ -16,8 +16,6 @@ from ..store.builds import build_declared
 from ..store.opening import check_limits, explaining, schema_of
 from .store import AsyncStore
 
-__all__ = ["Opening", "open_async"]
-
 _CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
 
 

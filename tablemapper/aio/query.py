@@ -23,8 +23,6 @@ from .awaited import Face, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
 
-__all__ = ["AsyncGroups", "AsyncMixedQuery", "AsyncQuery", "AsyncResults", "AsyncRows"]
-
 E = TypeVar("E")
 M = TypeVar("M", bound=Entity)
 T = TypeVar("T")

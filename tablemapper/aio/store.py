@@ -34,8 +34,6 @@ from .transaction import AsyncTransaction
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
 
-__all__ = ["AsyncStore"]
-
 M = TypeVar("M", bound=Entity)
 R = TypeVar("R", bound=Record)
 R2 = TypeVar("R2", bound=Record)

@@ -17,8 +17,6 @@ from ..store.transaction import Buffer
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
 
-__all__ = ["AsyncTransaction"]
-
 A = TypeVar("A", bound=Aggregate)
 M = TypeVar("M", bound=Entity)
 R = TypeVar("R", bound=Record)

@@ -35,8 +35,6 @@ from .cancellation import Cancellation
 if TYPE_CHECKING:
     from .cursor import AsyncCursor
 
-__all__ = ["OpenCursors", "Workers"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

@@ -14,30 +14,6 @@ import msgspec
 from .catalogue import CopyForm, JobForm
 from .tables import Column, Table, fresh_name
 
-__all__ = [
-    "Action",
-    "AddColumn",
-    "ChangeJob",
-    "CopyRows",
-    "Create",
-    "CreateBig",
-    "CreateIndex",
-    "CreateLike",
-    "CreateValues",
-    "DeleteClass",
-    "Draft",
-    "Drop",
-    "EndCopies",
-    "EndJob",
-    "Forget",
-    "Relabel",
-    "Rename",
-    "RenameColumn",
-    "SetColumn",
-    "StartCopy",
-    "StartJob",
-]
-
 
 class Action(msgspec.Struct, frozen=True):
     """What a transition asks of the store."""

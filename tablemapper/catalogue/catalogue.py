@@ -24,8 +24,6 @@ from ..schema.labels import Label
 from .changes import name_of
 from .tables import Table
 
-__all__ = ["Catalogue", "CopyForm", "JobForm", "Staged", "Twin", "labels_of", "values_label", "values_table"]
-
 
 @attrs.frozen
 class JobForm:

@@ -10,8 +10,6 @@ import attrs
 from ..schema.forms import LinkForm
 from ..schema.model import Model, Schema
 
-__all__ = ["Conversion", "Edit", "Fault", "Former", "Transition", "WayBack", "name_of"]
-
 
 @attrs.frozen
 class Fault:

@@ -36,8 +36,6 @@ from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
-__all__ = ["cleared", "disable", "drop", "drop_former", "finished", "states_after", "tidied", "unused", "without_jobs"]
-
 
 def drop(
     draft: Draft,
@@ -51,8 +49,6 @@ def drop(
     """Return a catalogue without an index, an aggregate or a class, and without the aggregates over it.
 
     Args:
-        label: the index, aggregate or class.
-        by: the migration that drops it.
         replacement: the label of the index that answers for it, where a program still declares it.
         with_owner: whether the class that keeps it as a maintained field is dropped, too.
 
@@ -150,7 +146,6 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
     It gets empty tables. An aggregate that shares its table loses its rows there.
 
     Args:
-        label: the index or the aggregate.
         keep_ever: whether an aggregate with ``_ever`` measures keeps its groups. The build takes over what they hold of
             entities that are gone.
 

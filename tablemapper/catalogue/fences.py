@@ -16,8 +16,6 @@ from ..schema.labels import Label, is_former
 from .actions import Draft, Rename
 from .catalogue import Catalogue
 
-__all__ = ["fenced", "with_other_name"]
-
 
 def with_other_name(draft: Draft, catalogue: Catalogue, public: str) -> Catalogue:
     """Return a catalogue in which an entity table has another physical name."""

@@ -8,8 +8,6 @@ from ..errors import StoreLocked
 from .actions import Draft
 from .catalogue import Catalogue
 
-__all__ = ["check_thawed", "frozen", "thawed"]
-
 
 def frozen(draft: Draft, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue of entities that nobody changes; the same if it was."""

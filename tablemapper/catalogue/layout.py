@@ -31,8 +31,6 @@ from .dropping import without_jobs
 from .tables import Column, Table, has_values, index_column_names
 from .zone_rules import ruled_here
 
-__all__ = ["Layout", "with_new"]
-
 
 class Layout:
     """The tables of a file while they are changed.
@@ -115,7 +113,6 @@ class Layout:
         """Add the tables and columns that the classes of a schema need.
 
         Args:
-            schema: the classes.
             forms: the catalogue's forms from now on.
         """
         before = dict(self.tables)

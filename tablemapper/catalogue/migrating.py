@@ -21,19 +21,6 @@ from .opening import staged
 from .switching import ended, linked, swapped, with_drops, with_new_versions
 from .tables import index_column_names
 
-__all__ = [
-    "adopted",
-    "contracted",
-    "copy_forms",
-    "discarded",
-    "dropped_classes",
-    "dropped_labels",
-    "edited",
-    "is_undone",
-    "retired",
-    "started",
-]
-
 
 def copy_forms(transition: Transition) -> list[CopyForm]:
     """Return the copies that a migration consists of, one for each conversion."""
@@ -184,7 +171,6 @@ def dropped_labels(catalogue: Catalogue, new: Mapping[str, Iterable[Model]]) -> 
     """Return the labels of what migrations drop, and of other definitions of the same names that are older than they.
 
     Args:
-        catalogue: after them.
         new: by migration, its new classes; what they declare is not dropped any more.
     """
     labels = set[str]()

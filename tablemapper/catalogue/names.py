@@ -20,8 +20,6 @@ from ..schema.model import Model, Schema
 from .catalogue import Catalogue, Twin
 from .tables import Table
 
-__all__ = ["Names", "composed", "guests", "index_columns_of", "names_in_use", "seen_by", "with_names", "without"]
-
 Names: TypeAlias = Mapping[str, str]
 """Properties, each with its new name."""
 

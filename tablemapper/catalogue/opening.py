@@ -24,16 +24,9 @@ from .layout import Layout
 from .tables import Table
 from .zone_rules import outdated, ruled_here
 
-__all__ = ["as_it_is", "opened", "rebuilt", "registered", "ruled_anew", "staged", "targets", "unmatched_twins"]
-
 
 def opened(draft: Draft, catalogue: Catalogue, schema: Schema, evolution: Evolution) -> Catalogue:
-    """Return a catalogue that stores and maintains what a schema declares; what is new over known classes gets jobs.
-
-    Args:
-        schema: the classes, without those that use the tables of a twin.
-        evolution: the difference between both.
-    """
+    """Return a catalogue that stores and maintains what a schema declares; what is new over known classes gets jobs."""
     layout = Layout(draft, catalogue)
     layout.drop(evolution.dropped)
     layout.widen(evolution.widened)
@@ -61,10 +54,6 @@ def as_it_is(
     """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
 
     Args:
-        what: the store, as messages call it.
-        schema: what is opened, or None.
-        catalogue: of the store.
-        compare: compares it with a schema.
         known: what was compiled of it before: classes that are as they were stay the same ones.
 
     Raises:
@@ -152,8 +141,6 @@ def registered(
     """Return a catalogue with a job for each class that something is to be built over.
 
     Args:
-        catalogue: before that.
-        wanted: the labels, by class.
         state: what these come to, its number and time.
         generation: of the catalogue that is returned.
     """

@@ -7,8 +7,6 @@ from itertools import chain
 
 from .catalogue import Catalogue
 
-__all__ = ["contradictions", "meanings", "names_in"]
-
 
 def names_in(part: Catalogue) -> list[str]:
     """Return the physical names of the tables of classes, and of what is maintained from them."""

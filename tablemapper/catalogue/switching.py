@@ -23,8 +23,6 @@ from .dropping import disable, states_after
 from .freezing import check_thawed
 from .names import Names, composed
 
-__all__ = ["end_stale_twins", "ended", "linked", "swapped", "switched", "with_drops", "with_new_versions"]
-
 _log = logging.getLogger("tablemapper.catalogue")
 
 
@@ -115,8 +113,6 @@ def ended(draft: Draft, catalogue: Catalogue, twin: Twin, by: str, *, unkept: bo
     """Return a catalogue without a twin: the versions that use it are retired; contracting drops its tables.
 
     Args:
-        twin: the twin.
-        by: the migration that ends it.
         unkept: whether it ends because a process is about to write that does not know the script.
     """
     catalogue, kept = _set_aside(draft, catalogue, twin.catalogue, twin.migration)
@@ -293,12 +289,6 @@ def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> C
 
     Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know
     it.
-
-    Args:
-        catalogue: the catalogue as it is then.
-        ended: the classes that ended.
-        by: what ended them.
-        now: the time of the transaction.
     """
     same = {
         name

@@ -16,8 +16,6 @@ import msgspec
 
 from ..schema.model import Model
 
-__all__ = ["FIXED", "Column", "Table", "TableForm", "fresh_name", "has_values", "index_column_names"]
-
 
 @attrs.frozen
 class Column:

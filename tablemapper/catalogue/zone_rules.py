@@ -19,8 +19,6 @@ from ..schema.forms import Forms, StateForm
 from ..schema.labels import Label
 from .catalogue import Catalogue, Twin
 
-__all__ = ["other_rules", "outdated", "refused_writes", "ruled_here", "states_here"]
-
 
 def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
     """Return the zones of an index or an aggregate, if it has some, each with the fingerprint of its rules here."""
@@ -73,7 +71,6 @@ def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
     An index over a zone that this system does not know is not among them.
 
     Args:
-        catalogue: the catalogue.
         newer_too: whether to include those that are maintained by the rules of a newer release.
     """
     return [
@@ -97,7 +94,6 @@ def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[
     ``ruled``: it is maintained by other rules. ``beside``: it is disabled in a twin, which builds nothing.
 
     Args:
-        catalogue: the catalogue as the opened classes know it.
         others: the labels that are maintained by other rules.
         guests: the twins that the classes use.
     """

@@ -25,25 +25,6 @@ from ..engines.opening import is_account, status
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, shown
 
-__all__ = [
-    "Exit",
-    "Json",
-    "Models",
-    "Place",
-    "Scripts",
-    "app",
-    "existing",
-    "existing_file",
-    "import_from_here",
-    "load_models",
-    "located",
-    "note",
-    "run",
-    "show",
-    "table",
-    "title_of",
-]
-
 
 class Exit(IntEnum):
     """How a command ends."""

@@ -19,8 +19,6 @@ from ..store.store import Store
 from .app import Exit, Json, Models, Place, app, show, table
 from .reading import opened
 
-__all__ = ["find_class"]
-
 Where = Annotated[
     tuple[str, ...],
     Parameter(

@@ -14,8 +14,6 @@ from ..store.opening import open as open_store
 from ..store.store import Store
 from .app import Place, existing, load_models, note, title_of
 
-__all__ = ["opened", "opened_with_notes"]
-
 Classes = Sequence[type[Record]]
 
 

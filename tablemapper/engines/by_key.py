@@ -12,8 +12,6 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .protocol import Engine
 
-__all__ = ["rows_by_key"]
-
 _CHUNK = 1_000  # rows that are read at a time: no state of a store is held while somebody writes
 
 

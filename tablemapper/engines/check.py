@@ -18,8 +18,6 @@ from ..schema.model import Model
 from ..schema.rows import DAMAGE, Row
 from ..schema.slots import State
 
-__all__ = ["Check", "Finding", "Problem", "ProblemKind", "RepairReport", "Report", "Stored", "same"]
-
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
 
 
@@ -157,9 +155,7 @@ class Check:
 
     Args:
         maintained: from each class, for all of its entities or for those that satisfy a test.
-        stored: what the store holds.
         last: the highest timestamp that was given out; None if nobody knows.
-        meter: counts each entity.
     """
 
     def __init__(

@@ -11,8 +11,6 @@ from weakref import ref
 
 from ..errors import InvalidTransaction
 
-__all__ = ["Block", "check_outside"]
-
 _open: ContextVar[tuple[ref[Block], ...]] = ContextVar("tablemapper_transactions", default=())
 
 

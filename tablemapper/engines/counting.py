@@ -27,8 +27,6 @@ from .statistics import (
     time_of,
 )
 
-__all__ = ["count"]
-
 _SECOND = 1_000_000
 
 

@@ -23,22 +23,6 @@ from ..schema.rows import FIRST, Row
 from .check import Duty
 from .protocol import Operation
 
-__all__ = [
-    "Decision",
-    "Duties",
-    "EntityChange",
-    "GroupChange",
-    "Key",
-    "Stored",
-    "check_limit",
-    "decide",
-    "exists",
-    "missing",
-    "stale",
-    "violation",
-    "with_maintained",
-]
-
 Key: TypeAlias = tuple[str, str]
 """A partition key and a row key."""
 
@@ -133,9 +117,7 @@ def decide(
     """Return what operations on different entities change; two inserts of one are refused.
 
     Args:
-        maintained: what is maintained from each class.
         operations: in the order of the caller. Their rows are not changed.
-        stored: the store before them.
         timestamp: what is written gets it.
         maintained_limit: how many rows the transaction may write, with those that are maintained.
 
@@ -314,9 +296,7 @@ def violation(
     """Return the error of rows that cannot all come into a unique index.
 
     Args:
-        index: where they come.
         holder: gives the key of the entity that has a value, once all rows that go are gone.
-        puts: the rows.
     """
     label = index.label
     for row in puts:

@@ -16,8 +16,6 @@ from ..schema.forms import Forms
 from ..schema.model import Model, Schema
 from .protocol import Engine, Pace
 
-__all__ = ["Batches", "Copied", "CopyingEngine", "MigrationEngine", "Outdated", "Replacement", "ReplacingEngine"]
-
 
 class Outdated(Exception):
     """Another program has changed the catalogue since the runner looked at it, so its plan may not fit any more."""
@@ -108,7 +106,6 @@ class MigrationEngine(Protocol):
         """Drop what only the versions before a migration need, and what it drops; it cannot be undone then.
 
         Args:
-            id: of the migration.
             batches: runs what empties a table in short transactions.
 
         Returns:

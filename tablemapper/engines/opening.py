@@ -18,18 +18,6 @@ from .migration import MigrationEngine
 from .protocol import Engine
 from .status import Status
 
-__all__ = [
-    "Place",
-    "Where",
-    "is_account",
-    "is_public",
-    "open_engine",
-    "open_migrations",
-    "place_of",
-    "restore",
-    "status",
-]
-
 _log = logging.getLogger("tablemapper.catalogue")
 _URL = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]+(?=://)):(.*)", re.DOTALL)
 _MEMORY = re.compile(r"\s*:.*|\s*mem(ory)?:\s*", re.IGNORECASE | re.DOTALL).fullmatch

@@ -28,24 +28,6 @@ from ..schema.rows import Row
 from .check import RepairReport, Report
 from .status import Status
 
-__all__ = [
-    "Batch",
-    "Built",
-    "Engine",
-    "Explained",
-    "HasBackup",
-    "Note",
-    "NoteChanged",
-    "Operation",
-    "Pace",
-    "Part",
-    "Position",
-    "Reads",
-    "Unready",
-    "Verb",
-    "Violation",
-]
-
 T = TypeVar("T")
 Verb: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete", "require", "build"]
 """*build* changes nothing but what is maintained from the entity and lacks it still; no caller of a store does it."""
@@ -414,7 +396,6 @@ class Engine(Protocol):
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built.
 
         Args:
-            most: entities.
             labels: what is wanted; None for everything.
         """
         ...

@@ -17,21 +17,6 @@ from ..planning.cost import Prices, bytes_text, money_text
 from ..progress import Meter
 from ..schema.model import Model
 
-__all__ = [
-    "HasStatistics",
-    "IndexStatistics",
-    "PartitionCount",
-    "PartitionStatistics",
-    "Partitions",
-    "Quantiles",
-    "Sizes",
-    "Statistics",
-    "partitions_of",
-    "quantiles",
-    "recent_since",
-    "time_of",
-]
-
 T = TypeVar("T")
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = 65_537  # sizes that are counted exactly are below
@@ -183,7 +168,6 @@ class HasStatistics(Protocol):
         """Return the statistics of a class, all of one state of the store.
 
         Args:
-            model: the class.
             recent: how long before now a write is recent.
             top: how many partitions are named.
             meter: counts each entity and each index row.
@@ -274,8 +258,6 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
     """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes.
 
     Args:
-        counts: of all partitions.
-        template: of their keys.
         top: how many are named.
     """
 

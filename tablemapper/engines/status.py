@@ -12,8 +12,6 @@ from ..builtin import Builtin
 from ..catalogue.catalogue import Catalogue
 from ..schema.labels import Label
 
-__all__ = ["Applied", "Item", "Status", "status_of"]
-
 Kind = Literal["class", "index", "aggregate", "copy"]
 
 
@@ -91,11 +89,8 @@ def status_of(
     """Return what a catalogue says.
 
     Args:
-        catalogue: of the store.
-        generation: of the catalogue.
         done: how many entities are in what is being built, and of how many, by label.
         held: how many values are held twice, by label.
-        copies: what migrations copy.
         file: of a file, what `Status` says of it.
     """
     items = (*_items(catalogue, done, held), *_dropped(catalogue), *copies)

@@ -13,8 +13,6 @@ from .fields import FIELD, FieldModel, SourceName
 from .key import Key
 from .measures import aggregate_faults, measures_of
 
-__all__ = ["Aggregate", "is_named", "keeper_name", "keepers", "kept_field"]
-
 
 class Aggregate(Record):
     """A class of exact totals over groups of entities, which the store maintains in the same transaction::

@@ -31,8 +31,6 @@ from .fields import FIELD, Field, FieldModel, FieldOptions, Measure
 from .index import Index
 from .key import Key
 
-__all__ = ["annotations_of", "calling_frame", "is_time_of", "read_bases", "read_body"]
-
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
 _DECLARED = (FieldOptions, Measure, Key, Index)

@@ -15,8 +15,6 @@ from ..errors import InvalidEntity
 from .declaration import Declaration, check_type, check_value, located
 from .fields import FieldModel
 
-__all__ = ["constructor_source", "key_normaliser", "normaliser"]
-
 _Normaliser: TypeAlias = Callable[[tuple[Any, ...]], list[Any]]
 _RESERVED = frozenset(
     {

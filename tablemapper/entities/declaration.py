@@ -24,11 +24,6 @@ from .fields import FieldModel
 from .index import Index
 from .key import Key
 
-__all__ = [
-    "AbstractDeclaration", "Declaration", "IndexModel", "Options", "abstract_declaration", "by_property", "check_type", "check_value",
-    "compile_index", "declaration_of", "declare", "dump_by_property", "index_table", "key_templates", "located", "maintained_fault",
-]  # fmt: skip
-
 
 class Options(NamedTuple):
     """The keywords of a class statement."""

@@ -54,20 +54,6 @@ from .key import KeyOf
 from .measures import maintained_faults
 from .pydantic import core_schema, document
 
-__all__ = [
-    "Entity",
-    "Info",
-    "Record",
-    "check_rule",
-    "check_whole",
-    "info",
-    "key_of",
-    "refusal",
-    "set_maintained",
-    "set_row",
-    "stored_row",
-]
-
 R = TypeVar("R", bound="Record")
 
 _set_class = object.__dict__["__class__"].__set__

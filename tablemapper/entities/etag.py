@@ -8,8 +8,6 @@ from urllib.parse import unquote
 from ..builtin import Builtin
 from ..values.scalars import TIMESTAMP
 
-__all__ = ["ETAG_FORM", "NO_ETAG", "Stamp", "etag_text", "etag_timestamp"]
-
 ETAG_FORM = 'W/"1767225600000000"'  # an example, for messages
 NO_ETAG = -1  # what stands for a text that is no ETag; no row has it
 _OF_A_SERVICE = re.compile(r"W/\"datetime'(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d*))?Z'\"")

@@ -20,25 +20,6 @@ from ..values.constraints import Constraint
 from ..values.extra import Extra
 from ..values.scalars import ValueType
 
-__all__ = [
-    "FIELD",
-    "Field",
-    "FieldModel",
-    "FieldOptions",
-    "Measure",
-    "MeasureKind",
-    "SourceName",
-    "avg",
-    "count",
-    "field",
-    "group_by",
-    "max",
-    "max_ever",
-    "min",
-    "min_ever",
-    "sum",
-]
-
 T = TypeVar("T")
 O = TypeVar("O")  # noqa: E741  the owner of a field
 

@@ -27,8 +27,6 @@ from .declaration import Declaration, check_value, declaration_of, located
 from .etag import ETAG_FORM, etag_text, etag_timestamp
 from .fields import FieldModel
 
-__all__ = ["from_dict", "from_json", "json_form", "json_schema", "to_dict", "to_json"]
-
 
 class _Record(Protocol):
     """An entity, or a row of an aggregate, as far as it is read here: `entity.Record` is written by these functions."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple, overload
 
-__all__ = ["Key", "KeyOf", "TemplateText", "dotted"]
-
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
 

@@ -17,8 +17,6 @@ from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .fields import FieldModel, Measure, SourceName
 
-__all__ = ["aggregate_faults", "maintained_faults", "measures_of"]
-
 
 def measures_of(declaration: Declaration, field: FieldModel) -> dict[str, Measure]:
     """Return the groups and the measure of the aggregate that keeps a maintained field, by the fields of the entity.

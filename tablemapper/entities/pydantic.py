@@ -10,8 +10,6 @@ from ..errors import InvalidEntity
 from .declaration import declaration_of
 from .json import from_dict, json_schema, to_dict
 
-__all__ = ["core_schema", "document"]
-
 
 def core_schema(cls: Any) -> dict[str, Any]:
     """Return how pydantic reads and writes entities of a class.

@@ -10,8 +10,6 @@ import attrs
 from ..keys.template import Template
 from ..schema.forms import ModelForm
 
-__all__ = ["Anything", "Change", "ChangeStep", "Contents", "Named"]
-
 Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
 
 

@@ -27,8 +27,6 @@ from ..values.json_schema import type_of
 from ..values.nested import value_type
 from .definitions import depth_of, keepers_of
 
-__all__ = ["aggregate_model", "entity_model", "index_model", "source_model", "stored_schema"]
-
 _Entities: Any = type(Entity)
 _Aggregates: Any = type(Aggregate)
 
@@ -62,8 +60,6 @@ def source_model(known: Model, form: ModelForm, keepers: Mapping[str, ModelForm]
     """Return an entity class with the fields of a known one, and after them those that only the catalogue knows.
 
     Args:
-        known: the class that the program declares.
-        form: its form in the catalogue.
         keepers: the aggregates that keep maintained fields which the known class lacks, by property.
     """
     declaration = known.declaration
@@ -107,10 +103,7 @@ def aggregate_model(
     """Return an aggregate, as its form describes it.
 
     Args:
-        name: its name in the catalogue.
-        form: its form there.
         source: the class that it is maintained from, as `source_model` gives it.
-        source_form: the form of that.
         known: the class that the program declares for it; then the fields of that come first, in its order.
     """
     shape = form.aggregate
@@ -179,7 +172,6 @@ def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema 
     compiled so is in `Schema.lost`.
 
     Args:
-        forms: of all classes.
         undeclared: the labels of indexes and aggregates that the newest version of their class does not declare; they
             are left out.
         known: what was compiled before: classes that are as they were stay the same ones.

@@ -11,18 +11,6 @@ from ..entities.aggregates import kept_field
 from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm
 from ..schema.labels import plain_name
 
-__all__ = [
-    "aggregate_in",
-    "as_declared",
-    "depth_of",
-    "has_names_of",
-    "holds_all",
-    "indexes_in",
-    "keepers_of",
-    "takes_place_of",
-]
-
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -53,8 +41,6 @@ def indexes_in(
     """Return the indexes that a class declares, by name, each with its name in the catalogue; the missing are left out.
 
     Args:
-        stored: the indexes of the catalogue.
-        declared: the indexes of the class.
         replacements: unique indexes that were dropped, each with the plain index that replaced it.
     """
     stored_names: dict[str, str] = {}

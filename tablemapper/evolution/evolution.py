@@ -25,8 +25,6 @@ from .literals import attribute_name
 from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
 from .versions import Version, Versions, ahead, retired
 
-__all__ = ["Evolution", "evolve", "form_changes"]
-
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
@@ -102,9 +100,6 @@ def evolve(
     Args:
         catalogue: the union forms of its classes.
         versions: their versions that were opened.
-        schema: the classes.
-        contents: the stored rows.
-        history: the migrations that ran.
         now: µs since 1970.
     """
     comparison = _Comparison(catalogue, versions, schema, contents, history, now)

@@ -30,8 +30,6 @@ from .definitions import as_declared, keepers_of
 from .rules import key_templates, reads
 from .versions import Versions, newest
 
-__all__ = ["Followed", "follow", "owners_of"]
-
 
 @attrs.frozen(eq=False, slots=False)
 class Followed:
@@ -82,7 +80,6 @@ class Followed:
         """Return the row to store: with its tail, and with the nested members that the class does not know.
 
         Args:
-            row: of the known class.
             old: the stored row of the entity, with its tail; None if there is none.
             moved: whether that has another key.
 
@@ -202,8 +199,6 @@ def follow(
     """Return the classes of which the catalogue stores or maintains more than their code declares.
 
     Args:
-        schema: the opened classes.
-        forms: the catalogue.
         versions: the forms of each class that were opened.
         names: the name of each class in the catalogue.
         refused: why entities of a class cannot be written, by its name.

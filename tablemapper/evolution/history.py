@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from ..schema.forms import AppliedForm
 
-__all__ = ["History"]
-
 
 @attrs.frozen
 class History:

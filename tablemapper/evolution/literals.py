@@ -18,8 +18,6 @@ from ..values.geo import GeoPoint
 from ..values.json_schema import type_of
 from ..values.nested import value_type
 
-__all__ = ["attribute_name", "default_source", "text_source", "texts_source", "value_source"]
-
 _OF_SCRIPTS = frozenset({
     "key", "tm", "dt", "attrs", "msgspec", "old", "new", "Any", "Annotated", "Literal", "Decimal", "UUID", "str", "int",
     "float", "bool", "bytes", "list", "dict", "set", "frozenset", "tuple",

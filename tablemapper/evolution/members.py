@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 import attrs
 import msgspec
 
-__all__ = ["Members", "follow"]
-
 _Schema: TypeAlias = dict[str, Any]
 
 _COMPARED = frozenset({"$ref", "$defs", "anyOf", "attribute", "default", "enum", "factory", "items", "additionalProperties", "partial",

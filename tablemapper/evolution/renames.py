@@ -12,8 +12,6 @@ from ..entities.declaration import index_table
 from ..entities.fields import MeasureKind
 from ..schema.forms import AggregateForm, IndexForm, ModelForm, TemplateForm
 
-__all__ = ["with_properties", "with_source", "with_table"]
-
 
 def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
     """Return the form of a class with new names of some properties, given by the old ones."""

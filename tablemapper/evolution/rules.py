@@ -30,18 +30,6 @@ from .literals import attribute_name, default_source
 from .members import Members, follow
 from .renames import with_properties
 
-__all__ = [
-    "class_changes",
-    "key_templates",
-    "nested_members",
-    "new_class_changes",
-    "reads",
-    "redefinition",
-    "takes",
-    "widens",
-    "words",
-]
-
 
 def _old(name: str, property: str = "") -> Named:
     return Named("old", name, property and attribute_name(property))

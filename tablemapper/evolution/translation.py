@@ -16,8 +16,6 @@ from ..schema.forms import FieldForm, LinkForm, ModelForm, stored_default
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
 
-__all__ = ["FUNCTIONS", "Translation", "function_name"]
-
 FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
     {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": Builtin.date.isoformat}
 )
@@ -45,8 +43,6 @@ class Translation:
     Args:
         source: the class that the rows are of, compiled from its form.
         target: the other class, compiled from its form.
-        form: the form of the target.
-        link: from the source to the target.
     """
 
     def __init__(self, source: Model, target: Model, form: ModelForm, link: LinkForm) -> None:
@@ -73,7 +69,6 @@ class Translation:
         """Return the row of the target for a row of the source.
 
         Args:
-            row: of the source.
             other: the row that the target has so far; properties that only the target has keep their values.
         """
         keyed = self._key_values(row[0], row[1])

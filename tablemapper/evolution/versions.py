@@ -15,8 +15,6 @@ from ..builtin import Builtin
 from ..schema.model import Model, Schema
 from .history import History
 
-__all__ = ["Version", "Versions", "ahead", "names_class", "newest", "retired", "retirement", "steps_of"]
-
 _SHOWN = 3  # steps of a migration in a message
 
 
@@ -77,7 +75,6 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
         """Return it as it is once the store is back: if a migration, or its undoing, retired it, it may be opened again.
 
         Args:
-            id: the migration.
             by: what retired it.
         """
         if self.until is None or self.retired_by != by:

@@ -12,21 +12,13 @@ from ..schema.rows import Row
 from .prepared import PreparedPlan
 from .run import Run
 
-__all__ = ["Block", "ColumnReader"]
-
 Block = list[tuple[bool, Sequence[Any]]]
 """Columns of some rows, one for each attribute: whether its values are in stored form, and they themselves."""
 FEW = 1_024  # rows: fewer are not worth a text
 
 
 class ColumnReader:
-    """Reads columns of a run that makes tuples of attributes.
-
-    Args:
-        run: the run.
-        wanted: the attributes.
-        limit: how many rows are needed.
-    """
+    """Reads columns of a run that makes tuples of attributes."""
 
     def __init__(self, run: Run, wanted: Sequence[Attr[Any, Any]], limit: int | None) -> None:
         self._run, self._limit, self._wanted = run, limit, wanted
@@ -45,7 +37,6 @@ class ColumnReader:
         """Yield columns of at most so many rows.
 
         Args:
-            size: how many.
             stored: whether values may stay in their stored form: what only Arrow looks at need not become an object.
         """
         run, limit = self._run, self._limit

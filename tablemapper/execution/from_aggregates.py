@@ -29,8 +29,6 @@ from .prepared import PlanCache, PreparedPlan
 from .run import Run
 from .totals import COUNT, Measured, States
 
-__all__ = ["AggregateRead", "Match", "matching_aggregate", "mismatches", "totals_served"]
-
 _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
 

@@ -29,8 +29,6 @@ from ..schema.maintenance import maintenance
 from ..schema.model import Model
 from ..schema.rows import Row
 
-__all__ = ["MAX_PLANS", "MOST_KEYS", "BatchLimits", "PlanCache", "PreparedPlan"]
-
 MAX_PLANS = 512
 _LOOK = 1.0  # seconds after which a store that waits for something to be built looks again
 
@@ -262,7 +260,6 @@ class PlanCache:
         """Return the plan of a query, and the values of its parameters.
 
         Args:
-            spec: the query.
             wanted: the attributes of the resulting tuples; None if the results are entities.
             state: whether each tuple ends in the state of an aggregate's group.
             by_time: whether a range of times may be read bucket by bucket.
@@ -300,8 +297,6 @@ class PlanCache:
         """Log that a query scans a table with many rows, once for each form.
 
         Args:
-            prepared: the plan of the query.
-            bound: the plan with its values.
             what: returns the query as text.
             most: how many results are needed; None for all.
         """

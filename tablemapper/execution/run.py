@@ -15,8 +15,6 @@ from ..planning.ranges import BoundPlan
 from ..schema.rows import Row
 from .prepared import PreparedPlan
 
-__all__ = ["Run"]
-
 
 @attrs.define(eq=False)
 class Run:
@@ -40,8 +38,6 @@ class Run:
         """Yield chunks of rows, which are not yet counted by the budget.
 
         Args:
-            after: the position after which to begin.
-            limit: how many results are needed.
             examined: how many rows are needed, whether they are results or not.
             within: the state of the store to read.
         """

@@ -21,8 +21,6 @@ from ..expressions.tree import Attr, Expr
 from ..schema.rows import DAMAGE, unreadable
 from ..schema.slots import Slot, State, slot_of
 
-__all__ = ["COUNT", "Groups", "Measured", "Owner", "States", "calculated", "fields_of", "summed_up", "value"]
-
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
 Measured: TypeAlias = Literal["count", "sum", "avg", "min", "max"]
@@ -167,7 +165,6 @@ def calculated(
 
     Args:
         rows: the rows: the group, then the fields.
-        value: the calculation.
         slot: the slot that the value is added to.
         by: how many values the group has.
 

@@ -34,19 +34,6 @@ from ..builtin import Builtin
 from ..errors import InvalidQuery, shown
 from ..values.scalars import SCALARS, ValueType
 
-__all__ = [
-    "EXACT",
-    "NO_TRUTH",
-    "Arithmetic",
-    "Computed",
-    "Expr",
-    "Number",
-    "OfAnyClass",
-    "calculation",
-    "calculation_fault",
-    "kind_of",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as Defaulted
@@ -360,20 +347,7 @@ class Incomparable:
     def __lt__(self, _: object, /) -> NoReturn:
         raise self._refusal()
 
-    def __le__(self, _: object, /) -> NoReturn:
-        raise self._refusal()
-
-    def __gt__(self, _: object, /) -> NoReturn:
-        raise self._refusal()
-
-    def __ge__(self, _: object, /) -> NoReturn:
-        raise self._refusal()
-
-    def __eq__(self, _: object, /) -> NoReturn:
-        raise self._refusal()
-
-    def __ne__(self, _: object, /) -> NoReturn:
-        raise self._refusal()
+    __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
 
     def __hash__(self) -> int:
         return object.__hash__(self)

@@ -11,8 +11,6 @@ from ..errors import InvalidQuery
 from ..values.scalars import ValueType
 from .arithmetic import Expr, Incomparable
 
-__all__ = ["Each", "Recorder"]
-
 O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of a list: its entity class
 U_co = TypeVar("U_co", covariant=True)
 

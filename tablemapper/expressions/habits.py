@@ -10,18 +10,6 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-__all__ = [
-    "FIELD_HABITS",
-    "QUERY_HABITS",
-    "RECORD_HABITS",
-    "ROWS_HABITS",
-    "STORE_HABITS",
-    "TRANSACTION_HABITS",
-    "habit_fault",
-    "refuse_habits",
-    "without_habits",
-]
-
 C = TypeVar("C", bound=type)
 
 

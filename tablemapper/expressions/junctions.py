@@ -15,8 +15,6 @@ import attrs
 from ..errors import InvalidQuery, shown
 from .arithmetic import NO_TRUTH
 
-__all__ = ["And", "Junction", "Not", "Or", "Predicate", "as_predicate", "joined", "taken_apart"]
-
 O_contra = TypeVar("O_contra", contravariant=True)
 MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
 _MANY = 50

@@ -39,21 +39,6 @@ from .tree import (
     known_as,
 )
 
-__all__ = [
-    "attribute",
-    "conjuncts",
-    "dump",
-    "dump_value",
-    "filled",
-    "forms",
-    "label_parts",
-    "load",
-    "load_constant",
-    "load_group",
-    "load_value",
-    "parametrised",
-]
-
 _COMPARISONS: dict[str, Comparison] = {op: op for op in get_args(Comparison)}
 
 
@@ -71,23 +56,14 @@ def forms(*predicates: Predicate[Any] | None) -> list[Any]:
     return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
 
 
-def _dumped(kind: ValueType, value: Any) -> Any:
-    return kind.dump(value)
-
-
-def _undumped(kind: ValueType, form: Any) -> Any:
-    return kind.undump(form)
-
-
 def dump(
     predicate: Predicate[Any],
     label: Callable[[Attr[Any, Any]], str] = attrgetter("label"),
-    constant: Callable[[ValueType, Any], Any] = _dumped,
+    constant: Callable[[ValueType, Any], Any] = ValueType.dump,
 ) -> Any:
     """Return the predicate in builtins that JSON knows; equal predicates give equal forms.
 
     Args:
-        predicate: what is written down.
         label: what an attribute is called there.
         constant: what stands there for a value, whose type comes first.
     """
@@ -119,12 +95,11 @@ def dump(
 def load(
     form: Any,
     field: Callable[[str], Attr[Any, Any]],
-    constant: Callable[[ValueType, Any], Any] = _undumped,
+    constant: Callable[[ValueType, Any], Any] = ValueType.undump,
 ) -> Predicate[Any]:
     """Return the predicate that `dump` was given.
 
     Args:
-        form: what was written down.
         field: returns the attribute of a field, by what it is called there.
         constant: returns the value for what stands for one, whose type comes first.
 
@@ -251,7 +226,6 @@ def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[A
     """Return the predicate with its constants replaced by parameters, and the number of the next one.
 
     Args:
-        predicate: what has constants.
         first: the number of the first parameter; they are numbered as `Predicate.shape` adds the constants.
     """
     numbers = count(first)

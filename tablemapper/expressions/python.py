@@ -11,8 +11,6 @@ from ..values.extra import TEXT
 from .arithmetic import Computed, Number, calculation
 from .tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, SameText, StartsWith
 
-__all__ = ["alike", "attribute_source", "calculation_source", "python_source", "walk"]
-
 
 def walk(value: Any, path: tuple[str, ...]) -> Any:
     """Return a nested value, or None where something on the way is missing."""
@@ -86,7 +84,6 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     """Return Python source that is true where the predicate holds.
 
     Args:
-        predicate: what to lower.
         field: gives the source of a field's value, None where it is missing, by the field's name.
         names: gets the constants. The source of a parameter is ``v[number]``.
     """

@@ -11,8 +11,6 @@ from ..codegen import Names
 from ..keys.codec import key_codec
 from ..values.scalars import SCALARS, ValueType
 
-__all__ = ["load_sortable", "sortable", "sortable_source", "store_sortable"]
-
 _BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tuple)}
 """Of types whose values sort by their key texts only."""
 

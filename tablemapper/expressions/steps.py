@@ -6,8 +6,6 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-__all__ = ["Assignment", "Order"]
-
 O = TypeVar("O", contravariant=True)  # noqa: E741, PLC0105  the owner of the field: its entity class
 
 

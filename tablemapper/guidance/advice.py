@@ -8,9 +8,6 @@ from typing import Any, Literal
 import attrs
 import msgspec
 
-__all__ = ["Advice", "in_order"]
-
-
 _NUMBERS = {
     "entities": "{:,} entities",
     "partitions": "partitions: {:,}",

@@ -16,8 +16,6 @@ from .places import Place
 from .rules import RULES_OF_CLASSES, RULES_OF_PLACES
 from .workload import Workload
 
-__all__ = ["advise", "advise_schema", "log_advice"]
-
 _log = logging.getLogger("tablemapper.advice")
 _logged: set[tuple[str, str, str]] = set()  # by module, code and place
 
@@ -42,10 +40,8 @@ def advise_schema(
     """Return the advice on compiled classes.
 
     Args:
-        schema: the classes.
         statistics: returns what a store holds of a class of entities, None if that cannot be read now; if it is None,
             the declarations are judged alone.
-        workload: the calls that were observed.
         capabilities: of the engine that answers them; None: it can do all.
     """
     own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]

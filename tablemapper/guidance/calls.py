@@ -19,8 +19,6 @@ from ..schema.model import Model
 from .rules import Found
 from .workload import Form, Workload
 
-__all__ = ["CODES_OF_CALLS", "CODES_OF_IDLE", "idle_index", "of_forms"]
-
 CODES_OF_CALLS, CODES_OF_IDLE = ("TM201", "TM202"), ("TM203",)
 """The codes that are about a class, and about an index."""
 _OFTEN = 10  # calls

@@ -12,8 +12,6 @@ from ..planning.cost import bytes_text
 from .places import Place, component, first_mend, is_time, parts_of
 from .rules import Found
 
-__all__ = ["RULES_OF_INDEX_DATA", "RULES_OF_KEY_DATA", "with_numbers"]
-
 _MOST = 10_000_000  # entities of a partition
 _MANY = 100_000  # entities of a class, from which on it matters how they are spread
 _PARTITIONS = 10

@@ -19,8 +19,6 @@ from ..planning.advice import written
 from ..values.extra import indexed_as
 from ..values.scalars import ValueType
 
-__all__ = ["SHARDS", "Place", "Text", "component", "first_mend", "is_time", "parts_of"]
-
 Text = str | tuple[str, ...]
 SHARDS = 16
 

@@ -19,8 +19,6 @@ from ..schema.model import Model, Schema
 from .advice import Advice
 from .places import Place, component, first_mend, is_time, parts_of
 
-__all__ = ["RULES_OF_CLASSES", "RULES_OF_PLACES", "Found"]
-
 _FEW = 16  # partitions
 _ROWS = 10  # of a write
 _WIDE = 200  # properties

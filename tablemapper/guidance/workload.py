@@ -14,8 +14,6 @@ import msgspec
 from ..errors import InvalidQuery, shown
 from ..events import Event
 
-__all__ = ["Form", "Workload"]
-
 _FORMAT, _VERSION = "tablemapper workload", 1
 _MOST = 1_000  # forms
 

@@ -67,8 +67,6 @@ from .times import (
     time_pattern,
 )
 
-__all__ = ["KeyCodec", "key_codec", "literal_fault"]
-
 
 def _moment(value: Any) -> datetime:
     """Return a date, a time of day or a datetime as a moment of UTC."""
@@ -187,7 +185,6 @@ class KeyCodec:
 
         Args:
             op: ``== < <= > >= startswith``.
-            value: what is compared with.
             all_of_it: whether times have nothing finer than what the texts, with others in front, hold.
         """
         if isinstance(value, enum.Enum):
@@ -266,7 +263,6 @@ class KeyCodec:
 
         Args:
             compared: ``< <= > >=``, value; from both sides.
-            limit: how many there may be.
         """
         try:
             moment = max(self._first(op, value) for op, value in compared if op[0] == ">")

@@ -11,8 +11,6 @@ from ..errors import InvalidModel, did_you_mean
 from .codec import KeyCodec, key_codec, literal_fault
 from .template import Parts, Slot, Template
 
-__all__ = ["compile_template"]
-
 _DELIMITERS = frozenset(string.punctuation) - frozenset('"~')
 _Draft = str | tuple[str, KeyCodec]
 

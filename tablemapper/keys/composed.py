@@ -17,8 +17,6 @@ from .template import Slot, Template
 from .texts import bind
 from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
 
-__all__ = ["composed", "composed_fields", "decode_source", "whole_fields"]
-
 Pair = tuple[Template, Template]
 
 
@@ -26,8 +24,6 @@ def composed(partition: Template, row: Template, precision: Callable[[str], str]
     """Return the templates of a key with slots that know what the slots of their field hold in front of them.
 
     Args:
-        partition: of the partition key.
-        row: of the row key.
         precision: what a field's times are cut to; empty if they are not.
     """
     seen: dict[str, list[str]] = {}

@@ -17,8 +17,6 @@ from .texts import MICROSECOND
 from .times import bucket_edge, finest_unit, first_moment, ordered_unit, time_format_fault, time_pattern
 from .zones import crosses_back, edges, local_time, zone_fault
 
-__all__ = ["CUT", "Cut", "cut_of"]
-
 _DAY = timedelta(days=1)
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _STEPS = {
@@ -122,7 +120,6 @@ class Cut:
         """Return the first datetime, or date, whose cut is not below a value, or is above it; None if there is none.
 
         Args:
-            value: what the cut is compared with.
             base: the type of the times: datetime, or date.
             end: whether the cut is to be above the value.
             for_good: whether those of all later times have to be so too.

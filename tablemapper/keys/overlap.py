@@ -6,8 +6,6 @@ from typing import Literal
 
 from .template import Parts, Template
 
-__all__ = ["disjoint"]
-
 _Pair = tuple[Template, Template]
 
 

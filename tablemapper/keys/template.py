@@ -24,8 +24,6 @@ from ..limits import utf16_units
 from .codec import KeyCodec
 from .texts import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
-__all__ = ["NotAKey", "Parts", "Slot", "Template", "renamed_text"]
-
 
 @attrs.frozen(kw_only=True)
 class Slot:
@@ -310,9 +308,7 @@ class Template:
         """Return statements that assign the texts of slots with a time format; arguments as `decode_source` has them.
 
         Args:
-            text: the variable that holds the key.
             targets: the variable for each slot that is wanted, by its index.
-            env: the namespace that the source will run in.
         """
         wanted: dict[int, dict[int, str]] = {}
         for slot in self.slots:
@@ -344,8 +340,6 @@ class Template:
         over into other keys, which spares reading the value and writing it again.
 
         Args:
-            field: the field.
-            key: the variable.
             cut: how many characters of the text are wanted; 0 for all.
         """
         if (slot := self.plain_slot(field)) is None:

@@ -32,42 +32,6 @@ from ..builtin import Builtin
 from ..errors import InvalidEntity
 from ..limits import MAX_KEY_UNITS, utf16_units
 
-__all__ = [
-    "ABOVE",
-    "DESCENDING",
-    "DIGITS",
-    "FORBIDDEN",
-    "FORMS",
-    "HIERARCHY",
-    "LENGTH",
-    "MAX_DIGITS",
-    "MICROSECOND",
-    "NOTHING",
-    "SEPARATOR",
-    "SPECIAL_AT",
-    "SURROGATE",
-    "TEN",
-    "Cuts",
-    "Decode",
-    "Encode",
-    "Form",
-    "NotAKey",
-    "Refuse",
-    "Shape",
-    "always_among",
-    "as_written",
-    "beyond_datetime",
-    "bind",
-    "check_key",
-    "in_utc",
-    "iso",
-    "places",
-    "raise_last",
-    "successor",
-    "text_codec",
-    "unescape",
-]
-
 SEPARATOR = " !"
 FORBIDDEN = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 """A character that cannot stand in a key."""

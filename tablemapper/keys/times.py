@@ -12,23 +12,6 @@ import attrs
 from ..builtin import Builtin
 from .texts import MICROSECOND
 
-__all__ = [
-    "UNITS",
-    "UNITS_OF",
-    "bucket_edge",
-    "finest_unit",
-    "first_moment",
-    "from_coarse_to_fine",
-    "has_all",
-    "is_within",
-    "next_moment",
-    "ordered_unit",
-    "plain_cut",
-    "split_format",
-    "time_format_fault",
-    "time_pattern",
-]
-
 
 @attrs.frozen
 class Unit:
@@ -112,8 +95,6 @@ def from_coarse_to_fine(codes: Iterable[str], units: Sequence[str], front: Itera
     """Return whether texts of these codes sort as the times do: each code has all that is coarser in front of it.
 
     Args:
-        codes: the directives of the texts, in their order.
-        units: all directives of the type.
         front: the directives of texts that are equal in front of these.
     """
     seen = set(front)

@@ -21,8 +21,6 @@ from zoneinfo import ZoneInfo
 from ..builtin import Builtin
 from .texts import MICROSECOND
 
-__all__ = ["crosses_back", "edges", "fingerprint", "local_time", "release", "zone_fault"]
-
 _FIRST = Builtin.datetime.min.replace(tzinfo=UTC)
 _LAST = (Builtin.datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
 _LOCAL_LAST = Builtin.datetime.max.replace(tzinfo=UTC)  # (a local time, of whatever zone)

@@ -26,8 +26,6 @@ from ..scripts.steps import Drop, is_edit
 from ..store.copying import copy_engine
 from .report import MigrationReport, Step
 
-__all__ = ["check_names", "one_way", "part_of", "replace"]
-
 Converting = Callable[[Path, ProgressOption], MigrationReport]
 """Runs the script over a file."""
 

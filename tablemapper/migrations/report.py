@@ -15,8 +15,6 @@ from ..scripts.plan import affected_classes
 from ..scripts.script import Script
 from ..scripts.steps import is_edit, pairs
 
-__all__ = ["MigrationReport", "Step", "counted", "fault_lines", "plan_steps"]
-
 _KEYS = 5  # in a line
 
 

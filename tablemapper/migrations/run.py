@@ -42,8 +42,6 @@ from ..store.store import Store
 from .replacing import check_names, one_way, part_of, replace
 from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
-__all__ = ["migrate"]
-
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
 _LONGEST = 10  # times as long; without a pause from then on
 _SHOWN = 20  # faults in a message

@@ -10,8 +10,6 @@ from html import escape
 
 from .trees import Line, Tree
 
-__all__ = ["STYLE", "svg"]
-
 _MONO, _TEXT, _SMALL, _BOLD = 7.25, 7.4, 6.5, 7.9  # px of a letter: of keys, of names, of remarks, of classes
 _ROW, _BOX, _GAP = 24, 50, 28  # px: of a line, of a box, between trees
 _WIDTH = 1000  # up to which all trees share their columns
@@ -34,7 +32,6 @@ def svg(
     """Return the trees as SVG.
 
     Args:
-        trees: of a model.
         alone: whether it is a file of its own, with its colours for light and dark; else the page has them.
         label: says what it is to those who do not see it.
     """

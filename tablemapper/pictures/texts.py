@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 
 from .trees import Line, Tree
 
-__all__ = ["mermaid", "text"]
-
 _SIGNS = {"index": "▪", "aggregate": "●", "field": "◆"}
 _ENDS = {"index": ("[", "]"), "aggregate": ("([", "])"), "field": ("{{", "}}")}
 _CODED = re.compile(r'[{}"#;<>&\n]')

@@ -11,8 +11,6 @@ from ..entities.declaration import Declaration, IndexModel, declaration_of
 from ..entities.entity import Record
 from ..keys.template import Template
 
-__all__ = ["Line", "Shape", "Tree", "key_text", "trees_of"]
-
 Shape: TypeAlias = Literal["index", "aggregate", "field"]
 
 

@@ -19,8 +19,6 @@ from .conditions import AnyPredicate, Conditions, alternatives, conditions, fiel
 from .plan import MAX_RANGES, Path, Plan
 from .question import QueryForm
 
-__all__ = ["NO_INDEX", "lack", "proposal", "refusal", "wanting", "written"]
-
 _SHARDS = 16
 
 
@@ -49,7 +47,6 @@ def refusal(form: QueryForm, refused: Iterable[str], ask: Callable[..., list[Pla
     """Return why a query is refused, and what would serve it, ready to paste.
 
     Args:
-        form: of the query.
         refused: why indexes cannot be followed.
         ask: returns the plans for the form with some changes.
     """

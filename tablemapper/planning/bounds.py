@@ -16,8 +16,6 @@ from ..errors import InvalidEntity
 from ..keys.template import Parts, Slot, Template
 from ..keys.texts import Cuts, raise_last
 
-__all__ = ["EVERYTHING", "NOTHING", "Bound", "Reach", "reach"]
-
 
 @attrs.define  # (not frozen: two are built for each query, three times as fast)
 class Bound:
@@ -108,7 +106,6 @@ class Reach:
         """Return the narrowest bound of the keys that match.
 
         Args:
-            values: of the fixed fields.
             compared: comparisons that all hold for the field of the next slot: one of ``< <= > >= startswith``, value.
             texts: what stands in a slot, by its index: one bucket of a shard or of a truncated time.
         """
@@ -218,7 +215,6 @@ def reach(
     """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
 
     Args:
-        template: of a partition key or a row key.
         equal: the fields whose values are known.
         compared: the comparisons that fields have.
         texts: the slots whose texts are known, by their index.

@@ -11,8 +11,6 @@ import attrs
 from ..errors import QueryStopped
 from ..progress import check_cancelled
 
-__all__ = ["Budget", "Counting", "Spending", "start"]
-
 T = TypeVar("T")
 
 

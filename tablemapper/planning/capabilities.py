@@ -6,8 +6,6 @@ import attrs
 
 from ..errors import InvalidTransaction
 
-__all__ = ["Capabilities"]
-
 
 @attrs.frozen(kw_only=True)
 class Capabilities:

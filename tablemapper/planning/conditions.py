@@ -31,22 +31,6 @@ from ..expressions.tree import Comparison as Operator
 from ..keys.cuts import Cut
 from ..values.extra import indexed_as
 
-__all__ = [
-    "Comparison",
-    "Conditions",
-    "Edge",
-    "Window",
-    "alternatives",
-    "conditions",
-    "edges",
-    "field_name",
-    "named",
-    "normal",
-    "of_elements",
-    "present",
-    "time_comparisons",
-]
-
 MAX_ALTERNATIVES = 64
 
 

@@ -11,8 +11,6 @@ import attrs
 from ..errors import InvalidQuery, shown
 from .plan import Plan
 
-__all__ = ["Cost", "Footprint", "Prices", "bytes_text", "cost_of", "money_text"]
-
 _PAGE = 1_000  # entities that a request returns at most
 _GB = 2**30
 
@@ -97,10 +95,7 @@ def cost_of(plan: Plan, footprint: Footprint | None, ranges: int, limit: int | N
     """Return what one run of a plan would cost.
 
     Args:
-        plan: the plan.
         footprint: what it reads; None if that is not known.
-        ranges: how many ranges it has.
-        limit: how many results are wanted at most.
     """
     if footprint is None:
         return Cost(ranges, 0, 0, at_least=True)

@@ -18,8 +18,6 @@ from .plan import Plan
 from .ranges import KeyRange
 from .wording import condition_text
 
-__all__ = ["Explanation", "MixedExplanation", "order_text", "predicate_text"]
-
 MOST_COUNTED = 10_000
 _SHOWN = 5
 

@@ -13,8 +13,6 @@ import attrs
 from .bounds import Bound
 from .ranges import BoundPlan, KeyRange
 
-__all__ = ["Part", "Place", "narrowed"]
-
 Place: TypeAlias = tuple[str, ...]
 """The keys of a row of a path: those of the path, and of an index those of the entity too."""
 

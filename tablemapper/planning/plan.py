@@ -16,8 +16,6 @@ from ..schema.model import Model
 from .bounds import Bound, Reach
 from .conditions import AnyPredicate, Comparison
 
-__all__ = ["MAX_RANGES", "Access", "Path", "Plan"]
-
 MAX_RANGES = 1000
 """Ranges that one alternative may have."""
 

@@ -27,9 +27,6 @@ from .conditions import AnyPredicate, Comparison, Conditions, Window, alternativ
 from .plan import MAX_RANGES, Access, Path, Plan
 from .question import QueryForm
 
-__all__ = ["candidates", "plan", "plan_by_key"]
-
-
 # ---------------------------------------------------------------------------------------------- choose
 
 
@@ -37,7 +34,6 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
     """Choose how questions of one form are answered.
 
     Args:
-        form: what they have in common.
         capabilities: of the engine; None: it can do all.
 
     Raises:
@@ -215,9 +211,6 @@ class _Way:
     """One path, as far as the conditions of a question go along it.
 
     Args:
-        form: the question.
-        path: the key or an index.
-        where: its conditions.
         ways: these by alternative.
         sorting: whether what is read is known to need sorting.
 
@@ -500,7 +493,6 @@ def _directions(
     There are two answers: for the slots of partitions, and for all others. None is for any direction.
 
     Args:
-        order: what is wanted.
         slots: in the order of their texts.
         fixed: fields that have one value.
         behind: fields of which a coarser part of the time comes later.

@@ -18,8 +18,6 @@ from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
 from .plan import Path
 
-__all__ = ["ENTITIES", "KeyPiece", "Layout", "chosen", "filtered", "key_pieces", "layout_of", "stored_keys", "tuples"]
-
 Values = Sequence[Any]
 
 
@@ -76,9 +74,6 @@ def tuples(
     """Return a function that makes tuples of rows, of those that satisfy what the engine left to be checked.
 
     Args:
-        path: where the rows are from.
-        made: their layout.
-        wanted: the attributes of a tuple.
         residual: predicates; the second argument of the function has the values of their parameters.
         covering: whether the rows are those of the index alone.
         sorted_by: how many values to sort by stand in front.
@@ -128,8 +123,6 @@ def stored_keys(
     The function takes a column of each key of a row's place: a text that is stored as it stands in a key is not read.
 
     Args:
-        path: where the rows are from.
-        wanted: fields, by name.
         covering: whether the rows are those of the index alone.
     """
     names = Names(DAMAGE=DAMAGE, unreadable=unreadable)

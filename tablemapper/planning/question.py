@@ -17,8 +17,6 @@ from .budget import Budget
 from .conditions import AnyPredicate, named
 from .parts import Part
 
-__all__ = ["QueryForm", "QuerySpec", "implied", "query_form"]
-
 
 @attrs.frozen(eq=False)
 class QueryForm:

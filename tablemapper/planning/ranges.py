@@ -19,8 +19,6 @@ from .bounds import EVERYTHING, Bound, Reach
 from .conditions import Comparison, Edge, edges
 from .plan import MAX_RANGES, Access, Plan
 
-__all__ = ["BoundPlan", "KeyRange", "TooManyRanges", "bind"]
-
 Values = Sequence[Any]
 Keys = tuple[str, str]
 

@@ -11,8 +11,6 @@ from ..keys.texts import SEPARATOR, raise_last
 from .bounds import Bound
 from .ranges import BoundPlan
 
-__all__ = ["Down", "Walk"]
-
 
 @attrs.frozen
 class Walk:
@@ -38,7 +36,6 @@ class Walk:
         """Yield the partition keys in a bound.
 
         Args:
-            bound: where they are.
             find: returns the first key in a bound, or the last one if that is the direction.
         """
         while (key := find(bound)) is not None:

@@ -13,8 +13,6 @@ from ..schema.model import Model
 from .conditions import named
 from .question import QueryForm, QuerySpec
 
-__all__ = ["condition_text", "form_of", "form_text", "wording"]
-
 _VALUE = "?"
 
 

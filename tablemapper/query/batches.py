@@ -21,8 +21,6 @@ from ..planning.projection import KeyPiece
 from ..schema.rows import DAMAGE, Row, unreadable
 from ..values.arrow import ArrowColumn, load_package, parse_lines
 
-__all__ = ["ROWS", "ArrowWriter"]
-
 T = TypeVar("T")
 A = TypeVar("A", bound=Sized)
 ROWS = 4_096  # that are turned into columns at once: more of them burden Python's garbage collection
@@ -36,10 +34,7 @@ class ArrowWriter:
     """Turns what a query finds into Arrow's batches.
 
     Args:
-        verb: what the user calls.
-        attributes: what stands in the columns, by their names.
         decimals: digits behind the point of columns of Decimals.
-        reader: returns what reads the columns.
     """
 
     def __init__(

@@ -16,8 +16,6 @@ from .batches import ROWS, ArrowWriter
 from .pages import counted
 from .results import Results
 
-__all__ = ["ColumnResults"]
-
 T_co = TypeVar("T_co", covariant=True)
 _BLOCK = 65_536  # rows in a batch of Arrow
 

@@ -18,8 +18,6 @@ from .columns import ColumnResults
 from .pages import Seal, counted, query_identity
 from .partitions import Partition
 
-__all__ = ["Divisible", "in_partition"]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _LONG = 300  # characters of a query in a message

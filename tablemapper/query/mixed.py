@@ -33,8 +33,6 @@ from .partitions import Partition
 from .query import ClassResults, Query, Rows
 from .results import Results, check_condition, refuse_named
 
-__all__ = ["MixedQuery", "mixed"]
-
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")

@@ -24,8 +24,6 @@ from .mixed import MixedQuery
 from .query import ClassResults, Query, Rows
 from .results import Results
 
-__all__ = ["ObservedPlans", "class_names", "observed"]
-
 
 class ObservedPlans(PlanCache):
     """The plans of a store that is observed."""

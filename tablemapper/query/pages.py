@@ -17,8 +17,6 @@ from ..execution.prepared import PlanCache
 from ..expressions.predicates import dump
 from ..planning.question import QuerySpec
 
-__all__ = ["Page", "Seal", "counted", "query_identity", "read_page"]
-
 T = TypeVar("T")
 _VERSION = 2
 _SEAL = 12  # bytes
@@ -101,10 +99,7 @@ def read_page(
     """Return the page after a token, with the token of the page after it.
 
     Args:
-        seal: the seal of the query.
         read: returns the results after a position, each with its position: at least so many, if there are.
-        size: the number of results in a page.
-        limit: the limit of the query.
         token: the token of the page; None for the first page.
     """
     size = counted("page", size, least=1)

@@ -15,8 +15,6 @@ from ..keys.times import is_within
 from ..planning.conditions import AnyPredicate
 from ..schema.model import Model
 
-__all__ = ["Partition", "equalities", "partition_key"]
-
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -36,7 +34,6 @@ def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[A
     """Return the attributes that conditions fix, each with its value.
 
     Args:
-        where: the conditions.
         example: a field, for the message.
 
     Raises:

@@ -36,8 +36,6 @@ from .partitions import Partition
 from .results import check_condition, order_step, own_field, refuse_named, seconds
 from .writing import WriteByQuery
 
-__all__ = ["ClassResults", "Query", "Rows"]
-
 E = TypeVar("E")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -16,8 +16,6 @@ from ..planning.question import QuerySpec
 from ..schema.model import Model
 from .pages import Page, Seal, read_page
 
-__all__ = ["Results", "check_condition", "order_step", "own_field", "refuse_named", "seconds"]
-
 _LONG = 300  # characters of a query in a message
 _EVER = 1e9  # seconds, more than anybody waits
 T_co = TypeVar("T_co", covariant=True)

@@ -19,8 +19,6 @@ from ..errors import InvalidQuery, shown
 from ..expressions.tree import Attr, Order, Predicate
 from ..values.scalars import ValueType
 
-__all__ = ["OPERATORS", "condition", "field", "key", "orders"]
-
 OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
     "==": lambda attr, value: attr == value,
     "!=": lambda attr, value: attr != value,

@@ -10,8 +10,6 @@ from ..errors import InvalidQuery, shown
 from ..expressions.tree import TIMESTAMP_NAME, Attr
 from ..values.scalars import TIMESTAMP
 
-__all__ = ["timestamp"]
-
 R = TypeVar("R", bound=Record)
 
 

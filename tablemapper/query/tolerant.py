@@ -12,8 +12,6 @@ from ..engines.protocol import Position
 from ..errors import CorruptStore
 from .query import Query
 
-__all__ = ["Unreadable", "tolerant"]
-
 
 @attrs.frozen
 class Unreadable:
@@ -43,11 +41,7 @@ class _TolerantQuery(Query[Any]):
                 for item in items:
                     yield place, item
 
-    @classmethod
-    def of(cls, query: Query[Any]) -> Query[Any]:
-        return cls(query._plans, query._spec)  # noqa: SLF001  as its subclass
-
 
 def tolerant(query: Query[Any]) -> Query[Any]:
     """Return a query that gives an `Unreadable` in the place of each entity that cannot be read."""
-    return _TolerantQuery.of(query)
+    return _TolerantQuery(query._plans, query._spec)  # noqa: SLF001  as its subclass

@@ -41,8 +41,6 @@ from ..schema.model import Model, writable
 from ..schema.rows import DAMAGE, Row
 from .pages import query_identity
 
-__all__ = ["WriteByQuery", "by_function"]
-
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
 Work: TypeAlias = Callable[[Any], Operation | None]
@@ -104,11 +102,8 @@ class WriteByQuery:
         """Write by a query; return the number of entities.
 
         Args:
-            spec: the query.
             what: the query as text.
             doing: the call as text, as ``delete()``.
-            work: gives the operation on an entity.
-            progress: the user's option.
             resume: the name of the run, if it has one.
         """
         verb = doing.partition("(")[0]

@@ -26,8 +26,6 @@ from ..values.scalars import SCALARS, ValueType
 from .model import Model
 from .rows import unreadable
 
-__all__ = ["Assignments", "assignments"]
-
 MAX_FUNCTIONS = 512
 REMOVED = object()
 """Stands for no value, of an entry that goes."""

@@ -26,11 +26,6 @@ from ..values.precision import Precision
 from ..values.scalars import SCALARS, Int32
 from .labels import Label, plain_name
 
-__all__ = [
-    "AggregateForm", "AppliedForm", "FieldForm", "Forms", "IndexForm", "LinkForm", "ModelForm", "StateForm", "TemplateForm", "TombstoneForm",
-    "annotation", "check_names", "form_hash", "stored_default",
-]  # fmt: skip
-
 
 class _Form(msgspec.Struct, forbid_unknown_fields=True):
     pass

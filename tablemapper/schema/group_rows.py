@@ -19,8 +19,6 @@ from .model import Model
 from .rows import Row
 from .slots import Seek, State
 
-__all__ = ["Advance", "group_rows"]
-
 Advance: TypeAlias = Callable[[str, str, int, Row | None, Delta, Seek], Row | None]
 """(partition key, row key, timestamp, stored group, delta, seek) → the row after the delta, its packed state last.
 

@@ -25,8 +25,6 @@ from ..values.sums import read_number, read_signed
 from .rows import DAMAGE
 from .slots import Seek, Slot, State, slot_of
 
-__all__ = ["AggregateModel", "Delta", "aggregate_model"]
-
 Delta: TypeAlias = list[Any]
 """``[change of the number, change of each slot…]``"""
 

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator
 
 import attrs
 
-__all__ = ["Label", "former_name", "is_former", "plain_name"]
-
 
 @attrs.frozen
 class Label:

@@ -40,20 +40,6 @@ from .row_source import (
 from .rows import Row, unreadable
 from .slots import State
 
-__all__ = [
-    "AggregateMaintenance",
-    "ChangeSet",
-    "Groups",
-    "IndexChanges",
-    "IndexMaintenance",
-    "IndexRow",
-    "Maintenance",
-    "aggregate_maintenance",
-    "index_columns",
-    "index_maintenance",
-    "maintenance",
-]
-
 T = TypeVar("T")
 
 IndexRow = tuple[Any, ...]

@@ -26,8 +26,6 @@ from .forms import ModelForm, form_hash
 from .groups import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
 
-__all__ = ["Model", "Schema", "compile_schema", "is_local", "model_of", "parts_of", "reserved_keys", "size", "writable"]
-
 
 @attrs.frozen(eq=False, slots=False)
 class Model:

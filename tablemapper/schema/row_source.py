@@ -20,19 +20,6 @@ from .model import Model
 from .rows import DAMAGE, Row, load_source, unreadable
 from .slots import Slot
 
-__all__ = [
-    "MAX_FAN_OUT",
-    "GroupSource",
-    "RowFields",
-    "indented",
-    "key_lines",
-    "measured_fields",
-    "row_loop",
-    "slot_lines",
-    "too_many",
-    "where_names",
-]
-
 MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 
@@ -47,7 +34,6 @@ class RowFields:
         """Return source for the plain key text of a field, if that stands somewhere already; None if it does not.
 
         Args:
-            name: the field.
             cut: how many characters of the text are wanted; 0 for all.
         """
         model = self._model

@@ -39,18 +39,6 @@ from ..limits import (
 from ..values.extra import undeclared_properties
 from ..values.scalars import checked_load, read_total
 
-__all__ = [
-    "DAMAGE",
-    "FIRST",
-    "Row",
-    "load_source",
-    "properties",
-    "readable",
-    "row_faults",
-    "row_functions",
-    "unreadable",
-]
-
 Row = tuple[Any, ...]
 T = TypeVar("T")
 

@@ -22,8 +22,6 @@ from ..expressions.sortable import load_sortable, sortable
 from ..expressions.tree import Attr, Predicate
 from ..values.sums import SUMS, ExactSum, negated, read_number, read_signed
 
-__all__ = ["Count", "Ever", "Extremes", "Seek", "Slot", "State", "Sum", "slot_of"]
-
 State: TypeAlias = list[Any]
 """``[number of entities, value of each slot…]``"""
 End: TypeAlias = Literal["min", "max"]

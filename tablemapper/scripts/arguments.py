@@ -15,10 +15,6 @@ from ..expressions.tree import Attr
 from ..schema.forms import FieldForm
 from ..schema.model import Model, model_of
 
-__all__ = [
-    "Shapes", "class_faults", "field_faults", "field_of", "form_of", "function_faults", "index_faults", "is_unique", "named", "type_name",
-]  # fmt: skip
-
 
 class Shapes(Protocol):
     """Both shapes of a script, and its steps."""

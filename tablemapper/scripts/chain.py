@@ -11,8 +11,6 @@ from ..errors import InvalidMigration, did_you_mean, shown
 from .script import MigrationFunction, Script, load_script
 from .validation import script_faults
 
-__all__ = ["load_functions", "load_package"]
-
 
 def load_package(package: ModuleType) -> tuple[Script, ...]:
     """Return the scripts of a package, each a module of it, in order.

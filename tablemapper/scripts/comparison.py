@@ -18,8 +18,6 @@ from ..evolution.evolution import form_changes
 from ..schema.forms import ModelForm, check_names
 from ..schema.model import compile_schema
 
-__all__ = ["Since", "Snapshot", "changes", "dump_snapshot", "load_form", "load_snapshot", "schema_form"]
-
 Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 """A path of a schema.json, or its content."""
 

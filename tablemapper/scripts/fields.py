@@ -12,8 +12,6 @@ from ..values.extra import Extra
 from .script import Script
 from .steps import Convert, Fill, Restore
 
-__all__ = ["Fields", "origins"]
-
 
 def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
     """Return the fields of a new class that come from fields of an old one, each with its name there."""
@@ -27,11 +25,6 @@ def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
 
 class Fields:
     """The conversion of entities from an old class to a new one, field by field.
-
-    Args:
-        script: the script with the steps.
-        old: the old class.
-        new: the new class.
 
     Attributes:
         former: how an undoing finds the former entity; None if it needs no values of that.

@@ -31,8 +31,6 @@ from .script import Script
 from .steps import Convert, Fill, Join, Rewrite
 from .undoing import undoing
 
-__all__ = ["links_of", "several", "way_back"]
-
 _Level = Literal["writes", "reads"]
 
 
@@ -46,7 +44,6 @@ def links_of(
     """Return the links from old classes to new ones, and whether the old version goes on; no links if it stops.
 
     Args:
-        script: the script with the steps.
         pairs: the old classes, each with the new class that replaces it.
         affected: the names of the old classes that end.
         back: whether the script undoes a migration. Then no process has its functions: programs have the script that it
@@ -235,8 +232,6 @@ def _check_keys(before: Any, after: Any, properties: Mapping[str, str], *, exact
     """Raise _Unlinked if the keys have other fields: then two entities of one class may be one of the other.
 
     Args:
-        before: the old class.
-        after: the new class.
         properties: of the old class, each with that of the new one.
         exact: whether each key has to determine the other without the script, so that no field may lose something in
             it.

@@ -25,8 +25,6 @@ from .script import MigrationFunction, Script
 from .source.text import script_source
 from .trial import gaps, try_script
 
-__all__ = ["Migrations", "ScriptsOption", "scripts_of", "ways_back"]
-
 
 class Migrations:
     """The migration scripts of an application.

@@ -31,9 +31,6 @@ from .links import links_of, several, way_back
 from .script import Script
 from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
 
-__all__ = ["affected_classes", "beside", "check_back", "check_old", "edit_of", "matches", "transition_of"]
-
-
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 
@@ -41,8 +38,6 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
     """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
 
     Args:
-        script: the script to run.
-        forms: the classes of the store.
         dropped: the labels that are older than an earlier script, which drops what it calls so; a later one cannot name them.
         back: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
             their own.
@@ -90,7 +85,6 @@ def check_back(scripts: Iterable[Script], forms: Forms) -> None:
 
     Args:
         scripts: the scripts that undo others, in the order in which they run.
-        forms: the classes of the store.
     """
     for script in scripts:
         check_old(script, forms, back=True)
@@ -216,8 +210,6 @@ def transition_of(
     """Return the transition of a script; None if it copies nothing.
 
     Args:
-        script: the script to run.
-        forms: the classes of the store.
         dropped: as for `check_old`.
         back: whether the script undoes another one.
 

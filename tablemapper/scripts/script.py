@@ -29,8 +29,6 @@ from ..errors import InvalidMigration, shown
 from ..expressions.tree import Attr
 from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite
 
-__all__ = ["Migration", "MigrationFunction", "Script", "load_script", "migration"]
-
 T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")

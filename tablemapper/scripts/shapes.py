@@ -12,8 +12,6 @@ from ..expressions.tree import Attr
 from ..schema.forms import Forms, ModelForm
 from .arguments import field_of, form_of
 
-__all__ = ["ChangedForms", "without", "without_index"]
-
 
 class ChangedForms:
     """The forms of the classes of the old shape, changed by one step after the other.

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeAlias
 
+import attrs
+
 from ..entities.entity import Record
 from ..expressions.tree import Attr
 from .arguments import Shapes, class_faults, field_of, named
 from .shapes import ChangedForms
-
-__all__ = ["ClassStep", "FieldStep", "Step"]
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
@@ -105,10 +105,10 @@ class Step:
         yield from ()
 
 
+@attrs.frozen(eq=False)
 class FieldStep(Step):
     """A field has another name, or another type."""
 
-    __slots__ = ()
     sides = (("old", "old"), ("new", "new"))
     old: _Field
     new: _Field
@@ -136,10 +136,10 @@ class FieldStep(Step):
         """Give the field its new type."""
 
 
+@attrs.frozen(eq=False)
 class ClassStep(Step):
     """A class has another name, or another key."""
 
-    __slots__ = ()
     sides = (("old", "old"), ("new", "new"))
     of_class = True
     old: _Class
@@ -158,4 +158,4 @@ class ClassStep(Step):
         yield from class_faults("new", self.new, shapes)
 
     def undone(self, shapes: Shapes) -> Iterator[Any]:
-        yield type(self)(self.new, self.old)  # type: ignore[call-arg]
+        yield type(self)(self.new, self.old)

@@ -36,23 +36,6 @@ from .arguments import (
 from .shapes import ChangedForms, without, without_index
 from .step import ClassStep, FieldStep, Step
 
-__all__ = [
-    "AnyStep",
-    "Convert",
-    "Drop",
-    "Fill",
-    "Join",
-    "Rekey",
-    "Rename",
-    "RenameClass",
-    "Resolve",
-    "Restore",
-    "Rewrite",
-    "is_edit",
-    "names_of",
-    "pairs",
-]
-
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
 
@@ -67,8 +50,6 @@ class Rename(FieldStep):
     """A field keeps its values and its type, and has another name."""
 
     method = "rename"
-    old: _Field
-    new: _Field
 
     def __str__(self) -> str:
         return f"rename {self.old!r} to {_beside(self.new, self.old)}"
@@ -94,8 +75,6 @@ class RenameClass(ClassStep):
     """A class, its table, or both have another name."""
 
     method = "rename_class"
-    old: _Class
-    new: _Class
 
     def __str__(self) -> str:
         if self.old.__name__ != self.new.__name__:
@@ -114,8 +93,6 @@ class Rekey(ClassStep):
     """The fields are the same, and the key is made of them in another way."""
 
     method = "rekey"
-    old: _Class
-    new: _Class
 
     def __str__(self) -> str:
         return f"rekey {_classes(self.old, self.new)}"
@@ -142,8 +119,6 @@ class Convert(FieldStep):
 
     method = "convert"
     takes_function = True
-    old: _Field
-    new: _Field
     with_: Callable[[Any], Any] | Mapping[Any, Any]
     """A function of the old value, or the new values by the old ones; a value that is not in a mapping stays as it is.
 

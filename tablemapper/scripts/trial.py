@@ -23,8 +23,6 @@ from .script import MigrationFunction, Script, load_script
 from .source.nested import own_types
 from .validation import script_faults
 
-__all__ = ["gaps", "try_script"]
-
 
 def try_script(source: str, name: str, path: Path, old: Forms, new: Schema) -> None:
     """Raise InvalidMigration if a script would not lead from the old classes to the new ones.

@@ -7,8 +7,6 @@ import attrs
 from ..errors import InvalidMigration
 from .script import Script
 
-__all__ = ["undoing"]
-
 
 def undoing(script: Script) -> Script:
     """Return the script that undoes another one.

@@ -21,8 +21,6 @@ from .script import Script
 from .shapes import ChangedForms
 from .steps import AnyStep
 
-__all__ = ["script_faults"]
-
 
 def script_faults(script: Script, *, unwritten: bool = False) -> list[str]:
     """Return everything that is wrong with a script; ``unwritten``: functions may be missing."""

@@ -19,8 +19,6 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
 from ..schema.labels import Label
 
-__all__ = ["FIRST", "HOLD", "REST", "BuildReport", "build", "build_declared", "check_pace", "in_batches", "steered"]
-
 HOLD = 0.01
 REST = 1.0
 FIRST = 200  # entities of the first transaction, before it is known how long they take
@@ -68,14 +66,10 @@ def build(
     """Build what is to be built.
 
     Args:
-        engine: where.
         labels: what is wanted; None for everything.
         limit: the most entities that are read.
-        progress: True for a bar, or a function.
         hold: seconds that a transaction is to take.
         rest: how long to wait after each while others write, in units of what it took.
-        monotonic: the clock.
-        sleep: waits.
 
     Raises:
         InvalidQuery: an argument is not a number, 0 or more.
@@ -178,9 +172,7 @@ def in_batches(
     Args:
         step: does a transaction of a given size at most, and returns its pace; None if nothing was left. After one that
             took no time the size stays as it is.
-        hold: seconds that a transaction is to take.
         rest: as for `build`.
-        sleep: waits.
         first: the size of the first transaction; None: `FIRST`.
     """
     most = FIRST if first is None else first

@@ -24,8 +24,6 @@ from .builds import HOLD, REST, BuildReport, build
 from .copying import CopyReport, copy_engine, copy_to_file
 from .operations import Operations
 
-__all__ = ["Care", "copy"]
-
 _RECENT = timedelta(hours=1)
 
 

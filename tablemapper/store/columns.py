@@ -14,8 +14,6 @@ from ..schema.model import Model
 from ..values.arrow import ColumnCheck, ProvenColumn, load_package, plain_values, proven_column
 from ..values.mends import column_fault, package_of
 
-__all__ = ["entities_of", "has_hooks", "values_of"]
-
 _BLOCK = 4_000  # values that a processor's cache holds, of all columns: to fetch them is what takes time
 _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index along
 _UNNAMED = re.compile(r"Unnamed: \d+").fullmatch  # and writes it into files without a name
@@ -44,7 +42,6 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
     """Return the values of all fields, a list for each.
 
     Args:
-        model: the class.
         given: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can
             read.
 

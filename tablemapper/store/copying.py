@@ -29,8 +29,6 @@ from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
 
-__all__ = ["CopyReport", "copy_engine", "copy_to_file"]
-
 _WINDOW = 1_000  # entities that are written together
 _STATES = Layout(places=True, fields=(), state=True)
 _HIGH = re.compile("[\ue000-\U0010ffff]")

@@ -13,8 +13,6 @@ from ..schema.labels import Label
 from .builds import build
 from .store import Store
 
-__all__ = ["duplicates", "resolve"]
-
 _AT_ONCE = 100  # duplicates that are read before they are resolved
 
 
@@ -27,8 +25,6 @@ def resolve(
     after one that was killed resolves the rest.
 
     Args:
-        store: where they are.
-        engine: its engine.
         functions: by index, from the entities with one value to those that are to be kept, changed.
     """
     left: dict[tuple[Any, ...], Fault] = {}

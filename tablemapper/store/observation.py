@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
-from ..engines.statistics import Statistics
 from ..entities.entity import Entity, Record, stored_row
 from ..entities.key import KeyOf
 from ..errors import InvalidTransaction
@@ -20,8 +19,6 @@ from .operations import Operations
 from .store import Store, Unknown
 from .transaction import Buffer, Transaction
 
-__all__ = ["ObservedBuffer", "ObservedStore", "noting"]
-
 T = TypeVar("T")
 
 
@@ -32,19 +29,21 @@ def _names(classes: Iterable[type[Any]]) -> str | None:
 def _class_of(target: object) -> list[type[Any]]:
     if isinstance(target, KeyOf):
         return [target.entity]
+    if isinstance(target, type):
+        return [target]
     return [type(target)] if isinstance(target, Record) else []
 
 
 def _reported(
     method: Callable[..., Any], note: Callable[[Call, Any], None] = lambda call, result: None, verb: str = ""
 ) -> Any:
-    """Return a verb that is reported; of what it gets first it has its class, if that is an entity or a key."""
+    """Return a verb that is reported; of what it gets first it has its class, if that is an entity, a key or a class."""
     name, verb = method.__name__, verb or method.__name__
 
     @wraps(method)
     def reported(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
         model = _names(_class_of(args[0])) if args else None
-        path = f"{model}.key" if model is not None else None
+        path = f"{model}.key" if model is not None and not isinstance(args[0], type) else None
 
         def work(call: Call) -> Any:
             result = getattr(self._plain, name)(*args, **kwargs)
@@ -62,6 +61,10 @@ def _read(call: Call, result: object) -> None:
 
 def _wrote(call: Call, result: object) -> None:
     call.written = 1
+
+
+def _wrote_several(call: Call, result: int) -> None:
+    call.written = result
 
 
 def noting(call: Call, items: Any) -> Any:
@@ -126,8 +129,11 @@ class ObservedStore(Store):
     upsert_many = _stream_reported(Store.upsert_many)
     replace_many = _stream_reported(Store.replace_many)
     delete_many = _stream_reported(Store.delete_many)
+    insert_columns = _reported(Store.insert_columns, _wrote_several)
+    clear = _reported(Store.clear, _wrote_several)
     build = _reported(Store.build)
     status = _reported(Store.status)
+    statistics = _reported(Store.statistics)
     check = _reported(Store.check)
     repair = _reported(Store.repair)
     compact = _reported(Store.compact)
@@ -143,24 +149,6 @@ class ObservedStore(Store):
             return entities
 
         return self._observer.call("get_many").run(work)
-
-    def insert_columns(self, cls: type[Any], columns: Any, /, **options: Any) -> int:
-        def work(call: Call) -> int:
-            call.written = self._plain.insert_columns(cls, columns, **options)
-            return call.written
-
-        return self._observer.call("insert_columns", getattr(cls, "__name__", None)).run(work)
-
-    def statistics(self, cls: type[Any], /, **options: Any) -> Statistics:
-        call = self._observer.call("statistics", getattr(cls, "__name__", None))
-        return call.run(lambda _: self._plain.statistics(cls, **options))
-
-    def clear(self, cls: type[Any], /) -> int:
-        def work(call: Call) -> int:
-            call.written = self._plain.clear(cls)
-            return call.written
-
-        return self._observer.call("clear", getattr(cls, "__name__", None)).run(work)
 
     def partitions(self, cls: type[Any], /) -> Iterator[Partition[Any]]:
         call = self._observer.call("partitions", getattr(cls, "__name__", None))

@@ -26,8 +26,6 @@ from .builds import build_declared
 from .observation import ObservedStore
 from .store import Store
 
-__all__ = ["check_limits", "explaining", "new_store", "open", "schema_of"]
-
 
 def open(
     path: str | os.PathLike[str],

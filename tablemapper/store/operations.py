@@ -19,8 +19,6 @@ from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
 from ..schema.rows import Row
 
-__all__ = ["ByKey", "Operations", "not_found", "stamp_batch"]
-
 A = TypeVar("A", bound=Aggregate)
 
 
@@ -47,7 +45,6 @@ class Operations:
     """Turns the arguments of verbs into operations: what a store, its transactions and an async store hold.
 
     Args:
-        engine: what the operations are for.
         limits: ``"azure"``: the rows of indexes and aggregates count in a transaction.
     """
 
@@ -95,7 +92,6 @@ class Operations:
         """Return the model, the partition key and the row key of a key.
 
         Args:
-            key: what was given for it.
             misplaced: what was given besides.
         """
         if key.__class__ is not KeyOf or misplaced:
@@ -109,13 +105,7 @@ class Operations:
         return [self.key(key) for key in keys]
 
     def group(self, key: KeyOf[A], misplaced: tuple[object, ...], get: Callable[[Any], Any]) -> A:
-        """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None.
-
-        Args:
-            key: of the group.
-            misplaced: what was given besides.
-            get: reads it.
-        """
+        """Return a group of an aggregate, or an empty one; sums are 0 where their type has no None."""
         model, partition, row = self.key(key, misplaced)
         aggregate = model.aggregate
         if aggregate is None:

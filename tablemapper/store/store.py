@@ -34,8 +34,6 @@ from .operations import ByKey, Operations, not_found
 from .transaction import Buffer, Transaction
 from .windows import load, write_columns, write_many
 
-__all__ = ["Store", "Unknown"]
-
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)

@@ -20,8 +20,6 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .operations import ByKey, Operations, not_found
 
-__all__ = ["Buffer", "Transaction"]
-
 _Place: TypeAlias = tuple[str, str, str]
 _NOBODY = object()
 _entity_of = attrgetter("entity")
@@ -35,7 +33,6 @@ class Buffer:
     """The operations of a transaction: what that of a store and that of an async store hold.
 
     Args:
-        operations: of the store.
         across: whether the operations may be of several partitions, and as many as there are.
         here: returns the current thread or task, to compare with the one that opened the transaction.
     """
@@ -114,8 +111,6 @@ class Buffer:
         """Return an entity as it will be after the operations so far, or None.
 
         Args:
-            key: of the entity.
-            misplaced: what was given besides.
             handed_out: whether the caller can change it.
         """
         if key.__class__ is not KeyOf or misplaced or (model := self.operations.models.get(key[0])) is None:
@@ -185,7 +180,6 @@ def _check_written(model: Model, entity: Record, row: Row, operation: Operation 
     """Refuse to end a block that read an entity and changed it, but does not write what it changed.
 
     Args:
-        model: of the entity.
         entity: as it is at the end of the block.
         row: what it was built from.
         operation: what is written under its key.

@@ -19,8 +19,6 @@ from ..schema.model import Model
 from ..schema.rows import Row
 from .operations import Operations, stamp_batch
 
-__all__ = ["WindowPace", "load", "write_columns", "write_many"]
-
 Clock: TypeAlias = Callable[[], float]
 
 _SECONDS = 1.0  # that a window is collected, and about as long as it may be written
@@ -41,10 +39,7 @@ def write_many(
     """Do a verb on each item of a stream, window by window; return their number.
 
     Args:
-        operations: of the store.
-        verb: what is done.
         items: entities; for ``delete`` keys, too. Of equal keys in an ``upsert`` the last one wins.
-        progress: what is called, or True for a bar.
         written: how many were written before, of the same stream.
     """
     check_outside(operations.engine, f"{verb}_many")
@@ -154,11 +149,6 @@ def batches(operations: Operations, entities: Iterable[Any], *, clock: Clock = t
 
     No lock is held meanwhile: the entities can come from the store that they are written to. An entity becomes a row
     when it comes.
-
-    Args:
-        operations: of the store.
-        entities: of any classes.
-        clock: seconds.
     """
     runs = ((model := operations.writable(cls), partial(_take, model, run)) for cls, run in groupby(entities, type))
     return _windows(operations, runs, WindowPace(clock))
@@ -201,9 +191,7 @@ def _windows(
     """Yield what runs of one class each give, a batch for each class, as many as are written together.
 
     Args:
-        operations: of the store.
         runs: the class, and a function that adds so many to a batch, or what is left, and returns how long they are.
-        pace: says how many are written together.
     """
     window: dict[Model, Batch] = {}
     for model, take in runs:

@@ -11,8 +11,6 @@ from ..builtin import Builtin
 from ..errors import shown
 from ..values.uuid7 import Source, uuids_from
 
-__all__ = ["Clock"]
-
 _START = Builtin.datetime(2026, 1, 1, tzinfo=UTC)
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -14,8 +14,6 @@ from ..expressions.tree import Attr, Each
 from ..keys.template import Slot, Template
 from ..limits import MAX_ENTITY, MAX_INDEX_ROW_UNITS, MAX_INT64, MAX_KEY_UNITS, MAX_VALUE, MIN_INT64, utf16_units
 
-__all__ = ["WORST", "Room", "aggregates_of", "rooms_of"]
-
 WORST = 4
 """The most units of a key that a character of a text takes."""
 _WIDTHS = {"int": 1 + 26, "timedelta": 1 + 26, "Decimal": 2 + 5 + 34}

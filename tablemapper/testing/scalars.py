@@ -19,8 +19,6 @@ from ..limits import MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64
 from ..values.scalars import ValueType
 from .rooms import WORST, Room
 
-__all__ = ["Strategy", "Wanted", "finite_floats", "scalars", "texts"]
-
 Strategy: TypeAlias = st.SearchStrategy[Any]
 _SELDOM = 8
 """One of so many texts is a long one."""

@@ -20,8 +20,6 @@ from ..store.opening import open as open_store
 from ..store.store import Store
 from .clock import Clock
 
-__all__ = ["empty_store", "faults_of", "no_scans"]
-
 
 class _Place:
     """A place whose timestamps come from a clock of the test, if there is one."""

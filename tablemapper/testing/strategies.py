@@ -18,8 +18,6 @@ from ..schema.model import Model, model_of
 from .rooms import aggregates_of, rooms_of
 from .values import field_values
 
-__all__ = ["entities", "keys"]
-
 E = TypeVar("E", bound=Entity)
 V = TypeVar("V")
 M = TypeVar("M")

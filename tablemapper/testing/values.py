@@ -24,8 +24,6 @@ from ..values.scalars import INT32, SCALARS
 from .rooms import Room
 from .scalars import Strategy, Wanted, finite_floats, scalars, texts
 
-__all__ = ["field_values"]
-
 _FEW = 5
 """The most elements of a list that is nested, and of a dict."""
 _INSIDE = Room(1000, keyed=False)

@@ -25,17 +25,6 @@ from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
 from .constraints import Constraint
 from .scalars import INT32, SCALARS, TIMESTAMP, Fault, Int32, ValueType
 
-__all__ = [
-    "ArrowColumn",
-    "ColumnCheck",
-    "ProvenColumn",
-    "as_arrow",
-    "load_package",
-    "parse_lines",
-    "plain_values",
-    "proven_column",
-]
-
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = Builtin.datetime.max.replace(tzinfo=UTC)
@@ -64,10 +53,8 @@ def parse_lines(pa: Any, text: bytes, width: int, types: Mapping[int, Any]) -> d
     """Return columns of lines of JSON, each an array of so many scalars, as Arrow arrays by their places.
 
     Args:
-        pa: the package pyarrow.
         text: the lines; no text in them has a backslash, so that a line is one of CSV but for the brackets at its ends.
         width: how many values a line has, the first and the last of which are not read.
-        types: of the columns that are wanted.
 
     Raises:
         pyarrow.ArrowInvalid: a value is none of its type.
@@ -91,8 +78,6 @@ class ArrowColumn:
     """How the values of one type stand in an Arrow column.
 
     Args:
-        kind: the type.
-        pa: the package pyarrow.
         scale: digits behind the point of a Decimal; None for text, from which `shrunk` makes the smallest type.
     """
 
@@ -189,13 +174,7 @@ class ArrowColumn:
 
 
 class ColumnCheck:
-    """Checks the values of a column. What is NaN, NaT or NA is None.
-
-    Args:
-        kind: the type of the values.
-        optional: whether values may be missing.
-        constraint: what else is asked of them.
-    """
+    """Checks the values of a column. What is NaN, NaT or NA is None."""
 
     def __init__(self, kind: ValueType, *, optional: bool, constraint: Constraint | None = None) -> None:
         self._one, self._all = _checks(kind, optional, constraint)
@@ -343,13 +322,7 @@ class ProvenColumn(Sequence[Any]):
 
 
 def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenColumn | None:
-    """Return a column of numpy or Arrow as one of values of a type; None if its values have to be looked at.
-
-    Args:
-        given: what stands for the column.
-        wanted: the type.
-        optional: whether values may be missing.
-    """
+    """Return a column of numpy or Arrow as one of values of a type; None if its values have to be looked at."""
     bits = 64 if wanted is SCALARS[int] else 32 if wanted is INT32 else 0
     if type(given).__module__ == "numpy" and getattr(given, "ndim", 0) == 1:
         kind, width = given.dtype.kind, 8 * given.dtype.itemsize

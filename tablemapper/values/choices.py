@@ -11,8 +11,6 @@ import attrs
 from ..errors import shown
 from .scalars import SCALARS, Fault, ValueType, checked_load, unexpected
 
-__all__ = ["enum_type", "literal_type"]
-
 _PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
 
 

@@ -22,8 +22,6 @@ from ..codegen import Names, compile_functions
 from ..errors import shown
 from .scalars import INT32_RANGE, Fault, ValueType
 
-__all__ = ["Constraint", "constraint_of", "known_to_msgspec"]
-
 _NUMBERS = {
     "gt": ("{v} > {b}", "> {}"),
     "ge": ("{v} >= {b}", ">= {}"),

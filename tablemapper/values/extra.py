@@ -14,17 +14,6 @@ from ..errors import shown
 from ..limits import MAX_INT32, MIN_INT32, Edm, check_property_name
 from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
 
-__all__ = [
-    "EXTRA",
-    "TEXT",
-    "Extra",
-    "Int32Value",
-    "extra_members",
-    "indexed_as",
-    "read_members",
-    "undeclared_properties",
-]
-
 
 class Int32Value(int):
     """An int in an `Extra` that is an Int32 on Azure; a plain int there is an Int64."""

@@ -7,8 +7,6 @@ from typing import Any
 from ..errors import shown
 from .scalars import SCALARS, Fault
 
-__all__ = ["GeoPoint"]
-
 
 class GeoPoint:
     """A place on the earth, in degrees. It is stored as GeoJSON, which puts the longitude first."""

@@ -15,9 +15,6 @@ from ..errors import did_you_mean, shown
 from .nested import fault_of, structure
 from .scalars import Fault, ValueType, unexpected
 
-__all__ = ["JsonReader", "parse_object"]
-
-
 _FAULTS = (
     msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
     RecursionError, ExceptionGroup,

@@ -14,8 +14,6 @@ from msgspec import NODEFAULT, inspect
 
 from ..builtin import Builtin
 
-__all__ = ["json_schema", "type_of"]
-
 _SCALARS: dict[type, tuple[str, str]] = {
     inspect.NoneType: ("null", ""),
     inspect.BoolType: ("boolean", ""),
@@ -44,7 +42,6 @@ def json_schema(info: inspect.Type, readable: Callable[[Any], str], plain: Calla
     that: ``"attribute": "zip_code"``.
 
     Args:
-        info: the type.
         readable: gives the name of a class.
         plain: gives a default as it stands in JSON; ValueError if it cannot.
     """

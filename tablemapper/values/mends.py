@@ -9,8 +9,6 @@ from ..builtin import Builtin
 from .arrow import as_arrow
 from .scalars import ValueType
 
-__all__ = ["column_fault", "package_of"]
-
 _NO_ZONE, _TIMES = "its times have no time zone", "its values are times, expected dates"
 _NUMBERS = "its values are {0}s, expected Decimals"
 _MENDS: dict[tuple[str, type], tuple[str, dict[str, str]]] = {

@@ -48,8 +48,6 @@ from .spellings import with_meta
 if TYPE_CHECKING:
     import cattrs
 
-__all__ = ["converter", "fault_of", "structure", "value_type"]
-
 MAX_DEPTH = 100
 _SUPPORTED = (
     "str, int, Int32, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, Enum, Literal, "

@@ -11,8 +11,6 @@ from ..builtin import Builtin
 from ..errors import shown
 from .scalars import Fault, ValueType, checked_load
 
-__all__ = ["Precision", "with_precision"]
-
 
 @attrs.frozen
 class Precision:

@@ -23,20 +23,6 @@ from ..codegen import Names
 from ..errors import shown
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
 
-__all__ = [
-    "INT32",
-    "INT32_RANGE",
-    "SCALARS",
-    "TIMESTAMP",
-    "Fault",
-    "Int32",
-    "ValueType",
-    "checked_load",
-    "inside_json",
-    "read_total",
-    "unexpected",
-]
-
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
 Int32: TypeAlias = Annotated[int, INT32_RANGE]
 """An int of 32 bits: Azure's Int32, where a plain int is an Int64."""

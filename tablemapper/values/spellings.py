@@ -18,8 +18,6 @@ import msgspec
 
 from .scalars import Fault
 
-__all__ = ["package_of", "with_meta"]
-
 _PACKAGES = ("annotated_types", "pydantic")
 _BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 _GROUP = "__is_annotated_types_grouped_metadata__"

@@ -34,10 +34,6 @@ from ..codegen import Names
 from ..errors import shown
 from ..limits import MAX_INT64, MIN_INT64
 
-__all__ = [
-    "DECIMAL", "FLOAT", "INT", "SUMS", "TIMEDELTA", "ExactSum", "State", "negated", "read_number", "read_signed",
-]  # fmt: skip
-
 V = TypeVar("V")
 State: TypeAlias = list[Any]
 Number: TypeAlias = Callable[[object], int]

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-__all__ = ["Source", "uuid7", "uuids_from"]
-
 
 class Source:
     """Where UUIDs come from: a clock, randomness, and the last one, below which none comes.

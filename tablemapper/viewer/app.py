@@ -37,8 +37,6 @@ from .pages import PAGES, Answer, Ask, Missing, told
 from .questions import export, question
 from .security import Attentive, Guard
 
-__all__ = ["make_app"]
-
 _HERE = Path(__file__).parent
 _LARGEST = 2 * 1024 * 1024  # bytes of a page
 _AT_A_TIME, _WAIT = 4, 5.0  # questions, and seconds that another one waits

@@ -11,8 +11,6 @@ import msgspec
 
 from ..entities.json import to_dict
 
-__all__ = ["LONG", "Cell", "cell", "cells", "plain_text"]
-
 LONG = 200  # characters of a value in a table
 _BYTES = 32
 _TAGS = 12
@@ -39,7 +37,6 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
     """Return how a value is shown.
 
     Args:
-        value: the value itself.
         plain: the same as JSON has it.
         most: characters that are shown.
     """

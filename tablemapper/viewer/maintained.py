@@ -22,9 +22,6 @@ from ..scripts.source.classes import Shape
 from ..store.store import Store
 from .cells import plain_text
 
-__all__ = ["class_source", "groups", "index_rows", "touched", "warnings"]
-
-
 _LONG = 1_000  # characters of conditions in a link
 
 

@@ -21,8 +21,6 @@ from ..query.query import Query, Rows
 from ..store.store import Store
 from .cells import cell
 
-__all__ = ["install"]
-
 _ROWS = 20
 _SECONDS, _EXAMINED = 1.0, 10_000  # what the rows of a query may use
 

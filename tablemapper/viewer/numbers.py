@@ -17,8 +17,6 @@ from ..planning.cost import bytes_text, money_text
 from ..progress import Progress, check_cancelled
 from .pages import Answer, Ask
 
-__all__ = ["Kept", "advice", "model", "partitions", "picture", "statistics"]
-
 T = TypeVar("T")
 _SECONDS = 60.0  # for which what reads much is kept
 _PARTITIONS = 50

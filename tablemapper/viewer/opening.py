@@ -8,8 +8,6 @@ from ..aio.store import AsyncStore
 from ..guidance.workload import Workload
 from ..store.store import Store
 
-__all__ = ["inspector"]
-
 
 def inspector(
     store: Store | AsyncStore, *, token: str | None = None, title: str = "", workload: Workload | None = None

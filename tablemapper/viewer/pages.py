@@ -27,11 +27,6 @@ from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
 from .maintained import class_source, groups, index_rows, touched, warnings
 
-__all__ = [
-    "COUNTED", "EXAMINED", "PAGES", "SECONDS", "Answer", "Ask", "Missing", "class_page", "columns", "entities", "entity",
-    "overview", "plain_row", "row_of", "status", "told",
-]  # fmt: skip
-
 COUNTED = 10_000
 _ROWS, _MOST_ROWS = 50, 200
 _WHOLE = 64 * 1024  # characters of a value on the page of its entity

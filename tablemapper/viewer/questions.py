@@ -23,8 +23,6 @@ from ..query.tolerant import Unreadable, tolerant
 from .cells import plain_text
 from .pages import COUNTED, EXAMINED, SECONDS, Answer, Ask, columns, plain_row, row_of, told
 
-__all__ = ["export", "question"]
-
 _ROWS, _MOST_ROWS = 50, 200
 _LINES = 8  # of the form
 _EXPORTED, _MOST_EXPORTED = 10_000, 100_000

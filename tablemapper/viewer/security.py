@@ -17,8 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import QueryStopped
 from ..progress import cancelling
 
-__all__ = ["HEADERS", "LONGEST", "Attentive", "Guard", "loopback_names"]
-
 LONGEST = 8 * 1024  # bytes of a path and its parameters
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
@@ -39,7 +37,6 @@ class Guard:
     """Lets through to an application what may see a store.
 
     Args:
-        app: the application behind it.
         token: what a visitor has to bring once; None asks for nothing.
         hosts: the names in ``Host`` that are answered; None answers all.
     """

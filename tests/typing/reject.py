@@ -108,11 +108,11 @@ Product.key("a")  # type: ignore[call-arg]
 Product.key("a", 3)  # type: ignore[arg-type]
 Product.key("a", "b", "c")  # type: ignore[call-arg]
 DailyClimate.key("s", "2023-10-27")  # type: ignore[arg-type]
-Product.by_maker(3)  # type: ignore[call-overload]
-Product.by_maker("Ace", 3.5)  # type: ignore[call-overload]
-Product.by_maker("Ace", Decimal(1), "b")  # type: ignore[call-overload]
-User.three("a", "b")  # type: ignore[call-overload]
-User.six("a", date.min, 7)  # type: ignore[call-overload]
+Product.by_maker(3)  # type: ignore[arg-type]
+Product.by_maker("Ace", 3.5)  # type: ignore[arg-type]
+Product.by_maker("Ace", Decimal(1), "b")  # type: ignore[call-arg]
+User.three("a", "b")  # type: ignore[arg-type]
+User.six("a", date.min, 7)  # type: ignore[arg-type]
 
 # ---------------------------------------------------------------------------------- predicates
 Product.prize  # type: ignore[attr-defined]
@@ -307,7 +307,7 @@ def parts(store: tm.Store) -> None:
     Traffic.home.at(lambda home: home.city).set(3)  # type: ignore[arg-type]
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
-    store.query(Traffic.by_color(5))  # type: ignore[call-overload]
+    store.query(Traffic.by_color(5))  # type: ignore[arg-type]
     with store.transaction() as tx:
         tx.require("a")  # type: ignore[arg-type]
 

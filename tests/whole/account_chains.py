@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ import tablemapper as tm
 from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
 
-from .chain_worlds import Classes, Rows
-from .chains import Chain, Wrong, compare
+from .answers import Trial
+from .chains import Chain, Drawn, Wrong, compare
 
 _REFUSED = (
     "two definitions of one name",
@@ -73,11 +72,10 @@ class AccountChain(Chain):
                 if refused := self._write(store, self.at):
                     raise Wrong(f"version {self.at} is refused: {refused}")
 
-    def _deed(
-        self, store: tm.Store, classes: Classes, name: str, rows: Rows
-    ) -> tuple[str, Rows, Callable[[], object]] | None:
-        found = super()._deed(store, classes, name, rows)
-        return None if found is None or found[0] == "transaction" else found  # (which may be of several partitions)
+    def _by_key(self, trial: Trial) -> Drawn | None:
+        found = super()._by_key(trial)
+        # (What may be of several partitions is not possible.)
+        return None if found is None or found[0] in ("transaction", "many", "move") else found
 
     def _compare(self) -> None:
         with self._open(self.at) as store:

@@ -57,8 +57,6 @@ from .tables.service import (
     Some,
 )
 
-__all__ = ["Builder", "Idle", "Progress", "progress"]
-
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
 _TOGETHER = 16  # reads

@@ -19,8 +19,6 @@ from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefi
 from .tables.rows import Codec
 from .tables.service import PARTITION, ROW, Entity
 
-__all__ = ["Group", "Held", "held"]
-
 Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
 
 

@@ -20,8 +20,6 @@ from .tables.names import digest
 from .tables.rows import ops_member
 from .tables.service import ETAG, ROW, Change, Commit, Comparison, Find, Lost, Refused
 
-__all__ = ["Duplicate", "bar", "by_value", "forget", "violations"]
-
 _NOTED = "violation"
 
 

@@ -63,8 +63,6 @@ from .tables.service import (
 )
 from .writes import write
 
-__all__ = ["AzureEngine"]
-
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
 _TOGETHER = 16  # fixes

@@ -11,8 +11,6 @@ from .catalogue.published import Published, changed
 from .sweep import waited
 from .tables.drive import Work
 
-__all__ = ["announce", "unfreeze", "wait"]
-
 
 def announce(table: str, timeout: float) -> Work[Published]:
     """Publish that nobody changes entities.

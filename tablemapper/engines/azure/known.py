@@ -26,8 +26,6 @@ from .tables.names import BASE_ROW
 from .tables.rows import Hidden, local_key
 from .tables.service import ETAG, Entity, Get
 
-__all__ = ["Known"]
-
 _Place = tuple[str, str]
 
 

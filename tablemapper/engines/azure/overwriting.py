@@ -21,8 +21,6 @@ from .tables.drive import Work, read, side_by_side
 from .tables.names import index_prefix
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
 
-__all__ = ["Overwriter"]
-
 _TOGETHER = 16  # groups
 
 

@@ -27,8 +27,6 @@ from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS
 from .tables.rows import included, local_key
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
 
-__all__ = ["Fixes", "left_of"]
-
 Key = Sequence[Any]
 
 

@@ -12,12 +12,10 @@ import attrs
 
 from ..protocol import Operation
 from .catalogue.classes import Classes
-from .outer.finishing import carry_out_together
+from .outer.finishing import Following, carry_out_together
 from .outer.outbox import Outbox
 from .tables.drive import All, Work
-from .writes import Following, TooLarge, write
-
-__all__ = ["Chunk", "in_rounds", "insert"]
+from .writes import TooLarge, write
 
 _TOGETHER = 16  # transactions
 

@@ -36,8 +36,6 @@ from .tables.service import (
     Refused,
 )
 
-__all__ = ["found", "server_time", "sweep", "unfinished", "waited"]
-
 _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
 _TOGETHER = 16
 _WAIT = 1.0  # seconds

@@ -43,8 +43,6 @@ from .tables.names import BASE_ROW, OP
 from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops_member
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["Following", "TooLarge", "write"]
-
 _BODY = 3_500_000  # bytes of a transaction
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""

@@ -67,8 +67,6 @@ from .sql.catalogue import (
 )
 from .sql.schema import SqliteSchema
 
-__all__ = ["SqliteEngine"]
-
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
@@ -115,10 +113,8 @@ class SqliteEngine:
         """Open a file, and make it follow the schema if that only adds to what it holds.
 
         Args:
-            path: the file, or ``":memory:"``.
             schema: what is opened; None for what the catalogue says of all classes, which can only be read.
             read_only, durability: as for `tablemapper.open`.
-            timeout: seconds to wait for another process.
             ways_back: of the scripts that are known.
             options: of `open_file`: the clock, locks and VFS of a test.
         """

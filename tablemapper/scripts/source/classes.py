@@ -32,8 +32,6 @@ from ...values.scalars import SCALARS
 from .lines import call
 from .nested import FORMATS, NestedTypes, member_schema
 
-__all__ = ["Shape"]
-
 _LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
     **{name: name for name in ("str", "int", "float", "bool", "Decimal", "UUID", "bytes")},
@@ -159,8 +157,6 @@ class Shape:
         """Return the lines of a group or a measure of an aggregate, or of a maintained field.
 
         Args:
-            property: the field.
-            form: the form of the aggregate.
             of: the name of the aggregated class in this source.
             maintained: whether it is a maintained field, which stands in an entity class.
         """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-__all__ = ["call", "imports_of"]
-
 WIDTH = 88
 _IMPORTS = (
     (r"\bdt\.", "import datetime as dt"),

@@ -18,8 +18,6 @@ from ...limits import MAX_INT32, MIN_INT32, is_name
 from ...schema.forms import FieldForm
 from .lines import call
 
-__all__ = ["FORMATS", "NestedTypes", "member_schema", "own_types"]
-
 FORMATS: dict[str, tuple[str, Any]] = {
     "bytes": ("bytes", bytes), "date-time": ("dt.datetime", Builtin.datetime), "date": ("dt.date", Builtin.date),
     "time": ("dt.time", time), "duration": ("dt.timedelta", timedelta), "uuid": ("UUID", UUID),

@@ -16,8 +16,6 @@ from ...schema.labels import is_former
 from .classes import Shape
 from .lines import call, imports_of
 
-__all__ = ["script_name", "script_source"]
-
 
 def script_name(changes: Sequence[Change]) -> str:
     """Return a name for a script that makes some changes."""

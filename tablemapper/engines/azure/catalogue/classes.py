@@ -36,8 +36,6 @@ from ..tables.rows import Codec, codec_of
 from .partitions import is_inner
 from .published import Look, Published, names_of, open_catalogue, read_catalogue, read_head
 
-__all__ = ["Classes", "Current"]
-
 
 class Classes:
     """The opened classes, as one catalogue has them; what a decision asks of what is maintained.

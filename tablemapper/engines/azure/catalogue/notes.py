@@ -19,8 +19,6 @@ from ..tables.drive import ATTEMPTS, Work, delay, read, side_by_side
 from ..tables.names import NOTES, digest
 from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 
-__all__ = ["change_of", "noted", "write_notes"]
-
 _PIECE = 30_000  # characters of a note in one property
 _encode = key_codec(str).encode
 

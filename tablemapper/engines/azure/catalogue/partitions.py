@@ -9,8 +9,6 @@ from ....evolution.rules import reads
 from ....expressions.tree import Attr
 from ....schema.model import Model, Schema, is_local, parts_of
 
-__all__ = ["check_models", "is_inner"]
-
 MAX_PROPERTIES = 250  # of an entity: two more are hidden
 
 

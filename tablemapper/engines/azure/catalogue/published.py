@@ -40,18 +40,6 @@ from ..outer.outbox import Times
 from ..tables.drive import ATTEMPTS, Work, delay, read
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
-__all__ = [
-    "Look",
-    "Published",
-    "as_it_is",
-    "changed",
-    "given_up",
-    "names_of",
-    "open_catalogue",
-    "read_catalogue",
-    "read_head",
-]
-
 FORMAT = 1
 _PIECE = 40_000  # bytes of the body in one property
 _STORE = "store"

@@ -42,8 +42,6 @@ from ..tables.names import BELOW, CATALOGUE
 from ..tables.service import PARTITION, ROW, Service
 from .replacing import AzureReplacement, abandoned, deleted_tables
 
-__all__ = ["AzureMigrations"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

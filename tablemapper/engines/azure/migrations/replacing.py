@@ -31,8 +31,6 @@ from ..sweep import server_time, sweep, waited
 from ..tables.drive import Driver, Pause, Work, clock, read, store_errors
 from ..tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
 
-__all__ = ["AzureReplacement", "abandoned", "deleted_tables"]
-
 T = TypeVar("T")
 _RUNS = "migration"
 _BEAT, _GONE = 10.0, 60.0  # seconds: how often a run says that it goes on; after which it has ended without doing so

@@ -15,8 +15,6 @@ from ..tables.drive import Now, Pause, Work
 from .groups import Upkeep, add
 from .outbox import Delta, Group, Intent, Outbox, Patience
 
-__all__ = ["add_with_others"]
-
 _POLL = 0.003  # seconds
 _Several: TypeAlias = Sequence[tuple[Intent, Delta]]
 

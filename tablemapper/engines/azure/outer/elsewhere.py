@@ -15,8 +15,6 @@ from ..tables.rows import included
 from .marks import BARRED, Marks, of_writes
 from .outbox import Delete, Delta, Intent, Put, Release, Take
 
-__all__ = ["Outer", "outer_of", "put_of", "rows_elsewhere"]
-
 
 @attrs.define(eq=False)
 class Outer:

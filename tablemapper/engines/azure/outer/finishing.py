@@ -22,15 +22,6 @@ from .marks import number_of
 from .outbox import Delete, Delta, Intent, Late, Outbox, Patience, put_works
 from .reservations import Reservations
 
-__all__ = [
-    "Following",
-    "Unknown",
-    "carry_out",
-    "carry_out_together",
-    "deleted",
-    "take_back",
-]
-
 _WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
 

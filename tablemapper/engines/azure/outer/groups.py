@@ -26,16 +26,6 @@ from .elsewhere import Outer, rows_elsewhere
 from .marks import Marks
 from .outbox import Delta, Intent, Outbox, Patience, intent_of
 
-__all__ = [
-    "Upkeep",
-    "add",
-    "changed",
-    "check_room",
-    "correction",
-    "pack_values",
-    "values_of",
-]
-
 _TOGETHER = 48  # deltas
 _FULL = 8  # pieces of its values: a group is nearly full
 _VALUES = 600_000  # bytes of the values whose ends a group has

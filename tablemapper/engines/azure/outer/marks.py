@@ -16,8 +16,6 @@ from ....schema.model import Model
 from ....schema.rows import Row
 from ..tables.rows import Hidden, StoredNames
 
-__all__ = ["BARRED", "Mark", "Marks", "Part", "label_of", "marked", "number_of", "of_writes", "parts_of"]
-
 BARRED = "-"
 """The mark of an entity whose values in a unique index others had before it: it holds none."""
 Part: TypeAlias = IndexMaintenance | AggregateMaintenance

@@ -37,27 +37,6 @@ from ..tables.service import (
     properties,
 )
 
-__all__ = [
-    "LOCAL",
-    "WORKS",
-    "Delete",
-    "Delta",
-    "Group",
-    "Intent",
-    "Late",
-    "Outbox",
-    "Patience",
-    "Put",
-    "Release",
-    "State",
-    "Take",
-    "Times",
-    "TooLong",
-    "intent_of",
-    "restated",
-    "works_partition",
-]  # fmt: skip
-
 State: TypeAlias = Literal["P", "C", "X", "D"]
 """Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
 _PIECE = 30_000  # characters of an intent in one property

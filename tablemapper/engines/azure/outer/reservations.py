@@ -19,8 +19,6 @@ from ..tables.rows import holds
 from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
 from .outbox import Intent, Patience, Release, Take, restated
 
-__all__ = ["Reservations", "Taken"]
-
 Taken: TypeAlias = Literal["taken", "again"] | tuple[str, str]
 """What came of an attempt to take a value; the key of an entity: that one has it."""
 _ATTEMPTS = 10

@@ -28,22 +28,6 @@ from ..tables.names import END, HIDDEN
 from ..tables.rows import Codec, as_stored
 from ..tables.service import PARTITION, ROW, Comparison, Every, Filter, Find, Operator, Some, filter_text
 
-__all__ = [
-    "above_hidden",
-    "all_of",
-    "begins_low",
-    "below_hidden",
-    "conditions",
-    "has_high",
-    "in_index",
-    "in_partitions",
-    "narrowed",
-    "spans_hidden",
-    "text",
-    "units",
-    "visible",
-]
-
 MAX_COMPARISONS = 15  # of a filter; Azure takes no more
 MAX_FILTER = 4_000  # characters of a filter, as they travel
 MAX_VALUES = 10  # of an is_in

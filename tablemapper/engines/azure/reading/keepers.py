@@ -11,8 +11,6 @@ from ..tables.names import BELOW
 from ..tables.service import PARTITION, ROW, TYPE, Entity, Every, Find, Get, Page
 from .filters import text, units
 
-__all__ = ["Keeper", "completed"]
-
 _FEW = 2  # groups of one partition that are read one by one
 
 

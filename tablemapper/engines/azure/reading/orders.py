@@ -15,8 +15,6 @@ from ....values.scalars import SCALARS
 from ...protocol import Position
 from .filters import units
 
-__all__ = ["sort_rank", "sort_values"]
-
 
 def sort_rank(plan: Plan, position: Position, rank: tuple[Any, ...] | None) -> Any:
     """Return what a row is sorted by.

@@ -75,8 +75,6 @@ from .keepers import Keeper, completed
 from .orders import sort_rank, sort_values
 from .scans import Runs, outer_places
 
-__all__ = ["AzureReads", "Source"]
-
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
 _JOINED = 100  # entities of index rows

@@ -14,8 +14,6 @@ from ..tables.names import BASE_PARTITION, BASE_ROW, NEXT_ROW, OP_UNITS, outer_r
 from ..tables.service import PARTITION, ROW, Entity, Filter, Find, Page
 from .filters import all_of
 
-__all__ = ["Runs", "outer_places", "rows_of"]
-
 T = TypeVar("T")
 
 

@@ -17,8 +17,6 @@ import attrs
 
 from ....errors import NotAStore, shown
 
-__all__ = ["Account", "Signature", "account_of", "named_account"]
-
 # The emulator's, which everybody knows.
 _EMULATOR = "devstoreaccount1"
 _EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="

@@ -9,8 +9,6 @@ import msgspec
 
 from .service import Lost, Refused
 
-__all__ = ["OPEN", "Part", "read_batch", "refusal", "write_batch"]
-
 Part = tuple[str, str, dict[str, str], bytes]
 """The method, the URL, the headers and the body of one change."""
 

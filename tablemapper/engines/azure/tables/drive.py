@@ -21,21 +21,6 @@ from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
 from .service import CreateTable, DeleteTable, Lost, Refused, Request, Service
 
-__all__ = [
-    "ATTEMPTS",
-    "All",
-    "Driver",
-    "Now",
-    "Pause",
-    "Step",
-    "Work",
-    "clock",
-    "delay",
-    "read",
-    "side_by_side",
-    "store_errors",
-]
-
 T = TypeVar("T")
 
 _THREADS = 16

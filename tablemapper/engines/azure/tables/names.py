@@ -10,12 +10,6 @@ import hashlib
 from ....keys.texts import SEPARATOR, check_key
 from ....limits import MAX_KEY_UNITS, utf16_units
 
-__all__ = [
-    "BASE_PARTITION", "BASE_ROW", "BELOW", "CATALOGUE", "END", "HIDDEN", "INTENTS", "MARKS", "NEXT_OP", "NEXT_ROW", "NOTES", "OP", "OPS", "OP_UNITS",
-    "OURS", "STATE", "TYPE_NAME", "VALUES", "digest", "index_key", "index_prefix", "intent_key", "mark_key", "outer_key",
-    "outer_row_of", "row_key_of",
-]  # fmt: skip
-
 OURS = "_tm_"
 """What the names of hidden properties begin with."""
 OP, OPS, STATE, VALUES = f"{OURS}op", f"{OURS}ix", f"{OURS}state", f"{OURS}values"

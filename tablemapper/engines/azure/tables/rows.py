@@ -25,21 +25,6 @@ from ....schema.rows import FIRST, Row
 from .names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
-__all__ = [
-    "Codec",
-    "Hidden",
-    "StoredNames",
-    "as_stored",
-    "codec_of",
-    "hidden_members",
-    "holds",
-    "included",
-    "local_key",
-    "members_of",
-    "ops_member",
-    "shown",
-]
-
 _NOTHING = "{}"  # no undeclared properties, in stored form
 _PIECE = 60_000  # bytes of a hidden value in one property
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}

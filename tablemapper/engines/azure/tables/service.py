@@ -12,37 +12,6 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-__all__ = [
-    "ETAG",
-    "MAX_CHANGES",
-    "MAX_PAGE",
-    "PARTITION",
-    "ROW",
-    "TYPE",
-    "Change",
-    "Commit",
-    "Comparison",
-    "CreateTable",
-    "DeleteTable",
-    "Entity",
-    "Every",
-    "Filter",
-    "Find",
-    "Get",
-    "Kind",
-    "Lost",
-    "Members",
-    "Operator",
-    "Page",
-    "Refused",
-    "Request",
-    "Service",
-    "Some",
-    "edm_of",
-    "filter_text",
-    "properties",
-]
-
 PARTITION, ROW, ETAG, TYPE = "PartitionKey", "RowKey", "odata.etag", "@odata.type"
 MAX_PAGE = 1000  # entities of one answer
 MAX_CHANGES = 100  # of one entity group transaction

@@ -32,8 +32,6 @@ from .service import (
     filter_text,
 )
 
-__all__ = ["Wire"]
-
 _CONNECTIONS = 48
 _CONNECT, _READ = 5.0, 10.0  # seconds, the latter without a byte
 _NEXT = "x-ms-continuation-Next"

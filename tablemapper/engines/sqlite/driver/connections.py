@@ -19,19 +19,6 @@ from .driver_errors import DRIVER_ERRORS, translated
 from .functions import install
 from .timestamps import CREATE_STATE, INSERT_STATE, READ_IDENTITY, STATE, may_follow
 
-__all__ = [
-    "FORMAT_VERSION",
-    "MEMORY",
-    "BusyHandler",
-    "Durability",
-    "Location",
-    "clean_path",
-    "interrupt_behind",
-    "quiet_close",
-    "sqlite_version",
-    "vacuum",
-]
-
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x746D6170  # "tmap"
 FORMAT_VERSION = 1

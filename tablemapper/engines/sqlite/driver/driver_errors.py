@@ -25,8 +25,6 @@ from ....errors import (
     TableMapperError,
 )
 
-__all__ = ["DRIVER_ERRORS", "NoSuchName", "spoils", "translated"]
-
 #: What the driver raises by itself; it never means a mistake in the code of the caller.
 DRIVER_ERRORS: tuple[type[Exception], ...] = (apsw.Error, OSError, UnicodeError, OverflowError, MemoryError)
 
@@ -106,8 +104,6 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     Raise the result ``from`` the error: its cause holds SQLite's own words, which are repeated in brackets.
 
     Args:
-        error: an exception of the driver or the system.
-        path: the file, for the message.
         opening: the file is not known to be a store yet, so one that is no database is :class:`NotAStore`.
     """
     if isinstance(error, TableMapperError):

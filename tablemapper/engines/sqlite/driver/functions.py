@@ -13,8 +13,6 @@ from weakref import WeakValueDictionary
 
 import apsw
 
-__all__ = ["NAME", "SqlFunction", "install", "json_keeps_reals"]
-
 NAME = "tablemapper_value"
 _functions: WeakValueDictionary[int, SqlFunction] = WeakValueDictionary()
 _numbers = count(1)

@@ -19,8 +19,6 @@ from ....errors import StoreLocked
 from .connections import Location, quiet_close
 from .driver_errors import translated
 
-__all__ = ["ReaderPool"]
-
 _PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
 
 
@@ -50,14 +48,12 @@ class ReaderPool:
     """Lends connections that read.
 
     Args:
-        location: opens them.
         known: every connection of the file, the one that writes among them.
         held: what may hold a reader of this pool.
         keep: how many are kept while nobody uses them.
         most: how many are open at once.
         check_open: raises if the file is closed.
         monotonic: the clock of the timeout, which is that of the location.
-        new_lock: makes locks.
 
     Attributes:
         idle: those that nobody uses.

@@ -20,8 +20,6 @@ import apsw
 from ....errors import SnapshotTooOld
 from .driver_errors import translated
 
-__all__ = ["ReaderSource", "Snapshot", "Stream"]
-
 _log = logging.getLogger("tablemapper.sqlite")
 
 Row = tuple[Any, ...]

@@ -18,11 +18,6 @@ import apsw
 
 from ....errors import CorruptStore
 
-__all__ = [
-    "CREATE_STATE", "FENCE", "INSERT_STATE", "READ_IDENTITY", "SET_PROGRESS", "STATE", "Timestamps", "may_follow",
-    "read_state",
-]  # fmt: skip
-
 STATE = "tablemapper_state"
 CREATE_STATE = (
     f"CREATE TABLE {STATE} (one INTEGER PRIMARY KEY, generation INTEGER NOT NULL, until INTEGER NOT NULL, "

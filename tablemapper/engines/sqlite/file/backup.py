@@ -14,8 +14,6 @@ from ..driver.connections import quiet_close
 from ..driver.driver_errors import translated
 from .ticket_lock import fcntl
 
-__all__ = ["BESIDE", "PART", "copy_pages", "copy_store", "give_name", "new_part", "sweep", "sync"]
-
 PART = ".tablemapper-part"
 BESIDE = ("-wal", "-shm", "-journal")
 """What SQLite keeps beside a file."""
@@ -32,7 +30,6 @@ def copy_store(
 
     Args:
         source: calls a function with a connection that holds one state of it.
-        name: the store that is copied, for messages.
         target: an absolute path where nothing is.
         progress: called with (pages done, pages in all).
     """

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-__all__ = ["Key", "upper_keys"]
-
 Key = tuple[str, ...]
 _INNER = 2  # the type of a page
 
@@ -27,7 +25,6 @@ def upper_keys(
 
     Args:
         read: returns bytes of the file, from a place on, so many.
-        root: the number of the table's first page.
         columns: how many columns its key has, all text.
         wanted: how many keys are enough.
         reaches: whether rows are wanted from one key to another one; None has no end.

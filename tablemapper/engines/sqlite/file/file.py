@@ -30,8 +30,6 @@ from .group_commit import CommitQueue, PendingWrite
 from .transactions import Transactions
 from .writer import Writer
 
-__all__ = ["File"]
-
 T = TypeVar("T")
 
 _all: Callable[[apsw.Cursor], list[Row]] = apsw.Cursor.fetchall
@@ -150,8 +148,6 @@ class File:
         all others, so only that one has the pages in its cache that were read or written last.
 
         Args:
-            sql: the statement.
-            args: its values.
             fetch: takes what is wanted from the cursor.
         """
         # No lock is taken: an interrupt may run code in between, a handler of a signal or a finaliser, which may write.

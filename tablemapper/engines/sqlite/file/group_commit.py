@@ -22,8 +22,6 @@ from typing import Any, Generic, TypeVar
 from ....errors import OutcomeUnknown
 from .writer import Writer
 
-__all__ = ["CommitQueue", "PendingWrite", "interrupted"]
-
 T = TypeVar("T")
 
 _PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
@@ -89,7 +87,6 @@ class CommitQueue:
     """The writes of one store object that wait for each other.
 
     Args:
-        new_lock: makes locks.
         share: the most writes that share a commit; 1 if none do.
         pause: waits for so many seconds.
 
@@ -112,7 +109,6 @@ class CommitQueue:
         """Do a write, in this thread or in that of a leader; return what it returned.
 
         Args:
-            write: the write to do.
             lead: does a write, and those that `join` it; called with the lock held.
         """
         if self._waiting or not self._try(write, lead):

@@ -19,9 +19,6 @@ from .file import File
 from .group_commit import CommitQueue, PendingWrite
 from .writer import Writer
 
-__all__ = ["MemoryFile"]
-
-
 T = TypeVar("T")
 
 

@@ -15,8 +15,6 @@ from .file import File
 from .memory import MemoryFile
 from .restore import Reads, restore
 
-__all__ = ["open_file", "restore_file"]
-
 _SHARE = 64  # writes that share a commit
 
 
@@ -128,9 +126,6 @@ def restore_file(
     """Put a copy of a backup in the place of a file.
 
     Args:
-        backup: a file that a store could be opened by.
-        place: where the copy goes.
-        overwrite: whether to replace a file that is there.
         verify: is called with a function that reads the copy; raises if that holds no store.
         vfs: the name of the SQLite file layer.
 

@@ -24,8 +24,6 @@ from ..driver.timestamps import SET_PROGRESS, read_state
 from .backup import BESIDE, copy_pages, give_name, new_part, sweep, sync
 from .ticket_lock import remove_tickets
 
-__all__ = ["Reads", "restore"]
-
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
 _LOGS = ("-wal", "-journal")  # which can hold what the file itself does not
 _LOCK_SHARED, _LOCK_EXCLUSIVE = apsw.SQLITE_LOCK_SHARED, apsw.SQLITE_LOCK_EXCLUSIVE

@@ -25,8 +25,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-__all__ = ["SUFFIX", "TicketLock", "remove_tickets"]
-
 SUFFIX = "-turn"
 
 _HEADER = struct.Struct("<QQ")  # the last ticket that was drawn, and the last that had its turn
@@ -52,9 +50,6 @@ class _Tickets:
     Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too,
     and closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
     order, and the file stays.
-
-    Args:
-        path: the store.
 
     Attributes:
         give: give back all that is locked; without effect if that is nothing. A call that no interrupt can come into.
@@ -179,8 +174,6 @@ class TicketLock:
     Args:
         path: the store; None for one that no other process can see.
         is_free: tells whether SQLite's own lock is free at this moment.
-        monotonic: the clock of deadlines.
-        new_lock: makes locks.
 
     Attributes:
         give: give the turn back; without effect if there is none to give. A call that no interrupt can come into, so

@@ -19,8 +19,6 @@ from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
 from .writer import Writer
 
-__all__ = ["OtherGeneration", "Transactions"]
-
 T = TypeVar("T")
 
 
@@ -214,8 +212,6 @@ class Transactions:
         """Undo a transaction that did not come to its commit; return the error to raise.
 
         Args:
-            connection: of the transaction.
-            error: what came out of it.
             raised: what was raised inside it, if anything.
         """
         if isinstance(error, apsw.BusyError):

@@ -10,8 +10,6 @@ import apsw
 
 from ..driver.timestamps import Timestamps
 
-__all__ = ["Writer", "sorted_rows"]
-
 R = TypeVar("R", bound=tuple[Any, ...])
 
 _first, _second = itemgetter(0), itemgetter(1)

@@ -11,8 +11,6 @@ from ..file.writer import Writer
 from ..sql.tables import quoted, type_filter
 from .run import change
 
-__all__ = ["clear_batch", "delete_class_rows", "delete_rows"]
-
 
 def delete_class_rows(
     writer: Writer, catalogue: Catalogue, name: str, after: tuple[str, str], most: int
@@ -22,11 +20,7 @@ def delete_class_rows(
     Its indexes and aggregates stay as they are: they are dropped with the class.
 
     Args:
-        writer: the transaction.
-        catalogue: the catalogue as it is.
-        name: the class.
         after: the last key of the batch before.
-        most: rows.
 
     Returns:
         The last key; None if no row is left, or the class has its table alone.

@@ -39,8 +39,6 @@ from ..rows.writes import apply, insert
 from ..sql.catalogue import COPIES, changed
 from ..sql.schema import SqliteSchema
 
-__all__ = ["OF", "Copying", "is_one_way"]
-
 Key = tuple[str, str]
 _Get: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
 Place = tuple[str, str, str]  # a class, and the key of one of its entities

@@ -49,8 +49,6 @@ from .copying import OF, Copying, Key, is_one_way
 from .run import Change, change, count
 from .takeover import take_over
 
-__all__ = ["SqliteMigrations"]
-
 T = TypeVar("T")
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _COPY = f"substr(id, 1, instr(id || '{OF}', '{OF}') - 1)"
@@ -75,9 +73,7 @@ class SqliteMigrations:
         """Open an existing file.
 
         Args:
-            path: the file.
             durability: as for `tablemapper.open`.
-            timeout: seconds to wait for another process.
             options: of `open_file`: the clock, locks and VFS of a test.
         """
         file = open_file(path, create=False, durability=durability, timeout=timeout, **options)

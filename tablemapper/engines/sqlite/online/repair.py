@@ -36,8 +36,6 @@ from ..sql.catalogue import READ_NOTE, write_note
 from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted
 
-__all__ = ["Repair"]
-
 # An index or an aggregate with more problems is built anew, if more than 1 in 100 entities have one.
 _MANY = 10_000
 _CHUNK = 100  # index rows, or groups, that are corrected in a transaction

@@ -43,8 +43,6 @@ from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, write_c
 from ..sql.maintained_tables import index_ddl
 from ..sql.tables import column_sql, ddl, quoted, rows_of, type_filter, values_ddl
 
-__all__ = ["Change", "change", "count"]
-
 P = ParamSpec("P")
 
 

@@ -15,8 +15,6 @@ from ..rows.contested import COUNT_VALUES
 from ..rows.jobs import BUILDS
 from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, read_generation
 
-__all__ = ["read_status", "status_of_file"]
-
 _PROGRESS = f"SELECT name, done, total FROM {BUILDS}"
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _COPIES = f"SELECT id, state, done, total FROM {COPIES} ORDER BY id"
@@ -37,7 +35,6 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
     Args:
-        read: runs a statement on that state.
         models: the opened classes; those of an older version have states of their own.
     """
     catalogue = read_catalogue(read)

@@ -47,8 +47,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import rows_of, value_sql, values_ddl
 from .run import Change, count
 
-__all__ = ["as_it_is", "evolution_of", "has_to_change", "take_over", "verify"]
-
 _SERVICE_TABLES = {
     **CREATE_JOBS,
     COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
@@ -213,8 +211,6 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
 
     Args:
         entries: the file's own schema: ``type, name, tbl_name, sql`` of each entry.
-        sqlite: the opened classes.
-        catalogue: the catalogue of the file.
     """
     expected = {NAME: CREATE_CATALOGUE, **_SERVICE_TABLES}
     expected |= {index.name: index.create for index in sqlite.indexes.values()}

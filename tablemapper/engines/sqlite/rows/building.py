@@ -16,8 +16,6 @@ from .contested import holders
 from .jobs import BUILDS, CURSOR, END, REACH, left, progress
 from .maintained import collect, write_changes
 
-__all__ = ["build_batch", "build_slice", "violations"]
-
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
 _CHUNK = 256  # entities that are in memory at a time: those that live on are passed again by each search for cycles
 
@@ -52,10 +50,6 @@ def build_slice(
     """Add all that the entities after a job's cursor contribute to the next groups after its frontier.
 
     Args:
-        sqlite: the schema.
-        writer: the transaction.
-        job: the job.
-        changes: of these groups.
         until: the key of the last one; None if there are no others: then the job ends.
         done: the entities that the job has read.
     """

@@ -17,8 +17,6 @@ from .contested import NOTED, NOTES
 from .jobs import duties
 from .twins import script_sides
 
-__all__ = ["Rows", "examine", "examine_twins"]
-
 Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
 
@@ -29,11 +27,8 @@ def examine(
     """Check every table of the opened models, within one state of the store; return the check and what it found.
 
     Args:
-        sqlite: the models.
-        rows: runs a statement.
         integrity: what SQLite's own check found.
         last: the highest timestamp that was given out.
-        meter: counts each entity.
     """
 
     def first(sql: str, args: Sequence[Any]) -> Row | None:

@@ -9,8 +9,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.tables import quoted, type_filter
 from .contested import FORGET_INDEX
 
-__all__ = ["clear", "delete_class"]
-
 
 def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     """Delete the entities of a class, and all that is maintained from them; return their number.

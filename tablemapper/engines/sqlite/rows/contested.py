@@ -17,21 +17,6 @@ from ..file.writer import Writer, sorted_rows
 from ..sql.maintained_tables import IndexTable
 from ..sql.schema import SqliteSchema
 
-__all__ = [
-    "COUNT_VALUES",
-    "CREATE_VIOLATIONS",
-    "FORGET",
-    "FORGET_INDEX",
-    "NOTED",
-    "NOTES",
-    "VIOLATIONS",
-    "delete_contested",
-    "holders",
-    "is_noted",
-    "put_contested",
-    "violated",
-]
-
 VIOLATIONS = "tablemapper_violations"
 _PLACE = '"index", "PartitionKey", "RowKey", "_pk", "_rk"'
 CREATE_VIOLATIONS = f"CREATE TABLE {VIOLATIONS}({_PLACE}, PRIMARY KEY({_PLACE})) WITHOUT ROWID"

@@ -21,8 +21,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
 from .jobs import progress
 
-__all__ = ["Current", "State"]
-
 _FEW, _SOME = 8, 64  # keys that one statement has places for: to compile another for each number would cost more
 
 
@@ -47,10 +45,7 @@ class Get:
         """Return a row with what is moved aside of it, and remember whether there is any.
 
         Args:
-            row: as it was read.
             sql: what read it; another thread may have changed `sql` since.
-            read: gives the first row of a statement.
-            key: of the row.
         """
         if self._whole is None or (row[-1] is None) is (sql is self.lean):
             return row

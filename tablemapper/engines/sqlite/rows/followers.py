@@ -22,8 +22,6 @@ from .jobs import ENQUEUE, copied
 from .maintained import Part, collect, with_maintained, write_changes, write_groups, write_indexes
 from .twins import Apply, Place, ScriptSide, Side, sides_of
 
-__all__ = ["Follower", "Maintained", "Queued", "Written", "following"]
-
 
 @attrs.define(eq=False)
 class Written:
@@ -58,8 +56,6 @@ class Follower:
         """Take up operations before their rows are written, and return what `after` is to know.
 
         Args:
-            writer: the transaction.
-            written: the operations, by class.
             changes: gets what they change in indexes and aggregates.
         """
 
@@ -183,8 +179,6 @@ def following(sqlite: SqliteSchema, models: Iterable[Model], apply: Apply) -> tu
     """Return what follows from a write of some classes.
 
     Args:
-        sqlite: the schema.
-        models: the classes.
         apply: as for `Follower`.
     """
     key = (*models,)

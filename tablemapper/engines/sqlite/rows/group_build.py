@@ -30,8 +30,6 @@ from ..sql.schema import Job, SqliteSchema
 from .building import build_slice
 from .jobs import CURSOR, left, progress
 
-__all__ = ["GroupBuild"]
-
 T = TypeVar("T")
 
 _MOST = 100_000  # groups that are in memory; an aggregate of more gains too little
@@ -44,9 +42,7 @@ class GroupBuild:
     """The steps of a build that write groups ahead of cursors. Each job is tried once.
 
     Args:
-        file: where.
         schema: returns the schema as this process knows it.
-        write: runs a transaction.
         end: notes in the catalogue, in a transaction, what is complete.
         labels: what is wanted; None for everything.
     """
@@ -73,10 +69,6 @@ class GroupBuild:
         """Read some entities, or write the next groups, at most ``most``; None if that is not possible.
 
         Entities that were read in vain are taken back: their number is below 0.
-
-        Args:
-            most: groups.
-            start: whether to begin, if nothing was begun.
         """
         self._most = most
         if self._steps is None and start and (job := self._next_job(sqlite := self._schema())) is not None:

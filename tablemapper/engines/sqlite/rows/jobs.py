@@ -26,23 +26,6 @@ from ..sql.catalogue import COPIES, changed
 from ..sql.schema import Job, SqliteSchema
 from .contested import CREATE_VIOLATIONS, VIOLATIONS
 
-__all__ = [
-    "BUILDS",
-    "CREATE_JOBS",
-    "CURSOR",
-    "END",
-    "ENQUEUE",
-    "LEDGER",
-    "QUEUE",
-    "REACH",
-    "Passed",
-    "copied",
-    "duties",
-    "left",
-    "passed_by",
-    "progress",
-]  # fmt: skip
-
 BUILDS = "tablemapper_builds"
 CREATE_JOBS = {
     BUILDS: f"CREATE TABLE {BUILDS}(name PRIMARY KEY, class, targets, pk, rk, done, total, since) WITHOUT ROWID",

@@ -27,8 +27,6 @@ from .jobs import duties
 from .maintained import delete_rows, put_rows, write_groups
 from .writes import apply, completed_rows, insert_rows
 
-__all__ = ["SortedLoad"]
-
 _CHUNK = 5_000  # rows that are in memory at a time
 _CACHE = 32 << 10  # KiB that are sorted before a part goes to the disk
 

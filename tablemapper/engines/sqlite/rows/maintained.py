@@ -35,20 +35,6 @@ from ..sql.statements import Statements
 from .contested import delete_contested, is_noted, put_contested
 from .jobs import duties
 
-__all__ = [
-    "Part",
-    "changed_groups",
-    "collect",
-    "delete_rows",
-    "put_rows",
-    "seek_value",
-    "with_maintained",
-    "write_changes",
-    "write_groups",
-    "write_indexes",
-]
-
-
 Part: TypeAlias = Callable[[Maintenance], Maintenance]
 """A part of what is maintained: ``of_indexes`` or ``of_aggregates``."""
 
@@ -106,9 +92,6 @@ def write_groups(
     Those are on the groups, and on entities that have maintained fields in groups.
 
     Args:
-        sqlite: the schema.
-        writer: the transaction.
-        changes: of the entities that are grouped.
         apart: entities with maintained fields, by class and key, that change themselves: their rows are left out.
     """
     before: dict[Model, dict[tuple[str, str], Row]] = {}

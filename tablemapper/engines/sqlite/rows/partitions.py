@@ -12,8 +12,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.statements import Statements
 from ..sql.tables import quoted, type_filter, value_sql
 
-__all__ = ["next_partition", "partition_rows"]
-
 
 def partition_rows(
     file: File, sqlite: SqliteSchema, models: Sequence[Model], partition: str

@@ -30,8 +30,6 @@ from ..file.file import File
 from ..sql.select import Find, Select, Statement
 from .current import Current
 
-__all__ = ["SqliteReads", "followed"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 _CHUNK = 256

@@ -27,8 +27,6 @@ from ..sql.schema import SqliteSchema
 from ..sql.sizes import entity_bytes, index_bytes
 from ..sql.tables import quoted, rows_of
 
-__all__ = ["read_statistics"]
-
 _SECOND = 1_000_000
 
 

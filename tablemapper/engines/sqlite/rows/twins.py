@@ -40,8 +40,6 @@ from ..file.writer import Writer
 from ..sql.catalogue import as_corruption
 from ..sql.schema import SqliteSchema
 
-__all__ = ["Apply", "NoWayBack", "Place", "ScriptSide", "Side", "former_row", "script_sides", "sides_of", "stale_twins"]
-
 Place: TypeAlias = tuple[str, str]  # the key of an entity on the other side: of a counterpart
 Apply: TypeAlias = Callable[[SqliteSchema, Writer, Sequence[Operation]], None]
 _NO_MOVES: Mapping[Place, Place] = MappingProxyType({})
@@ -86,9 +84,6 @@ class Side:
         """Write the counterparts of the entities that have some keys now.
 
         Args:
-            writer: the transaction.
-            keys: the keys that were written.
-            apply: writes operations.
             moves: new keys of entities, each with the former one: properties that only the other side has move, too.
         """
         if operations := list(self._operations(writer, keys, moves)):
@@ -112,9 +107,7 @@ class Side:
         """Return the counterpart of a row.
 
         Args:
-            row: of this side.
             held: the counterpart under its former key, if the entity was moved.
-            stored: the counterpart that is stored under the key.
         """
         return self._translation.row(row, stored if held is None else held)
 
@@ -184,10 +177,7 @@ class ScriptSide:
         """Write the counterparts of the entities that have some keys now.
 
         Args:
-            writer: the transaction.
-            keys: the keys that were written.
             before: the result of `places` before that.
-            apply: writes operations.
 
         Raises:
             InvalidEntity: an entity has no counterpart that can be written.
@@ -219,7 +209,6 @@ class ScriptSide:
         """Yield how the other side differs from the counterparts of this one: the kind of problem, the key, the detail.
 
         Args:
-            read: runs a statement on one state of the file.
             switched: when the migration switched; counterparts that were not written since are those of the old
                 version.
         """

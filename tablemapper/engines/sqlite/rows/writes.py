@@ -26,8 +26,6 @@ from ..sql.statements import SPILL_ROW, Statements
 from .followers import Maintained, Written, following
 from .maintained import changed_groups, put_rows, with_maintained, write_changes
 
-__all__ = ["DeleteFoundNothing", "apply", "completed_rows", "insert", "insert_rows", "transact"]
-
 Insert: TypeAlias = Callable[[Writer, Operation], None]
 """Inserts the entity of an operation, which gets the row that was stored."""
 
@@ -72,12 +70,8 @@ def transact(
     """Apply operations and notes in a transaction, and say how to prove that it was committed.
 
     Args:
-        operations: to apply.
         given: the rows of each, as they were before a first run, which may have been undone because of others.
-        notes: to write.
         maintained_limit: as `Engine.apply`.
-        sqlite: the schema.
-        writer: the transaction.
     """
     if given:
         for operation, (old, new) in zip(operations, given, strict=True):
@@ -336,8 +330,6 @@ def _in_table(statements: Statements, writer: Writer, stored: list[Row], large: 
     """Return rows as the table holds them: without maintained fields, and without large values, which are moved aside.
 
     Args:
-        statements: of their class.
-        writer: the transaction.
         stored: the rows as they are read. Those that are large come to know where their values are.
         large: the places of these.
     """

@@ -29,21 +29,6 @@ from ..driver.timestamps import STATE
 from ..file.writer import Writer
 from .tables import ddl
 
-__all__ = [
-    "COPIES",
-    "CREATE_CATALOGUE",
-    "NAME",
-    "READ_NOTE",
-    "SCHEMA",
-    "Read",
-    "as_corruption",
-    "changed",
-    "read_catalogue",
-    "read_generation",
-    "write_catalogue",
-    "write_note",
-]  # fmt: skip
-
 NAME = "tablemapper_catalogue"
 COPIES = "tablemapper_copies"
 SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_schema"

@@ -23,8 +23,6 @@ from ....schema.model import Model, Schema
 from .maintained_tables import Values
 from .statements import Statements
 
-__all__ = ["ByModel", "StoredClasses"]
-
 T = TypeVar("T")
 _ANOTHER = "the store has another class of this name by now: take it from store.classes again"
 

@@ -16,8 +16,6 @@ from ....keys.times import UNITS, split_format
 from ....schema.model import Model
 from ....values.scalars import TIMESTAMP
 
-__all__ = ["Column", "Condition", "balanced", "lower", "lower_key", "value_sql"]
-
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
 _BELOW_LOWER, _ABOVE_UPPER = 1 - 1e-14, 1 + 1e-14  # how far a Decimal, read as REAL, can be off, and more
@@ -61,7 +59,6 @@ def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -
     """Return an equality as SQL over a key, for a field with a literal behind it: a range also includes longer texts.
 
     Args:
-        predicate: the predicate.
         keys: the SQL of each key, with its template.
     """
     if not isinstance(predicate, Compare) or predicate.op != "==" or not isinstance(predicate.value, Parameter):

@@ -12,8 +12,6 @@ from ....schema.maintenance import index_columns
 from ....schema.model import Model
 from .tables import quoted, short
 
-__all__ = ["IndexTable", "Values", "index_ddl", "upsert"]
-
 
 def upsert(insert: str, columns: Iterable[str]) -> str:
     """Return the statement that overwrites columns of a row that is there (REPLACE would delete it first)."""

@@ -12,8 +12,6 @@ from ....planning.plan import Plan
 from ....planning.ranges import KeyRange
 from ...protocol import Position
 
-__all__ = ["Rest", "SortStep", "after_arguments", "after_sql", "rest_of"]
-
 
 @attrs.frozen
 class SortStep:

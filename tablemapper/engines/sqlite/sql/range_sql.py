@@ -10,8 +10,6 @@ from ....planning.bounds import EVERYTHING
 from ....planning.ranges import KeyRange
 from .filters import balanced
 
-__all__ = ["alike", "all_of", "bounds_sql", "together"]
-
 _FEW = 50  # conditions that are joined by AND as they are; more are joined in a balanced tree
 
 

@@ -22,8 +22,6 @@ from .catalogue import as_corruption
 from .classes import ByModel, StoredClasses
 from .maintained_tables import IndexTable
 
-__all__ = ["Job", "SqliteSchema"]
-
 
 @attrs.frozen(eq=False)
 class Job:
@@ -156,7 +154,6 @@ class SqliteSchema(StoredClasses):
         """Return why an aggregate cannot keep its maintained field: this program does not know an index over the field.
 
         Args:
-            keeper: the aggregate.
             known: the labels of the indexes that this program maintains.
         """
         if (kept := kept_field(keeper.name)) is None or is_former(keeper.name) or kept[0] not in self.catalogue.models:

@@ -30,8 +30,6 @@ from .sizes import entity_bytes, index_bytes
 from .statements import Statements
 from .tables import quoted
 
-__all__ = ["Find", "Select", "Statement"]
-
 _ROOM = (
     30_000  # characters of all conditions: SQLite compares each with each, and cannot be interrupted; see `residual`
 )
@@ -199,10 +197,6 @@ class Select:
 
         Args:
             bound: the plan, with ranges that are read one after the other.
-            layout: what is selected.
-            after: the position after which to begin.
-            limit: how many rows are needed.
-            spending: the budget.
             lean: without large values.
             inclusive: whether a row at the position is wanted, too.
             find: reads the place of the next partition, if partitions are read one by one.

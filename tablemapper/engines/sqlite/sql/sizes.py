@@ -13,8 +13,6 @@ from .maintained_tables import IndexTable
 from .statements import Statements
 from .tables import quoted
 
-__all__ = ["entity_bytes", "index_bytes"]
-
 _UNITS = SqlFunction(utf16_units)
 
 

@@ -18,8 +18,6 @@ from ..driver.functions import SqlFunction
 from .maintained_tables import upsert
 from .tables import literal, quoted, short, type_filter, value_sql
 
-__all__ = ["SPILL_ROW", "Statements"]
-
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
 _NOTHING: Mapping[str, tuple[str, str]] = MappingProxyType({})

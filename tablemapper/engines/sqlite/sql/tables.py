@@ -13,8 +13,6 @@ import apsw
 
 from ....catalogue.tables import FIXED, Column, Table
 
-__all__ = ["column_sql", "ddl", "literal", "quoted", "rows_of", "short", "type_filter", "value_sql", "values_ddl"]
-
 
 @lru_cache(maxsize=4096)
 def quoted(name: str) -> str:
