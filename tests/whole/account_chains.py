@@ -38,7 +38,7 @@ class AccountChain(Chain):
         for number, change in enumerate(self.changes):
             self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
         self._open(0).close()
-        self._write_here(12)
+        self._write_here(40)
         while self.at < len(self.changes):
             self._compare()
             to = self.draw.randrange(self.at + 1, len(self.changes) + 1) if self.draw.random() < 0.2 else self.at + 1
@@ -49,7 +49,7 @@ class AccountChain(Chain):
                 if report.entities:
                     self.counts["copied"] += report.entities
                     self._is_over(before)
-            self._write_here(self.draw.randrange(3, 9))
+            self._write_here(self.draw.randrange(5, 15))
         self._compare()
 
     def _is_over(self, before: tm.Store) -> None:

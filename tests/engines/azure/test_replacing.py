@@ -467,3 +467,12 @@ def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None
     with tm.open(place, models=Old.ALL) as old:
         old.insert(user(50))
         assert old.check().ok
+
+
+def test_the_emulator_has_new_tables_after_it(connection: str) -> None:
+    with tm.open(connection, models=Old.ALL) as old:
+        old.insert_many(map(user, range(30)))
+        old.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
+    report = tm.migrate(connection, [ages], contract=True)
+    assert (report.applied, report.contracted, report.entities) == (("ages",), ("ages",), 30)
+    assert seen(connection) == converted(map(user, range(30)))

@@ -22,6 +22,7 @@ from tablemapper.engines.azure.tables.service import (
     Commit,
     Comparison,
     CreateTable,
+    DeleteTable,
     Every,
     Find,
     Get,
@@ -164,7 +165,7 @@ def test_a_page_goes_on_after_the_last_one_even_if_that_was_empty() -> None:
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_what_may_have_been_executed_is_lost(status: int) -> None:
-    for request in (GET, COMMIT, CreateTable("Users")):
+    for request in (GET, COMMIT, CreateTable("Users"), DeleteTable("Users")):
         with pytest.raises(Lost):
             wired(Transport(status, {}, b"busy")).send(request)
 
@@ -270,6 +271,8 @@ VALUES = {
 def test_an_entity_comes_back_as_it_was_written(wire: Wire) -> None:
     assert wire.send(CreateTable("Users")) is True
     assert wire.send(CreateTable("Users")) is False
+    assert wire.send(CreateTable("Others")) is True
+    assert [wire.send(DeleteTable("Others")) for _ in range(2)] == [True, False]
     assert wire.send(GET) is None
     (etag,) = wire.send(Commit("Users", "acme", (Change("insert", GET.row, VALUES),)))
     entity = wire.send(GET)
