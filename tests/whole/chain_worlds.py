@@ -15,6 +15,7 @@ import tablemapper as tm
 
 from .conditions import Compare, Operand
 from .kinds import (
+    BOX,
     DATE,
     DECIMAL,
     EXTRA,
@@ -27,7 +28,6 @@ from .kinds import (
     STR,
     UTC,
     Color,
-    Home,
     Kind,
     inf,
     kind_of,
@@ -71,7 +71,7 @@ FORMS: dict[str, Field] = {
     "day": Field("day", DATE, pool=(datetime.date.min, datetime.date.max, datetime.date(2024, 2, 29))),
     "wild": Field("wild", INT, pool=(0, 1, -(2**63), 2**63 - 1)),
     "big": Field("big", STR, pool=("", "x", "é" * 3000)),
-    "box": Field("box", kind_of("Home"), optional=True, default=True, pool=(Home(""), Home("a", 2**40))),
+    "box": Field("box", BOX, optional=True, default=True, pool=BOX.pool),
     "grade": Field("grade", kind_of("Color"), pool=tuple(Color)),
     "span": Field("span", kind_of("datetime.timedelta"), pool=tuple(datetime.timedelta(*one) for one in ((), (0, 0, -1), (40_000,)))),
     "path": Field("path", HIERARCHY, pool=((), ("",), ("a", "b/c"), ("a", "a"))),

@@ -434,7 +434,7 @@ class Chain:
                 raise Wrong(f"{verb}: {answer!r}, not {errors}")
         elif isinstance(answer, Exception):  # (the old version that still reads may hold it twice)
             if not may or tm.UniqueViolation not in (type(answer), type(answer.__cause__)):
-                raise Wrong(f"nothing is held twice: {answer!r}") from answer
+                raise Wrong(f"{verb}: nothing is held twice, and {answer!r}") from answer
             self.counts["refused as held twice"] += 1
         elif must:
             raise Wrong(f"{names} have values twice that are to be unique: {must}")

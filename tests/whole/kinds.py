@@ -26,6 +26,7 @@ except ImportError:  # on other Pythons
 
 __all__ = [
     "ANY",
+    "BOX",
     "COUNTED",
     "DATE",
     "DECIMAL",
@@ -48,6 +49,7 @@ __all__ = [
     "UUID",
     "WRITTEN",
     "Annotated",
+    "Box",
     "Color",
     "Decimal",
     "Home",
@@ -97,6 +99,12 @@ class Rank(enum.IntEnum):
 class Home:
     city: str
     floor: int | None = None
+
+
+@attrs.define
+class Box:
+    wide: int
+    names: list[str] = attrs.field(factory=list)
 
 
 @attrs.frozen(eq=False)
@@ -280,6 +288,8 @@ NESTED: tuple[Kind, ...] = (
     ),
     EXTRA,
 )  # fmt: skip
+BOX = Kind("Box", (Box(0), Box(2**40, ["", "a"])), ordered=False)
+"""A nested value that holds several."""
 HIERARCHY = Kind(
     "tuple[str, ...]",
     ((), ("",), ("a",), ("a", "b"), ("a", "b", "x/y"), ("ab",), ("a ",), ("a", ""), ("", "a"), ("a!", "#"), ("b", "b")),

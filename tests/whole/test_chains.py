@@ -109,14 +109,14 @@ def a_store_without_classes_that_is_taken_for_a_new_one(patch: pytest.MonkeyPatc
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {
     entities_that_are_joined_with_none: 0,
-    values_that_nobody_resolves: 74,
+    values_that_nobody_resolves: 43,
     a_unique_value_that_goes_to_who_writes_last: 24,
-    nested_values_that_an_old_version_is_to_know: 29,
+    nested_values_that_an_old_version_is_to_know: 23,
     a_table_of_live_values_that_has_a_name_before_it_is_there: 53,
     totals_of_some_entities_that_answer_for_all: 12,
-    conditions_of_indexes_that_other_versions_do_not_read: 1,
-    keys_that_lose_something_and_are_to_lead_back: 3,
+    keys_that_lose_something_and_are_to_lead_back: 14,
     a_store_without_classes_that_is_taken_for_a_new_one: 0,
+    conditions_of_indexes_that_other_versions_do_not_read: 62,  # (of classes that no other test has compiled)
 }
 """Each with a chain that finds it."""
 
