@@ -108,9 +108,7 @@ def test_a_store_without_models_has_the_classes_of_its_catalogue(path: str) -> N
         assert store.check().ok
 
 
-def test_classes_of_a_catalogue_are_advised_and_open_a_new_store(
-    path: str, tmp_path: Path
-) -> None:
+def test_classes_of_a_catalogue_are_advised_and_open_a_new_store(path: str, tmp_path: Path) -> None:
     with tm.open(path, read_only=True) as store:
         classes = list(store.classes.values())
         assert isinstance(tm.advise(classes), tuple)

@@ -8,10 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
+
 from ...entities.aggregates import kept_field
-from ...evolution.changes import Change, ChangeStep
-from ...evolution.literals import value_source
-from ...schema.forms import Forms
+from ...evolution.changes import Change, ChangeStep, Named
+from ...evolution.literals import attribute_name, value_source
+from ...evolution.renames import with_source
+from ...evolution.rules import words
+from ...schema.forms import Forms, ModelForm
 from ...schema.labels import is_former
 from .classes import Shape
 from .lines import call, imports_of
@@ -33,9 +37,12 @@ def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: s
         after: the id of the script before it.
     """
     steps = _steps(changes)
+    undeclared = dict(_aggregates_after(old, new, steps))
+    steps += [ChangeStep("drop", (Named("old", name),)) for name, form in undeclared.items() if form is None]
     old_names, new_names = _needed_classes(old, new, steps)
     old_shape = Shape("old", {name: old[name] for name in old_names})
-    shapes = [old_shape, Shape("new", {name: new.get(name) or old[name] for name in new_names}, old_shape)]
+    after_it = {**old, **new, **{name: form for name, form in undeclared.items() if form is not None}}
+    shapes = [old_shape, Shape("new", {name: after_it[name] for name in new_names}, old_shape)]
     body = [line for shape in shapes for line in shape.lines()]
     listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
     previous = value_source(after)
@@ -65,6 +72,39 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tupl
     goes_on = {name for name in old_names if name in new or (together and name not in named["old"])}
     new_names = _closed({**old, **new}, (named["new"] | on_both_sides | goes_on) - dropped, together=False)
     return old_names, [name for name in new_names if name in new or name in goes_on]
+
+
+def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> Iterator[tuple[str, ModelForm | None]]:
+    """Yield the aggregates that no new class stands for, of classes that are copied: as they go on, or None if that cannot be."""
+    if not _copies(old, steps):
+        return
+    for name, form in old.items():
+        source, shape = form.source, form.aggregate
+        if (
+            name in new
+            or shape is UNSET
+            or source is None
+            or source not in new
+            or source not in old
+            or is_former(name)
+            or kept_field(name)
+        ):
+            continue
+        before, after = old[source].fields, new[source].fields
+        names = {
+            one: other
+            for step in steps
+            if step.kind == "rename" and step.names[0].cls == source
+            for one in before
+            for other in after
+            if (attribute_name(one), attribute_name(other)) == (step.names[0].part, step.names[1].part)
+        }
+        read = {*words([shape.where, *shape.groups.values(), *(one[1:] for one in shape.measures.values())])}
+        goes_on = all(
+            names.get(one, one) in after and before[one].type == after[names.get(one, one)].type
+            for one in read & before.keys()
+        )
+        yield name, with_source(form, source, names) if goes_on else None
 
 
 def _copies(old: Forms, steps: Sequence[ChangeStep]) -> bool:

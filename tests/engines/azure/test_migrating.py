@@ -488,6 +488,40 @@ def test_nothing_is_deleted_before_every_program_knows(name: str) -> None:
         assert store.check().ok
 
 
+def test_a_class_that_is_being_contracted_is_not_declared_anew_before_that_has_ended() -> None:
+    class Alone(tm.Entity, table="Alones"):  # (another one of this name)
+        id: tm.Field[str]
+        weight: tm.Field[int | None]
+        key = tm.Key[str](partition="{id}")
+
+    new, *what = DROPS["a class alone"][0]()
+    memory, script = Beside(), dropped("less", new, *what)
+    place: Any = AzurePlace(memory=memory, still=True)
+    tried = iter(range(1000))
+
+    def declare() -> None:
+        if any(one.state == "contracted" for one in tm.status(place).history):
+            next(tried)
+            with pytest.raises(
+                tm.SchemaMismatch, match="Alone: less drops what has this name, and is being contracted"
+            ):
+                opened(place, [*new, Alone])
+
+    with opened(place, FULL) as old:
+        old.insert(FULL[4]("a", 1))
+    tm.migrate(place, [script])
+    memory.until, memory.write = memory.ahead + 90.0, declare
+    assert tm.migrate(place, [script], contract=True).contracted == ("less",)
+    memory.write = None
+    assert next(tried) > 3
+    with opened(place, [*new, Alone]) as store:
+        store.insert(Alone("a", 2))
+        assert store.check().ok
+    assert tm.migrate(place, [script], contract=True).contracted == ()
+    with opened(place, [*new, Alone]) as store:
+        assert store[Alone.key("a")].weight == 2
+
+
 # ---------------------------------------------------------------------------------------------- what is refused, and beside it
 
 

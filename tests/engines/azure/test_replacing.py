@@ -14,6 +14,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Lost
 
+from ...classes import entity
 from .memory import Memory
 from .place import AzurePlace
 
@@ -467,6 +468,29 @@ def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None
     with tm.open(place, models=Old.ALL) as old:
         old.insert(user(50))
         assert old.check().ok
+
+
+@pytest.mark.parametrize("length", [40, 52, 56])
+def test_each_table_has_a_new_one_of_its_own_however_long_its_name_is(length: int) -> None:
+    def item(age: type[Any]) -> Any:
+        members = {"id": str, "name": str, "age": age}
+        indexes = {"by_name": tm.Index[str](partition="{name}"), "by_age": tm.Index[age](partition="{age}")}
+        return entity("Item", "L" * length, members, tm.Key[str](partition="{id}"), **indexes)
+
+    old, new = item(str), item(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with tm.open(place, models=[old]) as store:
+        store.insert_many([old(str(n), f"n{n}", str(n)) for n in range(5)])
+    assert tm.migrate(place, [go]).ok
+    with tm.open(place, models=[new]) as store:
+        assert store.check().ok
+        assert [one.id for one in store.query(new.by_age(3))] == ["3"]
+        assert [one.id for one in store.query(new.by_name("n4"))] == ["4"]
 
 
 def test_the_emulator_has_new_tables_after_it(connection: str) -> None:

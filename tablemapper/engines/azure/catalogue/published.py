@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from ....catalogue import opening
 from ....catalogue.catalogue import Catalogue, JobForm
 from ....catalogue.layout import with_new
+from ....catalogue.migrating import dropped_classes
 from ....catalogue.names import names_in_use
 from ....catalogue.opening import registered, targets
 from ....catalogue.tables import Table
@@ -380,7 +381,7 @@ def given_up(held: Published, labels: Iterable[str]) -> Catalogue | None:
 def as_it_is(
     table: str, schema: Schema | None, timeout: float, known: Schema | None = None
 ) -> Work[tuple[Schema, Published]]:
-    """Return the classes of a store that is not to be changed, those of a schema, or all that its catalogue has.
+    """Return the classes of a store that is not to be changed: those of a schema, or those of its catalogue that do not end.
 
     Of these, the ones that are as they were in what is known of it stay the same classes.
 
@@ -394,11 +395,13 @@ def as_it_is(
             f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
         )
     value = found.value
+    ending = {name for entry in value.history if entry.contracted for name in dropped_classes(value, entry.id)}
+    stays = attrs.evolve(value, models={name: form for name, form in value.models.items() if name not in ending})
 
     def compare(one: Schema) -> Evolution:
         return evolve(value.models, value.versions, one, _Contents(value), value.history)
 
-    return opening.as_it_is("the store", schema, value, compare, known), found
+    return opening.as_it_is("the store", schema, stays, compare, known), found
 
 
 class _Contents(Contents):
@@ -434,6 +437,10 @@ def _new_tables(evolution: Evolution, held: Catalogue, schema: Schema) -> list[s
 def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
     """Yield what cannot be built over entities, or beside another definition of the same name."""
     over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
+    ending = {label: entry.id for entry in held.history if entry.contracted for label in entry.drops}
+    for model in schema.models:
+        if model.name in ending:
+            yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
     kept = {table: entry.id for entry in held.history for table in entry.kept}
     for name in _new_tables(evolution, held, schema):
         if name in kept:

@@ -23,6 +23,7 @@ from ....catalogue.dropping import without_jobs
 from ....catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
 from ....entities.etag import Stamp
 from ....errors import NotAStore
+from ....evolution.compilation import stored_schema
 from ....evolution.history import History
 from ....evolution.versions import Versions
 from ....schema.forms import Forms
@@ -31,7 +32,7 @@ from ....schema.model import Model, Schema
 from ...migration import Batches, Outdated, Replacement
 from ..catalogue.classes import Classes, Current
 from ..catalogue.partitions import check_models
-from ..catalogue.published import Published, as_it_is, changed, names_of, open_catalogue, read_catalogue
+from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
 from ..outer.marks import label_of, parts_of
 from ..outer.outbox import Late, Outbox, Patience, Times
 from ..overwriting import Overwriter
@@ -261,7 +262,11 @@ class AzureMigrations:
 
     def _classes(self) -> Classes:
         """Return all classes of the store, with those that end."""
-        schema, held = self.run(as_it_is(self._table, None, self.timeout))
+        held = self.run(read_catalogue(self._table, self.timeout))
+        if held is None:
+            raise NotAStore(f"there is no catalogue {self._table} any more")
+        undeclared = {label for label, state in held.value.states.items() if not state.declared}
+        schema = stored_schema(held.value.models, undeclared)
         return Classes(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
 
 

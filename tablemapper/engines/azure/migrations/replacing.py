@@ -29,6 +29,7 @@ from ..engine import AzureEngine
 from ..outer.outbox import Outbox, Times
 from ..sweep import server_time, sweep, waited
 from ..tables.drive import Driver, Pause, Work, clock, read, store_errors
+from ..tables.names import digest
 from ..tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
 
 T = TypeVar("T")
@@ -125,6 +126,8 @@ class AzureReplacement:
     def _fresh(self, name: str) -> str:
         """Return the name of a table that takes the place of another one."""
         end = f"x{self._token}"
+        if len(name) + len(end) > _MAX_NAME:  # (two names may begin alike)
+            end = f"x{digest(name.lower())[:16]}{end}"
         return name[: _MAX_NAME - len(end)] + end
 
     def _is_mine(self, held: Published) -> bool:
