@@ -50,11 +50,10 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
         replacement.alive()
 
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, what) as shown:
-        meter, is_frozen, number = _Watched(shown, replacement.alive), False, 0
+        meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
         with closing(open_engine(Path(folder) / "old.db", replacement.source.schema, durability="relaxed")) as old:
             while True:
                 copy_engine(replacement.source, old, meter, partly=True)
-                new, number = Path(folder) / f"new{number}.db", number + 1
                 assert isinstance(old, HasBackup)
                 old.backup(str(new), meter)
                 report = convert(new, alive)

@@ -470,6 +470,31 @@ def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None
         assert old.check().ok
 
 
+def test_a_run_that_switches_while_it_is_abandoned_loses_nothing(place: Any) -> None:
+    engines: list[Any] = []
+
+    class Looking(AzurePlace):
+        def migrations(self, **_: Any) -> Any:
+            engines.append(AzurePlace.migrations(self))
+            return engines[-1]
+
+    memory = Watched()
+    filled(memory)
+    looking: Any = Looking(memory=memory, still=True)
+
+    def look(number: int, request: Any) -> None:
+        if number == 40:  # (it is under way)
+            engines.append(AzurePlace.migrations(looking))
+
+    memory.each = look
+    assert tm.migrate(looking, [ages]).ok
+    memory.each = None
+    assert engines[-1].under_way() == "ages"
+    engines[-1].discard("ages")
+    assert seen(looking) == converted(map(user, range(12)))
+    assert leftovers(memory) == []
+
+
 @pytest.mark.parametrize("length", [40, 52, 56])
 def test_each_table_has_a_new_one_of_its_own_however_long_its_name_is(length: int) -> None:
     def item(age: type[Any]) -> Any:

@@ -280,7 +280,7 @@ def open_catalogue(
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
             raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
-        for name in _new_tables(evolution, value, schema):
+        for name in _new_tables(value, schema):
             called = names.get(name, name)
             created = yield from read(CreateTable(called), timeout)
             if not created and (yield from _is_foreign(called, timeout)):
@@ -427,11 +427,15 @@ def _is_foreign(table: str, timeout: float) -> Work[bool]:
     return any(one["PartitionKey"] != _STORE for one in page.entities)
 
 
-def _new_tables(evolution: Evolution, held: Catalogue, schema: Schema) -> list[str]:
-    """Return the tables of classes and indexes that a catalogue does not have yet."""
+def tables_of(schema: Schema) -> list[str]:
+    """Return the tables of classes, and of their indexes that have some, by their public names."""
     outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
-    wanted = dict.fromkeys([*[form.table for form in evolution.models_after.values()], *outer])
-    return [name for name in wanted if name not in _tables(held.models)]
+    return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
+
+
+def _new_tables(held: Catalogue, schema: Schema) -> list[str]:
+    """Return the tables of classes and indexes that a catalogue does not have yet."""
+    return [name for name in tables_of(schema) if name not in _tables(held.models)]
 
 
 def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
@@ -442,7 +446,7 @@ def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[
         if model.name in ending:
             yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
     kept = {table: entry.id for entry in held.history for table in entry.kept}
-    for name in _new_tables(evolution, held, schema):
+    for name in _new_tables(held, schema):
         if name in kept:
             yield (
                 f'the table "{name}" has what {kept[name]} replaced: contract that first (tm.migrate with contract=True), or '

@@ -96,10 +96,13 @@ class AzureMigrations:
 
     def look(self) -> None:
         """Read the catalogue as it is now."""
+        self._held = self._read()
+
+    def _read(self) -> Published:
         held = self.run(read_catalogue(self._table, self.timeout))
         if held is None:
             raise NotAStore(f"there is no store in this account, as it has no catalogue {self._table}")
-        self._held = held
+        return held
 
     def forms(self) -> Forms:
         """Return the forms of the classes of the store."""
@@ -142,8 +145,7 @@ class AzureMigrations:
         """Abandon a migration that is under way, and delete the tables that it copied to."""
         running = self._held.value.history.running
         if running is not None and running.id == name:
-            self.run(changed(self._table, self.timeout, partial(abandoned, kept=running.kept)))
-            self.run(deleted_tables(running.kept, self.timeout))
+            self.run(abandoned(self._table, running.kept, self.timeout))
         self.look()
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
@@ -262,9 +264,7 @@ class AzureMigrations:
 
     def _classes(self) -> Classes:
         """Return all classes of the store, with those that end."""
-        held = self.run(read_catalogue(self._table, self.timeout))
-        if held is None:
-            raise NotAStore(f"there is no catalogue {self._table} any more")
+        held = self._read()
         undeclared = {label for label, state in held.value.states.items() if not state.declared}
         schema = stored_schema(held.value.models, undeclared)
         return Classes(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -20,22 +19,21 @@ from ....catalogue.freezing import check_thawed
 from ....catalogue.switching import switched
 from ....entities.etag import Stamp
 from ....schema.forms import AppliedForm, ModelForm
-from ....schema.model import Schema, is_local
+from ....schema.model import Schema
 from ...migration import Outdated
 from ..catalogue.classes import Classes
 from ..catalogue.partitions import check_models
-from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
+from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue, tables_of
 from ..engine import AzureEngine
 from ..outer.outbox import Outbox, Times
 from ..sweep import server_time, sweep, waited
-from ..tables.drive import Driver, Pause, Work, clock, read, store_errors
+from ..tables.drive import Driver, Work, clock, read, store_errors
 from ..tables.names import digest
 from ..tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
 
 T = TypeVar("T")
 _RUNS = "migration"
-_BEAT, _GONE = 10.0, 60.0  # seconds: how often a run says that it goes on; after which it has ended without doing so
-_WAIT = 1.0
+_BEAT = 10.0  # seconds after which a run says again that it goes on
 _MAX_NAME = 63
 
 
@@ -73,12 +71,9 @@ class AzureReplacement:
         before = self.held.value.history.running
         if before is None:
             check_thawed(self.held.value)
-        elif before.id != self.transition.id:
+        elif before.id != self.transition.id or self.run(self._goes_on()):
             raise Outdated
-        elif self.run(self._is_alive()):
-            self.run(_pause())
-            raise Outdated
-        names = {one: self._fresh(one) for one in _tables(self.transition.new)}
+        names = {one: self._fresh(one) for one in tables_of(self.transition.new)}
         started = self.run(server_time(self.table, self.timeout))
         entry = AppliedForm(
             self.transition.id,
@@ -111,7 +106,7 @@ class AzureReplacement:
             return self.driver.run(work)
 
     def _models(self, value: Catalogue) -> dict[str, ModelForm]:
-        return {name: form for name, form in value.models.items() if name in self.transition.ending}
+        return value.part(self.transition.ending).models
 
     def _engine(self, catalogue: str, schema: Schema, published: Published, *, read_only: bool) -> AzureEngine:
         driver, classes = self.driver.beside(), Classes(schema, published)
@@ -136,11 +131,12 @@ class AzureReplacement:
 
     # -- which run goes on
 
-    def _is_alive(self) -> Work[bool]:
-        """Return whether another run of the migration said a short time ago that it goes on."""
+    def _goes_on(self) -> Work[bool]:
+        """Return whether another run of the migration said a short time ago that it goes on; then wait a second."""
         found: Entity | None = yield from read(Get(self.table, _RUNS, self.transition.id), self.timeout)
-        now = yield from server_time(self.table, self.timeout)
-        return found is not None and (now - int(Stamp(found[ETAG]))) / 1e6 < _GONE
+        if found is None:
+            return False
+        return (yield from waited(self.table, int(Stamp(found[ETAG])), self.times.lease, self.timeout))
 
     def _said(self) -> Work[None]:
         kind = "upsert" if self._etag is None else "replace"
@@ -218,8 +214,8 @@ class AzureReplacement:
 
     def _physical(self, value: Catalogue) -> set[str]:
         """Return the tables that the account has of the classes that are replaced, as it calls them."""
-        names, public = names_of(value), _tables(self.source.schema)
-        return {names.get(table, table) for table in public}
+        names = names_of(value)
+        return {names.get(table, table) for table in tables_of(self.transition.old)}
 
     def close(self) -> None:
         """Let go of both; unless it has switched, everything is as it was before."""
@@ -227,30 +223,31 @@ class AzureReplacement:
             engine.close()
         if self._entry is None:
             return
-        held = self.run(changed(self.table, self.timeout, partial(abandoned, kept=self._entry.kept)))
-        lost = self._entry.kept[:1] if self._has_switched(held.value) else self._entry.kept
-        self.run(deleted_tables(lost, self.timeout))
+        self.run(abandoned(self.table, self._entry.kept, self.timeout))
 
 
-def abandoned(held: Published, kept: Sequence[str]) -> Catalogue | None:
-    """Return the catalogue without a run that made some tables, in which programs write again; None if it is over."""
-    history = held.value.history
-    if history.running is None or history.running.kept != kept:
-        return None
-    return attrs.evolve(held.value, history=history.without(history.running), frozen=None)
+def abandoned(table: str, kept: Sequence[str], timeout: float) -> Work[None]:
+    """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
+
+    Args:
+        table: of the catalogue.
+        kept: the tables.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+
+    def without(held: Published) -> Catalogue | None:
+        history = held.value.history
+        if history.running is None or history.running.kept != kept:
+            return None
+        return attrs.evolve(held.value, history=history.without(history.running), frozen=None)
+
+    held = yield from changed(table, timeout, without)
+    # (It may have switched, and another one may have replaced its tables since.)
+    has = {*names_of(held.value).values(), *(name for entry in held.value.history for name in entry.kept)}
+    yield from deleted_tables([name for name in kept if name not in has], timeout)
 
 
 def deleted_tables(names: Iterable[str], timeout: float) -> Work[None]:
     """Delete tables, as far as they are there."""
     for name in names:
         yield from read(DeleteTable(name), timeout)
-
-
-def _tables(schema: Schema) -> list[str]:
-    """Return the tables of classes, and of their indexes that have some."""
-    outer = [index.table for model in schema.models for index in model.indexes if not is_local(model, index)]
-    return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
-
-
-def _pause() -> Work[None]:
-    yield Pause(_WAIT)
