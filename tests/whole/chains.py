@@ -51,6 +51,7 @@ class Chain:
     """
 
     def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
         self.draw = Draw(seed)
         self.path = folder / f"{seed}.db"
         self.log: list[str] = []
@@ -85,8 +86,7 @@ class Chain:
 
     def go(self) -> None:
         """Migrate forth and back, and write; compare all that can be read after each of that."""
-        for number, change in enumerate(self.changes):
-            self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
+        self._begin_log()
         self._fill()
         self._write_some(8)
         for _ in range(self.draw.randrange(5, 11)):
@@ -100,6 +100,10 @@ class Chain:
         self._compare_all()
         if self.draw.late.random() < 0.4:
             self._begin_anew()
+
+    def _begin_log(self) -> None:
+        for number, change in enumerate(self.changes):
+            self.log.append(f"s{number + 1}: " + "; ".join(step.text for step in change.steps))
 
     def _fill(self) -> None:
         """Write some entities of each class by the first version."""
@@ -724,16 +728,25 @@ def play(seed: int, folder: Path) -> Counter[str]:
     Raises:
         Wrong: with what happened before.
     """
-    chain = Chain(seed, folder)
+    return played(Chain(seed, folder))
+
+
+def played(chain: Chain) -> Counter[str]:
+    """Let a chain go; return how often what happened.
+
+    Raises:
+        Wrong: with what happened before.
+    """
     try:
         chain.go()
     except (Wrong, tm.TableMapperError, AssertionError, TypeError, ValueError, LookupError) as error:
         text = "\n".join([*chain.log, traceback.format_exc()])
-        raise Wrong(f"chain {seed}: {type(error).__name__}: {error}\n{text}") from error
+        raise Wrong(f"chain {chain.seed}: {type(error).__name__}: {error}\n{text}") from error
     return chain.counts
 
 
-def main() -> None:
+def main(play: Callable[[int, Path], Counter[str]]) -> None:
+    """Run the chains that the command line names."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--last", type=int, default=100)
@@ -751,4 +764,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(play)
