@@ -141,8 +141,8 @@ def _renamed(draft: Draft, catalogue: Catalogue, name: str, names: Names, id: st
 
 def is_undone(catalogue: Catalogue, id: str) -> bool:
     """Return whether a migration is undone, or about to be."""
-    undoing = catalogue.staged is not None and catalogue.staged.migration == name_of(id, back=True)
-    return undoing or catalogue.history.current(id) is None
+    under_way = {catalogue.staged.migration} if catalogue.staged is not None else {one.id for one in catalogue.history}
+    return name_of(id, back=True) in under_way or catalogue.history.current(id) is None
 
 
 def retired(draft: Draft, catalogue: Catalogue, id: str) -> Catalogue:

@@ -17,12 +17,15 @@ from ..catalogue.changes import Transition
 from ..engines.migration import Replacement
 from ..engines.opening import open_engine
 from ..engines.protocol import HasBackup
+from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter
 from ..schema.forms import Forms
+from ..scripts.fields import Fields
 from ..scripts.plan import beside
 from ..scripts.script import Script
-from ..scripts.steps import Drop, is_edit
+from ..scripts.steps import Drop, is_edit, pairs
+from ..scripts.undoing import undoing
 from ..store.copying import copy_engine
 from .report import MigrationReport, Step
 
@@ -68,10 +71,19 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
                 is_frozen = True
 
 
-def one_way(step: Step, scripts: Iterable[Script]) -> Step:
+def alone(step: Step, scripts: Iterable[Script]) -> Step:
     """Return a step as it is in an account, where no version goes on beside the copies that a script made."""
-    copies = any(script.id == step.migration and not is_edit(script) for script in scripts)
-    return attrs.evolve(step, old_version="stops", reversible=False) if copies else step
+    script = next((one for one in scripts if one.id == step.migration), None)
+    if script is None or is_edit(script):
+        return step
+    reversible = step.reversible and (step.back or not needs_former(undoing(script)))
+    return attrs.evolve(step, old_version="stops", reversible=reversible)
+
+
+def needs_former(script: Script) -> bool:
+    """Return whether a script that undoes another one needs the entities before that, which are not kept in step."""
+    ways = pairs(script).items()
+    return any(Fields(script, *way).former is not None for way in ways if abstract_declaration(way[0]).of is None)
 
 
 def check_names(script: Script, forms: Forms, transition: Transition | None) -> None:

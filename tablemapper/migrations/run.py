@@ -39,7 +39,7 @@ from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .replacing import check_names, one_way, part_of, replace
+from .replacing import alone, check_names, needs_former, part_of, replace
 from .report import MigrationReport, Step, counted, fault_lines, plan_steps
 
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
@@ -109,7 +109,7 @@ def migrate(
             )
             return _settled(place, script, opened, hold, rest)
 
-        run = _Run(engine, scripts, limit, progress, hold, rest, settle)
+        run = _Run(engine, scripts, limit, progress, hold, rest, settle, replaces=isinstance(engine, ReplacingEngine))
         report = run.to(to)
         if contract and report.done:
             batches = partial(in_batches, hold=hold, rest=rest)
@@ -152,14 +152,23 @@ def _rehearse(
         if not is_file:
             with closing(open_migrations(copy)) as engine:
                 engine.adopt([(one.id, one.script) for one in ran if one.switched and one.undone is None])
-        report = _over_copy(copy, scripts, to, limit, progress)
+                for one in ran:
+                    if one.contracted and one.undone is None:
+                        engine.contract(one.id, partial(in_batches, hold=HOLD, rest=0.0))
+        report = _over_copy(copy, scripts, to, limit, progress, replaces=not is_file)
         if not is_file:
-            report = attrs.evolve(report, plan=tuple([one_way(step, scripts) for step in report.plan]))
+            report = attrs.evolve(report, plan=tuple([alone(step, scripts) for step in report.plan]))
         return attrs.evolve(report, applied=())
 
 
 def _over_copy(
-    copy: Path, scripts: Sequence[Script], to: str | None, limit: int | None, progress: ProgressOption
+    copy: Path,
+    scripts: Sequence[Script],
+    to: str | None,
+    limit: int | None,
+    progress: ProgressOption,
+    *,
+    replaces: bool = False,
 ) -> MigrationReport:
     """Run scripts over a copy that nobody else uses; what stops them is in the report."""
     engine = open_migrations(copy, durability="relaxed")
@@ -168,7 +177,7 @@ def _over_copy(
         return _settled(copy, script, partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
 
     try:
-        run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle)
+        run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle, replaces=replaces)
         report = run.to(to)
     except MigrationStopped as stopped:
         found: MigrationReport = stopped.report
@@ -204,6 +213,7 @@ class _Run:
         rest: float,
         settle: Callable[[Script], tuple[Fault, ...]],
         *,
+        replaces: bool = False,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
@@ -214,6 +224,8 @@ class _Run:
         self._hold = hold
         self._rest = rest
         self._settle = settle
+        self._replaces = replaces
+        """Whether the store is one where scripts that copy do that in `replace`, or a copy of such a store."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._start = monotonic()
@@ -283,14 +295,14 @@ class _Run:
 
     def _check_possible(self, ahead: Sequence[Script], *, back: bool) -> None:
         """Refuse to run scripts of which one copies entities, in a way that is not possible, before anything is changed."""
-        if isinstance(self._engine, CopyingEngine):
+        if not self._replaces:
             return
         for script in ahead:
             if not affected_classes(script, self._engine.forms()):
                 continue
-            if back:
-                fault = "it copied entities, and such a script cannot be undone on Azure Tables yet: write a script that leads back"
-                raise InvalidMigration(script.id, [fault])
+            if back and needs_former(script):
+                fault = "it cannot be undone on Azure Tables, which keep no value of a field that is dropped or filled"
+                raise InvalidMigration(script.id, [f"{fault}: write a script that leads back"])
             if self._limit is not None:
                 raise InvalidMigration(script.id, ["it copies entities, all at once on Azure Tables: leave out limit="])
 
@@ -387,7 +399,7 @@ class _Run:
         dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
         check_old(script, engine.forms(), dropped, back=back)
         transition = transition_of(script, engine.forms(), dropped, back=back)
-        if not back and not isinstance(engine, CopyingEngine):
+        if self._replaces and not back:
             check_names(script, engine.forms(), transition)
         if transition is None:
             engine.edit(edit_of(script, engine.forms(), back=back))
@@ -405,7 +417,7 @@ class _Run:
         def convert(copy: Path, progress: ProgressOption) -> MigrationReport:
             return _over_copy(copy, [part_of(script, transition)], None, None, progress)
 
-        self._plan = [one_way(step, [script]) for step in self._plan]
+        self._plan = [alone(step, [script]) for step in self._plan]
         with closing(engine.begin(transition)) as replacement:
             report = replace(replacement, convert, self._progress, transition.id)
         self._entities += report.entities

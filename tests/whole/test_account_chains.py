@@ -1,4 +1,4 @@
-"""Random chains of migrations forth in an account."""
+"""Random chains of migrations in an account."""
 
 from __future__ import annotations
 

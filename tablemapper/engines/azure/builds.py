@@ -36,8 +36,8 @@ from .outer.outbox import Late, Outbox, Patience
 from .overwriting import Overwriter
 from .reading.filters import visible
 from .rounds import in_rounds
-from .sweep import server_time, sweep
-from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, side_by_side
+from .sweep import sweep
+from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, server_time, side_by_side
 from .tables.names import BELOW
 from .tables.service import (
     ETAG,

@@ -44,8 +44,8 @@ from .reading.reads import AzureReads
 from .reading.scans import rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
-from .sweep import server_time, sweep, unfinished, waited
-from .tables.drive import Driver, Work, clock, read, side_by_side, store_errors
+from .sweep import sweep, unfinished, waited
+from .tables.drive import Driver, Work, clock, read, server_time, side_by_side, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
 from .tables.service import (

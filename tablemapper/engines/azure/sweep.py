@@ -16,7 +16,7 @@ from ..check import Finding, Problem
 from .catalogue.classes import Classes, Current
 from .outer.finishing import Unknown, carry_out, take_back
 from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
-from .tables.drive import Now, Pause, Work, read, side_by_side
+from .tables.drive import Now, Pause, Work, read, server_time, side_by_side
 from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.rows import holds
 from .tables.service import (
@@ -86,12 +86,6 @@ def sweep(current: Current, outbox: Outbox, timeout: float, *, full: bool = Fals
         for aggregate in current.known.outer_aggregates:
             yield from sweeper.marks(aggregate.model.table)
     return done
-
-
-def server_time(catalogue: str, timeout: float) -> Work[int]:
-    """Return the clock of the service in µs: that of a row that is written for it."""
-    (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
-    return int(Stamp(etag))
 
 
 def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Work[bool]:

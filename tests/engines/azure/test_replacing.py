@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
@@ -68,58 +70,96 @@ Old = _old()
 New = _new()
 
 
+def of(kind: Any) -> Callable[[Any], Any]:
+    """Return the conversion of an age, if there is one."""
+    return lambda age: None if age is None else kind(age)
+
+
 @tm.migration(after=None, old=Old.ALL, new=New.ALL)
 def ages(m: tm.Migration) -> None:
     m.rekey(Old.User, New.User)
-    m.convert(Old.User.age, New.User.age, lambda age: None if age is None else int(age))
+    m.convert(Old.User.age, New.User.age, of(int), back=of(str))
 
 
 def user(number: int) -> Any:
     return Old.User("abc"[number % 3], number, f"n{number % 7}", str(20 + number % 5) if number % 4 else None)
 
 
+@attrs.frozen
+class Way:
+    """One way of the migration: forth, or back."""
+
+    old: Any
+    new: Any
+    to: str | None
+
+    def begin(self, place: Any, users: int) -> None:
+        """Write some entities with the classes from which it leads."""
+        with tm.open(place, models=Old.ALL) as store:
+            store.insert_many(map(user, range(users)))
+            store.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
+        if self.to is not None:
+            assert tm.migrate(place, [ages]).ok
+
+    def go(self, place: Any, **options: Any) -> tm.MigrationReport:
+        return tm.migrate(place, [ages], to=self.to, **options)
+
+    def before(self, number: int) -> Any:
+        """Return a user, of the class from which it leads."""
+        return self._as(self.old, user(number))
+
+    def after(self, users: Iterable[Any]) -> Any:
+        """Return users in the form in which `seen` gives them."""
+        return sorted(map(_values, [self._as(self.new, one) for one in users]))
+
+    def _as(self, classes: Any, one: Any) -> Any:
+        return classes.User(one.tenant, one.number, one.name, of(str if classes is Old else int)(one.age))
+
+    def seen(self, place: Any) -> Any:
+        """Return what the classes to which it leads hold, after everything is found right."""
+        cls, team = self.new.User, self.new.Team
+        with tm.open(place, models=self.new.ALL) as store:
+            users = list(store.query(cls).allow_scan())
+            assert [report for report in [store.check()] if not report.ok] == []
+            for one in users:
+                assert store[one.key] == one
+                assert one in list(store.query(cls.by_name(one.name)))
+                if one.age is not None:
+                    assert one in list(store.query(cls.by_age(one.tenant, one.age)))
+            assert {one.tenant: one.users for one in store.query(team).allow_scan()} == Counter(u.tenant for u in users)
+            if team is New.Team:
+                years = {one.tenant: one.years for one in store.query(team).allow_scan()}
+                ages = {tenant: [u.age for u in users if u.tenant == tenant and u.age is not None] for tenant in years}
+                assert years == {tenant: sum(some) if some else None for tenant, some in ages.items()}
+            assert store.query(Old.Note).allow_scan().count() == 5
+            return sorted(map(_values, users))
+
+
+def _values(one: Any) -> Any:
+    return one.tenant, one.number, one.name, "" if one.age is None else one.age
+
+
+FORTH, BACK = Way(Old, New, None), Way(New, Old, "")
+both_ways = pytest.mark.parametrize("way", [FORTH, BACK], ids=["forth", "back"])
+
+
 @pytest.fixture
 def place() -> Any:
     place = AzurePlace(memory=Memory(), still=True)
-    with tm.open(place, models=Old.ALL) as store:
-        store.insert_many(map(user, range(30)))
-        store.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
+    FORTH.begin(place, 30)
     return place
-
-
-def seen(place: Any) -> Any:
-    """Return what the new classes hold, after everything is found right."""
-    with tm.open(place, models=New.ALL) as store:
-        users = list(store.query(New.User).allow_scan())
-        assert [report for report in [store.check()] if not report.ok] == []
-        for one in users:
-            assert store[one.key] == one
-            assert one in list(store.query(New.User.by_name(one.name)))
-            if one.age is not None:
-                assert one in list(store.query(New.User.by_age(one.tenant, one.age)))
-        teams = {one.tenant: (one.users, one.years) for one in store.query(New.Team).allow_scan()}
-        assert teams == {
-            tenant: (len(some), sum(ages) if (ages := [one.age for one in some if one.age is not None]) else None)
-            for tenant in "abc"
-            if (some := [one for one in users if one.tenant == tenant])
-        }
-        assert store.query(New.Note).allow_scan().count() == 5
-        return sorted((one.tenant, one.number, one.name, one.age) for one in users)
-
-
-def converted(users: Any) -> Any:
-    return sorted((one.tenant, one.number, one.name, None if one.age is None else int(one.age)) for one in users)
 
 
 def test_entities_are_converted_and_the_old_version_ends(place: Any) -> None:
     with tm.open(place, models=Old.ALL) as old:
         report = tm.migrate(place, [ages])
         assert (report.applied, report.entities, report.ok) == (("ages",), 30, True)
-        assert {(step.old_version, step.reversible) for step in report.plan} == {("stops", False)}
+        assert {(step.old_version, step.reversible) for step in report.plan} == {("stops", True)}
+        assert {step.entities for step in report.plan} == {30}
         old._engine.current._looked = -1e9  # type: ignore[attr-defined]
         with pytest.raises(tm.SchemaMismatch, match="ages"):
             old.insert(user(50))
-    assert seen(place) == converted(map(user, range(30)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
     assert tm.migrate(place, [ages]).applied == ()
     with pytest.raises(tm.SchemaMismatch, match="ages"):
         tm.open(place, models=Old.ALL)
@@ -158,25 +198,24 @@ class Timed(AzurePlace):
         return {**super()._service(clock), "sleep": sleep, "monotonic": lambda: time.monotonic() + memory.ahead}
 
 
-def filled(memory: Memory, users: int = 12, kind: Any = AzurePlace) -> Any:
+def filled(memory: Memory, users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> Any:
     place: Any = kind(memory=memory, still=True)
-    with tm.open(place, models=Old.ALL) as store:
-        store.insert_many(map(user, range(users)))
-        store.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
+    way.begin(place, users)
     return place
 
 
+@both_ways
 @pytest.mark.parametrize("seed", range(5))
-def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int) -> None:
-    rng, held = random.Random(seed), {number: user(number) for number in range(12)}
+def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int, way: Way) -> None:
+    rng, held = random.Random(seed), {number: way.before(number) for number in range(12)}
     memory, refused, written = Watched(), 0, 0
-    place = filled(memory, kind=Timed)
-    with tm.open(place, models=Old.ALL) as old:
+    place = filled(memory, kind=Timed, way=way)
+    with tm.open(place, models=way.old.ALL) as old:
 
         def write(number: int, request: object) -> None:
             nonlocal refused, written
-            key, one = rng.randrange(20), user(rng.randrange(20) * 100 + rng.randrange(20))
-            one = Old.User("abc"[key % 3], key, one.name, one.age)
+            key = rng.randrange(20)
+            one = attrs.evolve(way.before(key), age=way.before(rng.randrange(20)).age)
             try:
                 match rng.randrange(3):
                     case 0:
@@ -187,7 +226,7 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
                         del held[key]
                     case 2 if key in held:
                         old.merge(one.key, age=one.age)
-                        held[key] = Old.User(one.tenant, key, held[key].name, one.age)
+                        held[key] = one
                     case _:
                         return
                 written += 1
@@ -197,29 +236,30 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
                 assert "ages" in str(error)
 
         memory.each = write
-        assert tm.migrate(place, [ages]).ok
+        assert way.go(place).ok
         memory.each = None
     assert written > 20
     assert refused > 5
-    assert seen(place) == converted(held.values())
+    assert way.seen(place) == way.after(held.values())
 
 
 def leftovers(memory: Memory) -> list[str]:
     """Return the tables that a run made, and that no catalogue has."""
-    with tm.open(AzurePlace(memory=memory, still=True), models=None, read_only=True) as store:  # type: ignore[arg-type]
-        names = set(store._engine.current.known.names.values())  # type: ignore[attr-defined]
-    return [name for name in memory.tables if re.search("x[0-9a-f]{8}$", name) and name not in names]
+    engine = AzurePlace(memory=memory, still=True).migrations()
+    known = {*engine._driver.names().values(), *(name for one in engine.history() for name in one.kept)}
+    return [name for name in memory.tables if re.search("x[0-9a-f]{8}$", name) and name not in known]
 
 
 class Ended(Exception):
     """The process ended."""
 
 
+@both_ways
 @pytest.mark.parametrize("executed", [False, True])
-def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, full_size: bool) -> None:
+def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way, full_size: bool) -> None:
     for at in range(1 + executed, 10_000, 1 if full_size else 11):
         memory = Watched()
-        place = filled(memory)
+        place = filled(memory, way=way)
         count = 0
 
         def end(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
@@ -232,14 +272,14 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, full_size
 
         memory.each = end
         try:
-            tm.migrate(place, [ages])
+            way.go(place)
         except KeyboardInterrupt:
             memory.each = None
             memory.ahead += 61.0  # (until then it may go on)
-            assert tm.migrate(place, [ages]).ok
+            assert way.go(place).ok
         memory.each = None
         assert tm.status(place).frozen is None
-        assert seen(place) == converted(map(user, range(12)))
+        assert way.seen(place) == way.after(map(user, range(12)))
         assert leftovers(memory) == []
         if count < at:
             assert at > 80
@@ -247,10 +287,11 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, full_size
     raise AssertionError
 
 
-def test_an_answer_that_is_lost_changes_nothing(full_size: bool) -> None:
+@both_ways
+def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> None:
     for at in range(3, 10_000, 1 if full_size else 17):
         memory = Watched()
-        place = filled(memory, 6)
+        place = filled(memory, 6, way=way)
         count = 0
 
         def lose(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
@@ -261,9 +302,9 @@ def test_an_answer_that_is_lost_changes_nothing(full_size: bool) -> None:
                 raise Lost("cut")
 
         memory.each = lose
-        assert tm.migrate(place, [ages]).ok
+        assert way.go(place).ok
         memory.each = None
-        assert seen(place) == converted(map(user, range(6)))
+        assert way.seen(place) == way.after(map(user, range(6)))
         assert leftovers(memory) == []
         if count < at:
             assert at > 80
@@ -301,7 +342,7 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
     memory.each = None
     assert slept == 3
     assert tm.migrate(waiting, [ages]).applied == ()
-    assert seen(place) == converted(map(user, range(12)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
 
 
 def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
@@ -319,7 +360,7 @@ def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
     memory.each = None
     assert [report.applied for report in reports] == [("ages",), ()]
     assert all(report.ok for report in reports)
-    assert seen(place) == converted(map(user, range(12)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
     assert leftovers(memory) == []
 
 
@@ -340,7 +381,7 @@ def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
         assert tm.migrate(place, [ages]).ok
         memory.each = None
     assert thawed == 2
-    assert seen(place) == converted(map(user, [*range(12), 101, 102]))
+    assert FORTH.seen(place) == FORTH.after(map(user, [*range(12), 101, 102]))
 
 
 # ---------------------------------------------------------------------------------------------- what stops it, and afterwards
@@ -359,7 +400,7 @@ def test_entities_that_cannot_be_converted_stop_it_and_nothing_has_changed(place
         old.merge(Old.User.key("a", 90), age="90")
         assert tm.migrate(place, [ages], dry_run=True).ok
     assert tm.migrate(place, [ages]).ok
-    assert seen(place) == converted([*map(user, range(30)), Old.User("a", 90, "n", "90")])
+    assert FORTH.seen(place) == FORTH.after([*map(user, range(30)), Old.User("a", 90, "n", "90")])
 
 
 def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
@@ -374,7 +415,7 @@ def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
         with pytest.raises(tm.SchemaMismatch, match="ages"):
             list(old.query(Old.User).where(Old.User.tenant == "a"))
     assert tm.migrate(place, [ages], contract=True).contracted == ()
-    assert seen(place) == converted(map(user, range(30)))
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
 
 
 def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) -> None:
@@ -416,21 +457,76 @@ def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> 
     assert leftovers(place.memory) == []
 
 
-def test_a_script_that_copied_is_not_undone(place: Any) -> None:
+def test_a_script_that_copied_is_undone_and_done_again(place: Any) -> None:
+    tm.migrate(place, [ages])
+    with tm.open(place, models=New.ALL) as new:
+        new.insert(New.User("a", 90, "n", 9))
+        assert tm.migrate(place, [ages], to="", dry_run=True).ok
+        report = BACK.go(place)
+        assert (report.applied, report.entities, {step.old_version for step in report.plan}) == (
+            ("ages",),
+            31,
+            {"stops"},
+        )
+        new._engine.current._looked = -1e9  # type: ignore[attr-defined]
+        with pytest.raises(tm.SchemaMismatch, match="the undoing of ages"):
+            new.insert(New.User("a", 91, "n", 9))
+    users = [*map(user, range(30)), Old.User("a", 90, "n", "9")]
+    assert BACK.seen(place) == BACK.after(users)
+    assert tm.status(place).history == ()
+    assert "Users" not in place.memory.tables  # (what it was made of is out of date)
+    with tm.open(place, models=Old.ALL) as old:
+        old.insert(Old.User("b", 92, "n", "7"))
+    assert tm.migrate(place, [ages], to="", contract=True).ok
+    assert len([name for name in place.memory.tables if name.startswith("Users")]) == 2  # (itself, and its index)
+    assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
+    assert FORTH.seen(place) == FORTH.after([*users, Old.User("b", 92, "n", "7")])
+    for dry_run in (True, False):
+        with pytest.raises(tm.InvalidMigration, match="it was contracted"):
+            BACK.go(place, dry_run=dry_run)
+
+
+def test_a_version_ends_with_its_migration_though_the_clock_of_its_program_is_behind(place: Any) -> None:
+    place.memory.ahead += 1_000.0
+    tm.migrate(place, [ages])
+    BACK.go(place)
+    with pytest.raises(tm.SchemaMismatch, match="the undoing of ages replaced"):
+        tm.open(place, models=New.ALL)
+
+
+def test_what_is_lost_on_the_way_back_keeps_a_script_from_being_undone(place: Any) -> None:
     class Note(tm.Entity, table="Notes"):
         id: tm.Field[str]
-        text: tm.Field[str]
         key = tm.Key[str](partition="all", row="{id}")
 
     @tm.migration(after=None, old=[Old.Note], new=[Note])
     def together(m: tm.Migration) -> None:
         m.rekey(Old.Note, Note)
+        m.drop(Old.Note.text)
 
-    tm.migrate(place, [together])
-    with pytest.raises(
-        tm.InvalidMigration, match="cannot be undone on Azure Tables yet: write a script that leads back"
-    ):
-        tm.migrate(place, [together], to="")
+    report = tm.migrate(place, [together])
+    assert {step.reversible for step in report.plan} == {False}
+    for dry_run in (True, False):
+        with pytest.raises(tm.InvalidMigration, match="keep no value of a field that is dropped or filled"):
+            tm.migrate(place, [together], to="", dry_run=dry_run)
+
+
+def test_a_migration_whose_undoing_has_begun_is_not_contracted(place: Any) -> None:
+    memory = Watched()
+    place = filled(memory, way=BACK)
+    reports = []
+
+    def contract(number: int, request: Any) -> None:
+        if number == 60:
+            engine = AzurePlace.migrations(place)
+            assert engine.under_way() == "the undoing of ages"
+            reports.append(engine.contract("ages", lambda step: None))
+
+    memory.each = contract
+    assert BACK.go(place).ok
+    memory.each = None
+    assert reports == [False]
+    assert BACK.seen(place) == BACK.after(map(user, range(12)))
 
 
 def test_a_store_is_not_frozen_by_two_at_once() -> None:
@@ -491,7 +587,7 @@ def test_a_run_that_switches_while_it_is_abandoned_loses_nothing(place: Any) -> 
     memory.each = None
     assert engines[-1].under_way() == "ages"
     engines[-1].discard("ages")
-    assert seen(looking) == converted(map(user, range(12)))
+    assert FORTH.seen(looking) == FORTH.after(map(user, range(12)))
     assert leftovers(memory) == []
 
 
@@ -524,4 +620,4 @@ def test_the_emulator_has_new_tables_after_it(connection: str) -> None:
         old.insert_many([Old.Note(f"n{n}", f"t{n % 3}") for n in range(5)])
     report = tm.migrate(connection, [ages], contract=True)
     assert (report.applied, report.contracted, report.entities) == (("ages",), ("ages",), 30)
-    assert seen(connection) == converted(map(user, range(30)))
+    assert FORTH.seen(connection) == FORTH.after(map(user, range(30)))

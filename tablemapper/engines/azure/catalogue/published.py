@@ -11,6 +11,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
@@ -38,7 +39,7 @@ from ....schema.forms import AppliedForm, Forms, ModelForm, StateForm, Tombstone
 from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ..outer.outbox import Times
-from ..tables.drive import ATTEMPTS, Work, delay, read
+from ..tables.drive import ATTEMPTS, Work, delay, read, server_time
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
 FORMAT = 1
@@ -260,8 +261,8 @@ def open_catalogue(
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
         value = Catalogue() if old is None else old.value
-        now = time.time_ns() // 1000
-        evolution = evolve(value.models, value.versions, schema, _Contents(value), value.history, now=now)
+        evolved = partial(evolve, value.models, value.versions, schema, _Contents(value), value.history)
+        evolution = evolved(now=time.time_ns() // 1000)
         if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
             forms = {model.name: model.form for model in schema.models}
             raise SchemaMismatch(
@@ -290,8 +291,9 @@ def open_catalogue(
                         f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
                         "else's; choose another table="
                     )
-        head = None if old is None else old.head
-        yield from _published(_publication(table, head, _opened(value, evolution, head, now, names), times), attempt)
+        head, now = None if old is None else old.head, (yield from server_time(table, timeout))
+        after = _opened(value, evolved(now=now), head, now, names)  # (the clocks of programs may differ)
+        yield from _published(_publication(table, head, after, times), attempt)
         # (It is read again, with the time at which it was published.)
     raise _busy()
 

@@ -36,9 +36,10 @@ from ..catalogue.published import Published, changed, names_of, open_catalogue, 
 from ..outer.marks import label_of, parts_of
 from ..outer.outbox import Late, Outbox, Patience, Times
 from ..overwriting import Overwriter
+from ..reading.filters import visible
 from ..reading.scans import rows_of
-from ..sweep import server_time, sweep, waited
-from ..tables.drive import Driver, Work, clock, store_errors
+from ..sweep import sweep, waited
+from ..tables.drive import Driver, Work, clock, server_time, store_errors
 from ..tables.names import BELOW, CATALOGUE
 from ..tables.service import PARTITION, ROW, Service
 from .replacing import AzureReplacement, abandoned, deleted_tables
@@ -121,7 +122,7 @@ class AzureMigrations:
         classes = self._classes()
         for model in classes.models:
             if model.name == name:
-                rows = rows_of(self, model.table)
+                rows = rows_of(self, model.table, visible())
                 return sum(1 for one in rows if BELOW not in one and classes.claims(model, one[PARTITION], one[ROW]))
         raise Outdated  # (it was there, when the caller looked)
 
@@ -199,8 +200,10 @@ class AzureMigrations:
         """End the versions before a migration, and delete what it drops; return False if another run undoes that."""
         draft = self._draft()
         self._publish(lambda held: held.value if is_undone(held.value, id) else retired(draft, held.value, id))
-        if (entry := self.history().current(id)) is None:
+        if is_undone(self._held.value, id):
             return False
+        entry = self.history().current(id)
+        assert entry is not None
         if entry.drops:
             ended = dropped_classes(self._held.value, id)
             labels, late = _parts(entry.drops, ended, self.forms())
@@ -216,7 +219,16 @@ class AzureMigrations:
         return True
 
     def drop_former(self) -> None:
-        """Do nothing: a store of an account has one definition of each name."""
+        """Delete the tables of migrations that were undone; a store of an account has no former definitions."""
+        undone = [one for one in self.history() if one.undone is not None and one.kept]
+        if undone:
+            self.run(deleted_tables([name for one in undone for name in one.kept], self.timeout))
+            self._publish(
+                lambda held: attrs.evolve(
+                    held.value,
+                    history=held.value.history.without(*[one for one in held.value.history if one in undone]),
+                )
+            )
 
     def _publish(self, change: Callable[[Published], Catalogue]) -> None:
         """Publish what a function makes of the catalogue; of its own result it makes the same."""

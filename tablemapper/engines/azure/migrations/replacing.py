@@ -26,8 +26,8 @@ from ..catalogue.partitions import check_models
 from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue, tables_of
 from ..engine import AzureEngine
 from ..outer.outbox import Outbox, Times
-from ..sweep import server_time, sweep, waited
-from ..tables.drive import Driver, Work, clock, read, store_errors
+from ..sweep import sweep, waited
+from ..tables.drive import Driver, Work, clock, read, server_time, store_errors
 from ..tables.names import digest
 from ..tables.service import ETAG, Change, Commit, DeleteTable, Entity, Get, Refused
 
@@ -55,7 +55,7 @@ class AzureReplacement:
     _token: str = attrs.field(factory=lambda: secrets.token_hex(4))
     _opened: list[AzureEngine] = attrs.field(factory=list)
     _entry: AppliedForm | None = None
-    """In the history, once it has begun."""
+    """In the history, once it has begun; that of an undoing is there until it switches."""
     _frozen: int | None = None
     _beat: float = 0.0
     _etag: str | None = None
@@ -71,12 +71,12 @@ class AzureReplacement:
         before = self.held.value.history.running
         if before is None:
             check_thawed(self.held.value)
-        elif before.id != self.transition.id or self.run(self._goes_on()):
+        elif before.id != self.transition.name or self.run(self._goes_on()):
             raise Outdated
         names = {one: self._fresh(one) for one in tables_of(self.transition.new)}
         started = self.run(server_time(self.table, self.timeout))
         entry = AppliedForm(
-            self.transition.id,
+            self.transition.name,
             self.transition.script,
             list(self.transition.steps),
             started,
@@ -188,14 +188,23 @@ class AzureReplacement:
                 return None
             if not self._is_mine(held) or self._models(value) != self._models(self.held.value):
                 raise Outdated
-            history = value.history.with_(value.history.running, kept=[])
+            history, running, done = value.history, value.history.running, value.history.current(transition.id)
+            if transition.back and done is not None:
+                history = history.without(running).with_(done, kept=[*done.kept, self._catalogue])
+            else:
+                history = history.with_(running, kept=[self._catalogue])
             draft = Draft(now, lambda: self._physical(value), renames=False)
             return switched(
                 draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
             )
 
+        former = self.held.value.history.current(self.transition.id)
         held = self.run(changed(self.table, self.timeout, after))
-        return self._has_switched(held.value)
+        if not self._has_switched(held.value):
+            return False
+        # (What a migration that is undone had replaced is out of date, and no program has read it since that.)
+        self.run(deleted_tables([self._catalogue, *([] if former is None else former.kept)], self.timeout))
+        return True
 
     def _settle(self) -> None:
         """Finish what is left of writes into the new tables, and let no request be under way any more."""
@@ -208,9 +217,11 @@ class AzureReplacement:
 
     def _has_switched(self, value: Catalogue) -> bool:
         """Return whether this run has switched."""
-        entry = value.history.current(self.transition.id)
         assert self._entry is not None
-        return entry is not None and entry.switched is not None and entry.started == self._entry.started
+        last = value.history.last(self.transition.id)
+        if self.transition.back:
+            return last is not None and last.undone is not None
+        return last is not None and last.switched is not None and last.started == self._entry.started
 
     def _physical(self, value: Catalogue) -> set[str]:
         """Return the tables that the account has of the classes that are replaced, as it calls them."""

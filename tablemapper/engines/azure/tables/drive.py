@@ -17,9 +17,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
+from ....entities.etag import Stamp
 from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
-from .service import CreateTable, DeleteTable, Lost, Refused, Request, Service
+from .service import Change, Commit, CreateTable, DeleteTable, Lost, Refused, Request, Service
 
 T = TypeVar("T")
 
@@ -90,6 +91,12 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Work[
                 raise StoreError(f"the service does not answer: {lost}") from None
             yield delay(attempt, lost)
             attempt += 1
+
+
+def server_time(catalogue: str, timeout: float) -> Work[int]:
+    """Return the clock of the service in µs: that of a row that is written for it."""
+    (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
+    return int(Stamp(etag))
 
 
 def side_by_side(works: Sequence[Work[T]]) -> Work[list[T]]:
