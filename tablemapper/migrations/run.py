@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -185,6 +185,8 @@ def _over_copy(
     finally:
         engine.close()
     last = run.last if report.done else None
+    if last is not None and run.copied is not None:  # (the copy does not know which versions of other classes are in use)
+        last = attrs.evolve(last, new=tuple([cls for cls in last.new if cls.__name__ in run.copied]))
     if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
         return attrs.evolve(report, done=False, faults=faults)
     return report
@@ -238,6 +240,8 @@ class _Run:
         """How many scripts were done when this run had run one."""
         self.last: Script | None = None
         """The script that this run ran last, if the store is still where that led; for an undoing, the one that undoes."""
+        self.copied: Collection[str] | None = None
+        """The classes that this made, if it undid another one."""
 
     def to(self, target: str | None) -> MigrationReport:
         """Migrate forth or back to a script, and return the report; None: to the last script.
@@ -399,6 +403,8 @@ class _Run:
         dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
         check_old(script, engine.forms(), dropped, back=back)
         transition = transition_of(script, engine.forms(), dropped, back=back)
+        if back:
+            self.copied = () if transition is None else transition.new.by_name.keys()
         if self._replaces and not back:
             check_names(script, engine.forms(), transition)
         if transition is None:
