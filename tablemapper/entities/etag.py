@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
 
 from ..builtin import Builtin
 from ..values.scalars import TIMESTAMP
 
 ETAG_FORM = 'W/"1767225600000000"'  # an example, for messages
 NO_ETAG = -1  # what stands for a text that is no ETag; no row has it
-_OF_A_SERVICE = re.compile(r"W/\"datetime'(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d*))?Z'\"")
+_COLON = "(?::|%3[Aa])"
+_OF_A_SERVICE = re.compile(
+    rf"W/\"datetime'(\d{{4}}-\d\d-\d\dT\d\d){_COLON}(\d\d){_COLON}(\d\d)(?:\.(\d*))?Z'\"", re.ASCII
+)
 
 
 class Stamp(int):
@@ -19,8 +21,8 @@ class Stamp(int):
     etag: str
 
     def __new__(cls, etag: str) -> Stamp:
-        found = _OF_A_SERVICE.fullmatch(unquote(etag))
-        time = "1970-01-01T00:00:00.000000" if found is None else f"{found[1]}.{found[2] or '':0<6.6}"
+        found = _OF_A_SERVICE.fullmatch(etag)
+        time = "1970-01-01T00:00:00" if found is None else f"{found[1]}:{found[2]}:{found[3]}.{found[4] or '':0<6.6}"
         self = super().__new__(cls, TIMESTAMP.store(Builtin.datetime.fromisoformat(f"{time}+00:00")))
         self.etag = etag
         return self
@@ -43,6 +45,6 @@ def etag_text(timestamp: int) -> str:
 def etag_timestamp(etag: str) -> int:
     """Return what `etag_text` was called with, or NO_ETAG for a text of another form."""
     if etag.startswith("W/\"datetime'"):
-        return Stamp(etag) if _OF_A_SERVICE.fullmatch(unquote(etag)) else NO_ETAG
+        return Stamp(etag) if _OF_A_SERVICE.fullmatch(etag) else NO_ETAG
     digits = etag[3:-1]
     return int(digits) if etag == f'W/"{digits}"' and digits.isascii() and digits.isdigit() else NO_ETAG

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal
 
 import attrs
 
 from ..catalogue.changes import Fault
+from ..errors import MigrationStopped
 from ..schema.forms import Forms
 from ..schema.model import model_of
 from ..scripts.links import links_of
@@ -16,6 +17,7 @@ from ..scripts.script import Script
 from ..scripts.steps import is_edit, pairs
 
 _KEYS = 5  # in a line
+_SHOWN = 20  # faults in a message
 
 
 def counted(entities: int) -> str:
@@ -94,6 +96,30 @@ def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
         keys = ", ".join([str(fault.key) for fault in some[:_KEYS]])
         more = f" and {len(some) - _KEYS:,} more" if len(some) > _KEYS else ""
         yield f"{where} {keys}{more}: {detail}"
+
+
+def stopped(name: str, report: MigrationReport) -> MigrationStopped:
+    """Return the error of a migration, or of an undoing, that cannot go on.
+
+    Args:
+        name: what stopped.
+        report: of the run; what it did before, stays.
+    """
+    faults, done = report.faults, [id for id in report.applied if id != name]
+    switched = "" if name in report.applied else ", and nothing was switched"
+    if done:
+        switched += f" ({', '.join(done)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
+    return MigrationStopped(
+        f"{name}: {counted(len(faults))} cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"it again\n{listed(faults)}",
+        report=report,
+    )
+
+
+def listed(faults: Sequence[Fault]) -> str:
+    """Return faults as lines of a message, of which it shows the first."""
+    lines = list(fault_lines(faults))
+    return "\n".join(f"  - {line}" for line in lines[:_SHOWN]) + ("\n  - …" if len(lines) > _SHOWN else "")
 
 
 def _table(plan: tuple[Step, ...]) -> Iterator[str]:

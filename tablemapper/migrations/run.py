@@ -40,11 +40,10 @@ from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
 from .replacing import alone, check_names, needs_former, part_of, replace
-from .report import MigrationReport, Step, counted, fault_lines, plan_steps
+from .report import MigrationReport, Step, counted, listed, plan_steps, stopped
 
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
 _LONGEST = 10  # times as long; without a pause from then on
-_SHOWN = 20  # faults in a message
 _LISTED = 10_000  # duplicates in a report
 
 
@@ -121,7 +120,7 @@ def migrate(
         if report.done and run.last is not None and run.last.new:
             with suppress(Outdated):  # (the other run does that)
                 if faults := run.settle(run.last):
-                    raise _stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
+                    raise stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
     finally:
         engine.close()
     return report
@@ -185,7 +184,9 @@ def _over_copy(
     finally:
         engine.close()
     last = run.last if report.done else None
-    if last is not None and run.copied is not None:  # (the copy does not know which versions of other classes are in use)
+    if (
+        last is not None and run.copied is not None
+    ):  # (the copy does not know which versions of other classes are in use)
         last = attrs.evolve(last, new=tuple([cls for cls in last.new if cls.__name__ in run.copied]))
     if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
         return attrs.evolve(report, done=False, faults=faults)
@@ -336,7 +337,7 @@ class _Run:
                 if self._engine.take_over(compile_schema(last.new)):
                     return True
         if not back and _resolves(last) and (faults := self.settle(last)):
-            raise _stopped(last.id, attrs.evolve(self._report(done=False), faults=faults))
+            raise stopped(last.id, attrs.evolve(self._report(done=False), faults=faults))
         return False
 
     def settle(self, script: Script) -> tuple[Fault, ...]:
@@ -428,7 +429,7 @@ class _Run:
             report = replace(replacement, convert, self._progress, transition.id)
         self._entities += report.entities
         if not report.ok:
-            raise _stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+            raise stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
         self._applied.append(script.id)
 
     def _run_copying(self, engine: CopyingEngine, script: Script, transition: Transition) -> bool:
@@ -438,7 +439,7 @@ class _Run:
             self.settle(attrs.evolve(script, new=script.old, steps=()))
         if faults := engine.lacking(transition):
             raise MigrationStopped(
-                f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{_listed(faults)}",
+                f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{listed(faults)}",
                 report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
             )
         if engine.start(transition) and not self._copy(engine, transition):
@@ -466,7 +467,7 @@ class _Run:
                 meter.advance(copied.entities)
                 switched = copied.switched
                 if copied.stuck:
-                    raise _stopped(transition.name, self._report(done=False))
+                    raise stopped(transition.name, self._report(done=False))
                 rounds = rounds + 1 if copied.passed else 0
                 longer = min(rounds // _ROUNDS, _LONGEST - 1)
                 delay = 0.0 if switched else copied.pace.delay * (1 - longer / (_LONGEST - 1))
@@ -474,29 +475,6 @@ class _Run:
 
             in_batches(step, hold=self._hold, rest=self._rest, sleep=self._sleep, first=FIRST)
         return switched
-
-
-def _stopped(name: str, report: MigrationReport) -> MigrationStopped:
-    """Return the error of a migration, or of an undoing, that cannot go on.
-
-    Args:
-        name: what stopped.
-        report: of the run; what it did before, stays.
-    """
-    faults, done = report.faults, [id for id in report.applied if id != name]
-    switched = "" if name in report.applied else ", and nothing was switched"
-    if done:
-        switched += f" ({', '.join(done)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
-    return MigrationStopped(
-        f"{name}: {counted(len(faults))} cannot be converted; all others are{switched}: mend these or the script, and run "
-        f"it again\n{_listed(faults)}",
-        report=report,
-    )
-
-
-def _listed(faults: Sequence[Fault]) -> str:
-    lines = list(fault_lines(faults))
-    return "\n".join(f"  - {line}" for line in lines[:_SHOWN]) + ("\n  - …" if len(lines) > _SHOWN else "")
 
 
 def _resolves(script: Script) -> bool:

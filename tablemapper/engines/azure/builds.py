@@ -198,7 +198,7 @@ class Builder:
                     break
                 # (As if it had no mark: then it takes its values, if they are free.)
                 ops = {other: op for other, op in of_writes(row).items() if other != mark}
-                old = (*row[:-1], attrs.evolve(row[-1], ops=ops))
+                old = (*row[:-1], row[-1]._replace(ops=ops))
                 what = Operation("build", model, *one.entity, new=row[:-1], old=old, etag=row[2])
                 yield from in_rounds(self.current.classes, [what], self.outbox, 1, self.timeout)
         return still

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 import msgspec
@@ -23,10 +23,17 @@ from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import FIRST, Row
 from .names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
-from .service import ETAG, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
+from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
 _NOTHING = "{}"  # no undeclared properties, in stored form
 _PIECE = 60_000  # bytes of a hidden value in one property
+_USUAL = {
+    "String": "v if (v := e.get({0})).__class__ is str and {1} not in e",
+    "Int64": "int(v) if (v := e.get({0})) is not None and e.get({1}) == 'Edm.Int64'",
+    "Double": "v if (v := e.get({0})).__class__ is float and {1} not in e",
+    "Boolean": "int(v) if (v := e.get({0})).__class__ is bool and {1} not in e",
+}
+"""By declared type, how a property is read that is as we write it."""
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
 
@@ -43,8 +50,7 @@ def as_stored(field: FieldModel, names: StoredNames) -> FieldModel:
     return field
 
 
-@attrs.frozen
-class Hidden:
+class Hidden(NamedTuple):
     """What an entity holds behind its properties."""
 
     op: str = ""
@@ -129,12 +135,15 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
         else:
             lines.append(f"    if row[{at}] is not None: write(out, {name!r}, {edm!r}, row[{at}])")
         values.append(f"read(e, {names.name('field', field)}, {names.name('default', default)})")
+        if (form := _USUAL.get(edm)) is not None:
+            values[-1] = f"{form.format(repr(name), repr(name + TYPE))} else {values[-1]}"
     lines.append("    return out")
-    has_extra = any(field.type.undeclared for field in model.columns)
+    usual = frozenset([*OF_ALL, ETAG, OP, *known, *(name + TYPE for name in known)])
+    watched = None if any(field.type.undeclared for field in model.columns) else known
     lines += [
         "def row(e):",
         f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
-        f"hidden(e, {'None' if has_extra else names.name('known', known)}))",
+        f"hidden(e, {names.name('usual', usual)}, {names.name('known', watched)}))",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
     return Codec(model, stored, reads_as, functions["members"], functions["row"])
@@ -254,10 +263,12 @@ def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str |
     return msgspec.json.encode(found).decode()
 
 
-def _hidden(entity: Members, known: frozenset[str] | None) -> Hidden:
+def _hidden(entity: Members, usual: frozenset[str], known: frozenset[str] | None) -> Hidden:
+    if not (others := entity.keys() - usual):
+        return Hidden(entity.get(OP, ""))
     undeclared: dict[str, Any] = {}
     values: dict[int, bytes] = {}
-    for name in properties(entity):
+    for name in properties(entity, others):
         if name.startswith(VALUES):
             values[int(name[len(VALUES) :])] = base64.b64decode(entity[name])
         elif known is not None and name not in known and not name.startswith(OURS):

@@ -6,7 +6,7 @@ JSON does not show stands beside its property, as ``name@odata.type``. The ETag 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -210,11 +210,11 @@ def edm_of(members: Members, name: str) -> str:
     return "Double" if value.__class__ is float else "String"
 
 
-def properties(members: Members) -> Iterator[str]:
-    """Yield the names of the properties of an entity, without those that each has."""
-    for name, value in members.items():
-        if "@" not in name and not name.startswith("odata.") and value is not None and name not in _OF_ALL:
+def properties(members: Members, names: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield the names of the properties of an entity, or those of some, without those that each has."""
+    for name in members if names is None else names:
+        if "@" not in name and not name.startswith("odata.") and members[name] is not None and name not in OF_ALL:
             yield name
 
 
-_OF_ALL = frozenset({PARTITION, ROW, "Timestamp"})
+OF_ALL = frozenset({PARTITION, ROW, "Timestamp"})
