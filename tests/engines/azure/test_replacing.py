@@ -405,6 +405,32 @@ def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) ->
         assert store.check().ok
 
 
+def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: Any) -> None:
+    class User(tm.Entity, table="Users"):
+        tenant: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str]
+        age: tm.Field[str | None]
+        key = tm.Key[str, int](partition="{tenant}", row="{number}")
+
+    @tm.migration(after=None, old=Old.ALL, new=[User, Old.Note])
+    def fewer(m: tm.Migration) -> None:
+        m.drop(Old.User.by_name)
+        m.drop(Old.User.by_age)
+        m.drop(Old.Team)
+
+    @tm.migration(after="fewer", old=[User, Old.Note], new=New.ALL)
+    def years(m: tm.Migration) -> None:
+        m.rekey(User, New.User)
+        m.convert(User.age, New.User.age, lambda age: None if age is None else int(age))
+
+    tm.migrate(place, [fewer, years])
+    assert seen(place) == converted(map(user, range(30)))
+    tm.migrate(place, [fewer, years], contract=True)
+    assert not {"Users", "Teams", "UsersByName"} & place.memory.tables.keys()
+    assert seen(place) == converted(map(user, range(30)))
+
+
 def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> None:
     with pytest.raises(tm.InvalidMigration, match="all at once on Azure Tables: leave out limit="):
         tm.migrate(place, [ages], limit=5)

@@ -213,9 +213,14 @@ class AzureReplacement:
         return entry is not None and entry.switched is not None and entry.started == self._entry.started
 
     def _physical(self, value: Catalogue) -> set[str]:
-        """Return the tables that the account has of the classes that are replaced, as it calls them."""
-        names = names_of(value)
-        return {names.get(table, table) for table in tables_of(self.transition.old)}
+        """Return the tables that the account has of the classes that are replaced, as it calls them.
+
+        Among them are those of what earlier scripts dropped, which no class declares any more.
+        """
+        names, forms = names_of(value), self._models(value).values()
+        tables = {form.table for form in forms}
+        tables |= {one.table for form in forms for one in form.indexes.values() if one.partition != form.partition}
+        return {names.get(table, table) for table in tables}
 
     def close(self) -> None:
         """Let go of both; unless it has switched, everything is as it was before."""
