@@ -22,6 +22,7 @@ from ....schema.forms import AppliedForm, ModelForm
 from ....schema.model import Schema
 from ...migration import Outdated
 from ..catalogue.classes import Classes
+from ..catalogue.notes import gathered
 from ..catalogue.partitions import check_models
 from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue, tables_of
 from ..engine import AzureEngine
@@ -176,6 +177,7 @@ class AzureReplacement:
     def switch(self, entities: int) -> bool:
         """Let the new classes take the place of the old ones, and programs write again."""
         self._settle()
+        self.run(gathered(self.table, self.timeout))
         new = self.run(read_catalogue(self._catalogue, self.timeout))
         if new is None:
             raise Outdated

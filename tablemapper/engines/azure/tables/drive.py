@@ -19,7 +19,7 @@ import attrs
 
 from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
-from .service import CreateTable, DeleteTable, Lost, Refused, Request, Service
+from .service import CreateTable, DeleteTable, Entity, Find, Lost, Page, Refused, Request, Service
 
 T = TypeVar("T")
 
@@ -90,6 +90,16 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Work[
                 raise StoreError(f"the service does not answer: {lost}") from None
             yield delay(attempt, lost)
             attempt += 1
+
+
+def found(find: Find, timeout: float) -> Work[list[Entity]]:
+    """Read all entities of a request."""
+    page: Page = yield from read(find, timeout)
+    entities = list(page.entities)
+    while page.after is not None:
+        page = yield from read(attrs.evolve(find, after=page.after), timeout)
+        entities += page.entities
+    return entities
 
 
 def side_by_side(works: Sequence[Work[T]]) -> Work[list[T]]:
