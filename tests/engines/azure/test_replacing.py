@@ -205,9 +205,10 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
 
 
 def leftovers(memory: Memory) -> list[str]:
-    """Return the tables that a run made, and that no catalogue has."""
+    """Return the tables that a run made, and that the catalogue does not have."""
     with tm.open(AzurePlace(memory=memory, still=True), models=None, read_only=True) as store:  # type: ignore[arg-type]
-        names = set(store._engine.current.known.names.values())  # type: ignore[attr-defined]
+        known = store._engine.current.known  # type: ignore[attr-defined]
+    names = {*known.names.values(), *(name for entry in known.catalogue.history for name in entry.kept)}
     return [name for name in memory.tables if re.search("x[0-9a-f]{8}$", name) and name not in names]
 
 
@@ -245,6 +246,23 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, full_size
             assert at > 80
             return
     raise AssertionError
+
+
+def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contracted() -> None:
+    memory = Watched()
+    place = filled(memory)
+
+    def end(number: int, request: Any) -> None:
+        if [one.state for one in tm.status(place).history] == ["switched"]:
+            raise KeyboardInterrupt
+
+    memory.each = end
+    with pytest.raises(KeyboardInterrupt):
+        tm.migrate(place, [ages])
+    memory.each = None
+    assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
+    assert leftovers(memory) == []
+    assert seen(place) == converted(map(user, range(12)))
 
 
 def test_an_answer_that_is_lost_changes_nothing(full_size: bool) -> None:

@@ -190,7 +190,7 @@ class AzureReplacement:
                 return None
             if not self._is_mine(held) or self._models(value) != self._models(self.held.value):
                 raise Outdated
-            history = value.history.with_(value.history.running, kept=[])
+            history = value.history.with_(value.history.running, kept=[self._catalogue])
             draft = Draft(now, lambda: self._physical(value), renames=False)
             return switched(
                 draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
@@ -238,7 +238,7 @@ def abandoned(table: str, kept: Sequence[str], timeout: float) -> Work[None]:
 
     Args:
         table: of the catalogue.
-        kept: the tables.
+        kept: the tables; the first is that of a catalogue, which is nobody's afterwards.
         timeout: seconds after which to give up, if no answer comes.
     """
 
@@ -251,7 +251,7 @@ def abandoned(table: str, kept: Sequence[str], timeout: float) -> Work[None]:
     held = yield from changed(table, timeout, without)
     # (It may have switched, and another one may have replaced its tables since.)
     has = {*names_of(held.value).values(), *(name for entry in held.value.history for name in entry.kept)}
-    yield from deleted_tables([name for name in kept if name not in has], timeout)
+    yield from deleted_tables([kept[0], *(name for name in kept if name not in has)], timeout)
 
 
 def deleted_tables(names: Iterable[str], timeout: float) -> Work[None]:
