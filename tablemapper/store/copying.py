@@ -263,9 +263,10 @@ class _Copy:
             lambda row: self.target.get(self.other, row[0], row[1]),
         )
         for ours, theirs in _in_pairs(self.ours(), self.theirs(), finders):
+            self.entities += ours is not None
+            self.meter.advance(ours is not None)
             if ours is not None:
-                self.entities += 1
-                self.meter.advance(1)
+                self._check_declared(ours)
             if theirs is None or ours is None or not self._same(ours, theirs):
                 self._count(ours, theirs)
                 self._window.append(self._operation(ours, theirs))
@@ -280,7 +281,7 @@ class _Copy:
         self.deleted += ours is None
         self.replaced += ours is not None and theirs is not None
 
-    def _same(self, ours: Row, theirs: Row) -> bool:
+    def _check_declared(self, ours: Row) -> None:
         if undeclared := getattr(ours[-1], "undeclared", None) if len(ours) > self._width else None:
             raise InvalidEntity(
                 f"{self.model.name} {ours[:2]}",
@@ -288,6 +289,8 @@ class _Copy:
                     f"{', '.join(undeclared)}: a copy would lose properties that it does not declare; declare a tm.Extra field"
                 ],
             )
+
+    def _same(self, ours: Row, theirs: Row) -> bool:
         return all(
             ours[at] == theirs[at] or (none is not None and (ours[at] or none) == (theirs[at] or none))
             for at, none in self._compared
@@ -346,6 +349,8 @@ class _Copy:
             try:
                 for one in (*reversed(holders), key):
                     ours, theirs = self.source.get(self.model, *one), self.target.get(self.other, *one)
+                    if ours is not None:
+                        self._check_declared(ours)
                     if (ours is not None or theirs is not None) and not (ours and theirs and self._same(ours, theirs)):
                         self.target.apply([self._operation(ours, theirs)])
                 return

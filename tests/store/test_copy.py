@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines import by_key
-from tablemapper.engines.azure.tables.service import Commit, Find, Get
+from tablemapper.engines.azure.tables.service import Change, Commit, Find, Get
 from tablemapper.store import copying
 
 from ..classes import entity
@@ -272,6 +272,15 @@ def test_fields_of_a_newer_version_are_not_lost(places: dict[str, Open], tmp_pat
         tm.SchemaMismatch, match="Other: a store holds more, which this class does not declare; open both"
     ):
         tm.copy(source, places["file"]([Other]))
+
+
+def test_an_entity_with_undeclared_properties_is_refused_the_first_time(places: dict[str, Open]) -> None:
+    memory = Memory()
+    source, target = places["account"]([Other], memory), places["file"]([Other])
+    source.insert(Other("a"))
+    memory.send(Commit("Others", "a", (Change("merge", "", {"color": "red"}, "*"),)))
+    with pytest.raises(tm.InvalidEntity, match="color: a copy would lose properties that it does not declare"):
+        tm.copy(source, target)
 
 
 def test_a_file_is_copied_without_its_classes_in_the_source(places: dict[str, Open], tmp_path: Path) -> None:
