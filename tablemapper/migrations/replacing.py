@@ -53,7 +53,7 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
         meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
         with closing(open_engine(Path(folder) / "old.db", replacement.source.schema, durability="relaxed")) as old:
             while True:
-                copy_engine(replacement.source, old, meter, partly=True)
+                copy_engine(replacement.source, old, meter, partly=True, repeated=not is_frozen)
                 assert isinstance(old, HasBackup)
                 old.backup(str(new), meter)
                 report = convert(new, alive)

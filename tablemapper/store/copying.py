@@ -11,6 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -64,7 +65,9 @@ class CopyReport:
         )
 
 
-def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = False) -> CopyReport:
+def copy_engine(
+    source: Engine, target: Engine, meter: Meter, *, partly: bool = False, repeated: bool = False
+) -> CopyReport:
     """Make the entities of a target those of a source; see `copy`.
 
     Args:
@@ -72,6 +75,7 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
         meter: counts entities.
         partly: whether only the classes that the source was opened with are copied, though it holds others. What ``_ever``
             measures are not complete say is not taken over then.
+        repeated: whether another copy follows: an entity whose unique value moves just now is left to that.
 
     Raises:
         SchemaMismatch: they were not opened with the same classes; nothing was written.
@@ -88,6 +92,7 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
             meter,
             partial(rows_by_key, source, model),
             partial(rows_by_key, target, other),
+            (UniqueViolation,) if repeated else (),
         )
         for model, other in pairs
         if model.aggregate is None
@@ -236,6 +241,7 @@ class _Copy:
     meter: Meter
     ours: Callable[[], Iterator[Row]]
     theirs: Callable[[], Iterator[Row]]
+    tolerated: tuple[type[Exception], ...]
     entities: int = 0
     inserted: int = 0
     replaced: int = 0
@@ -274,7 +280,8 @@ class _Copy:
                     self._flush()
         self._flush()
         for key in self._late:
-            self._again(key)
+            with suppress(*self.tolerated):
+                self._again(key)
 
     def _count(self, ours: Row | None, theirs: Row | None) -> None:
         self.inserted += theirs is None

@@ -15,7 +15,7 @@ import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Lost
 
 from ...classes import entity
-from .memory import Memory
+from .memory import Memory, Options
 from .place import AzurePlace
 
 
@@ -202,6 +202,46 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
     assert written > 20
     assert refused > 5
     assert seen(place) == converted(held.values())
+
+
+def coded(age: type[Any]) -> Any:
+    by_code = tm.Index[str](partition="{code}", unique=True)
+    return entity("Item", "Items", {"id": int, "code": str, "age": age}, tm.Key[int](partition="{id}"), by_code=by_code)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unique_values_may_move_all_the_time(seed: int) -> None:
+    old, new = coded(str), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+
+    rng, memory, refused = random.Random(seed), Watched(Options(pages=2)), 0
+    codes = {number: f"c{number}" for number in range(8)}
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[old]) as store:
+        store.insert_many([old(number, code, "7") for number, code in codes.items()])
+
+        def move(number: int, request: object) -> None:
+            nonlocal refused
+            for _ in range(4):
+                one = rng.randrange(8)
+                (free,) = {f"c{number}" for number in range(9)} - {*codes.values()}
+                try:
+                    store.merge(old.key(one), code=free)
+                    codes[one] = free
+                except (tm.StoreLocked, tm.SchemaMismatch):
+                    refused += 1
+                    return
+
+        memory.each = move
+        assert tm.migrate(place, [go]).ok
+        memory.each = None
+    assert refused
+    with tm.open(place, models=[new]) as store:
+        assert store.check().ok
+        assert {one.id: one.code for one in store.query(new).allow_scan()} == codes
 
 
 def leftovers(memory: Memory) -> list[str]:
