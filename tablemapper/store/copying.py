@@ -102,7 +102,7 @@ def copy_engine(
     for model, other in pairs:
         lasts = model.aggregate is not None and any(slot.lasting for slot in model.aggregate.slots)
         if lasts and model.name not in source.unready:
-            _widen(source, target, model, other)
+            _widen(source, target, model, other, meter)
     return CopyReport(
         sum(one.entities for one in copies),
         sum(one.inserted for one in copies),
@@ -370,7 +370,7 @@ class _Copy:
 # ---------------------------------------------------------------------------------------------- what lasts
 
 
-def _widen(source: Engine, target: Engine, model: Model, other: Model) -> None:
+def _widen(source: Engine, target: Engine, model: Model, other: Model, meter: Meter) -> None:
     """Let the ``_ever`` measures of the target's groups be no less extreme than those of the source's."""
     ours, theirs = model.aggregate, other.aggregate
     assert ours is not None
@@ -380,6 +380,7 @@ def _widen(source: Engine, target: Engine, model: Model, other: Model) -> None:
     deltas: dict[tuple[str, str], Delta] = {}
     nothing = (lambda row: None, lambda row: None)  # (to widen a group that is wide enough changes nothing)
     for one, two in _in_pairs(rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing):
+        meter.advance(0)
         if one is None:
             continue
         wanted = ours.unpack_signed(one[-1])
