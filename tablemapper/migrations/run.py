@@ -145,7 +145,7 @@ def _rehearse(
                 _check_room(place, folder)
                 engine.backup(str(copy))
             else:
-                with open_store(place, read_only=True, credential=credential) as store:
+                with open_store(place, read_only=True, timeout=timeout, credential=credential) as store:
                     store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()
@@ -406,11 +406,19 @@ class _Run:
             return _over_copy(copy, [part_of(script, transition)], None, None, progress)
 
         self._plan = [one_way(step, [script]) for step in self._plan]
-        with closing(engine.begin(transition)) as replacement:
+        replacement = engine.begin(transition)
+        try:
             report = replace(replacement, convert, self._progress, transition.id)
-        self._entities += report.entities
-        if not report.ok:
-            raise _stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+            self._entities += report.entities
+            if not report.ok:
+                raise _stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+        except BaseException as error:
+            try:
+                replacement.close()
+            except TableMapperError as other:
+                error.add_note(f"the store may be frozen until {script.id} runs again: {other}")
+            raise
+        replacement.close()
         self._applied.append(script.id)
 
     def _run_copying(self, engine: CopyingEngine, script: Script, transition: Transition) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import Lost
+from tablemapper.engines.azure.tables.service import Lost, Refused
 
 from ...classes import entity
 from .memory import Memory, Options
@@ -204,8 +204,8 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
     assert seen(place) == converted(held.values())
 
 
-def coded(age: type[Any]) -> Any:
-    by_code = tm.Index[str](partition="{code}", unique=True)
+def coded(age: type[Any], *, unique: bool = True) -> Any:
+    by_code = tm.Index[str](partition="{code}", unique=unique)
     return entity("Item", "Items", {"id": int, "code": str, "age": age}, tm.Key[int](partition="{id}"), by_code=by_code)
 
 
@@ -418,6 +418,64 @@ def test_entities_that_cannot_be_converted_stop_it_and_nothing_has_changed(place
         assert tm.migrate(place, [ages], dry_run=True).ok
     assert tm.migrate(place, [ages]).ok
     assert seen(place) == converted([*map(user, range(30)), Old.User("a", 90, "n", "90")])
+
+
+def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) -> None:
+    memory, fails = Watched(), True
+    place = filled(memory)
+
+    def refuse(number: int, request: Any) -> None:
+        raise Refused(403, "AuthorizationFailure")
+
+    def years(age: Any) -> Any:
+        if fails:
+            memory.each = refuse
+            raise ValueError
+        return None if age is None else int(age)
+
+    @tm.migration(after=None, old=Old.ALL, new=New.ALL)
+    def ages(m: tm.Migration) -> None:
+        m.rekey(Old.User, New.User)
+        m.convert(Old.User.age, New.User.age, years)
+
+    with pytest.raises(tm.MigrationStopped, match="9 entities cannot be converted") as caught:
+        tm.migrate(place, [ages])
+    assert "the store may be frozen until ages runs again" in caught.value.__notes__[0]
+    memory.each, fails = None, False
+    memory.ahead += 61.0
+    assert tm.migrate(place, [ages]).ok
+    assert leftovers(memory) == []
+
+
+def test_duplicates_are_resolved() -> None:
+    old, new = coded(str, unique=False), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+        m.resolve(new.by_code, lambda some: some[:1])
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with tm.open(place, models=[old]) as store:
+        store.insert_many([old(number, f"c{number // 2}", "7") for number in range(8)])
+    assert tm.migrate(place, [go], dry_run=True).ok
+    assert tm.migrate(place, [go]).ok
+    with tm.open(place, models=[new]) as store:
+        assert store.check().ok
+        assert [one.id for one in store.query(new).allow_scan()] == [0, 2, 4, 6]
+
+
+def test_a_dry_run_reads_the_account_with_the_timeout(place: Any) -> None:
+    given = []
+
+    class Noting(AzurePlace):
+        def open(self, schema: Any, **options: Any) -> Any:
+            given.append(options["timeout"])
+            return AzurePlace.open(self, schema, **options)
+
+    noting: Any = Noting(memory=place.memory, still=True)
+    assert tm.migrate(noting, [ages], dry_run=True, timeout=7.0).ok
+    assert given == [7.0]
 
 
 def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
