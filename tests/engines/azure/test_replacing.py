@@ -401,6 +401,29 @@ def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
     assert seen(place) == converted(map(user, [*range(12), 101, 102]))
 
 
+@pytest.mark.parametrize("contract", [False, True])
+def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bool) -> None:
+    before, after = coded(str), coded(str)
+
+    @tm.migration(after=None, old=[before], new=[after])
+    def go(m: tm.Migration) -> None:
+        m.convert(before.age, after.age, lambda age: age + "0")
+
+    memory = Watched()
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[before]) as store, tm.open(place, models=[before]) as other:
+        store.insert(before(1, "c1", "7"))
+
+        def read(number: int, request: Any) -> None:
+            assert other[before.key(1)].age in ("7", "70")
+
+        memory.each = read
+        tm.migrate(place, [go], contract=contract)
+        memory.each = None
+        memory.ahead += 11.0
+        assert other[before.key(1)].age == "70"
+
+
 # ---------------------------------------------------------------------------------------------- what stops it, and afterwards
 
 
