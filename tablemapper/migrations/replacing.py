@@ -23,7 +23,7 @@ from ..schema.forms import Forms
 from ..scripts.plan import beside
 from ..scripts.script import Script
 from ..scripts.steps import Drop, is_edit
-from ..store.copying import copy_engine
+from ..store.copying import consistent, copy_engine
 from .report import MigrationReport, Step
 
 Converting = Callable[[Path, ProgressOption], MigrationReport]
@@ -51,11 +51,12 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
 
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, what) as shown:
         meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
-        with closing(open_engine(Path(folder) / "old.db", replacement.source.schema, durability="relaxed")) as old:
+        with closing(open_engine(Path(folder) / "old.db", consistent(replacement.source), durability="relaxed")) as old:
             while True:
                 copy_engine(replacement.source, old, meter, partly=True, repeated=not is_frozen)
                 assert isinstance(old, HasBackup)
                 old.backup(str(new), meter)
+                open_engine(new, replacement.source.schema, durability="relaxed").close()  # (with all indexes)
                 report = convert(new, alive)
                 if not report.ok:
                     return report

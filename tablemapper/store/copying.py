@@ -11,7 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ from ..planning.projection import Layout
 from ..progress import Meter
 from ..schema.groups import Delta
 from ..schema.maintenance import aggregate_maintenance
-from ..schema.model import Model
+from ..schema.model import Model, Schema
 from ..schema.rows import FIRST, Row
 
 _WINDOW = 1_000  # entities that are written together
@@ -112,6 +112,17 @@ def copy_engine(
     )
 
 
+def consistent(source: Engine) -> Schema:
+    """Return the classes of a store without the unique indexes of which it holds values twice."""
+    violated = {label for label, state in source.unready.items() if state == "violated"}
+
+    def without(model: Model) -> Model:
+        indexes = tuple([index for index in model.indexes if f"{model.name}.{index.name}" not in violated])
+        return attrs.evolve(model, declaration=attrs.evolve(model.declaration, indexes=indexes))
+
+    return attrs.evolve(source.schema, models=tuple(map(without, source.schema.models))) if violated else source.schema
+
+
 def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
     """Write a copy of a store that has no file to a new one.
 
@@ -126,13 +137,12 @@ def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
     except OSError as error:
         raise StoreError(f"{folder}: {error.strerror}") from error
     with beside as made:
-        file = open_engine(os.path.join(made, "copy.db"), engine.schema, durability="relaxed")
-        try:
+        copy = os.path.join(made, "copy.db")
+        with closing(open_engine(copy, consistent(engine), durability="relaxed")) as file:
             copy_engine(engine, file, meter)
+        with closing(open_engine(copy, engine.schema, durability="relaxed")) as file:
             assert isinstance(file, HasBackup)
             file.backup(path, meter)  # (which is whole on the disk, or not there)
-        finally:
-            file.close()
 
 
 # ---------------------------------------------------------------------------------------------- which classes

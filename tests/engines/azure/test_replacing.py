@@ -470,6 +470,37 @@ def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) ->
     assert leftovers(memory) == []
 
 
+def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() -> None:
+    old, new = coded(str), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def first(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+        m.resolve(new.by_code, lambda some: some[:1])
+
+    memory = Memory()
+    place: Any = Timed(memory=memory, still=True)
+    bare = entity("Item", "Items", {"id": int, "code": str, "age": str}, tm.Key[int](partition="{id}"))
+    with tm.open(place, models=[bare]) as store:
+        store.insert_many([bare(number, f"c{number // 2}", "7") for number in range(8)])
+    with pytest.raises(tm.UniqueViolation, match="4 duplicate values"):
+        tm.open(place, models=[old])
+    began = memory.ahead
+    with pytest.raises(tm.MigrationStopped, match="4 entities cannot be converted"):
+        tm.migrate(place, [go])
+    assert memory.ahead - began < 20.0  # (else it froze the store, and waited until every program knew)
+    assert len(tm.migrate(place, [go], dry_run=True).faults) == 4
+    assert tm.migrate(place, [first], dry_run=True).ok
+    assert tm.migrate(place, [first]).ok
+    with tm.open(place, models=[new]) as store:
+        assert [one.id for one in store.query(new).allow_scan()] == [0, 2, 4, 6]
+        assert store.check().ok
+
+
 def test_duplicates_are_resolved() -> None:
     old, new = coded(str, unique=False), coded(int)
 
