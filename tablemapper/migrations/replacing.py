@@ -51,6 +51,7 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
 
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, what) as shown:
         meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
+        former = set[tuple[str, tuple[str, str]]]()  # faults of the pass before
         with closing(open_engine(Path(folder) / "old.db", consistent(replacement.source), durability="relaxed")) as old:
             while True:
                 copy_engine(replacement.source, old, meter, partly=True, repeated=not is_frozen)
@@ -58,15 +59,19 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
                 old.backup(str(new), meter)
                 open_engine(new, replacement.source.schema, durability="relaxed").close()  # (with all indexes)
                 report = convert(new, alive)
-                if not report.ok:
+                faults = {(fault.where, fault.key) for fault in report.faults}
+                if report.ok:
+                    with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as made:
+                        copy_engine(made, replacement.target, meter)
+                    if is_frozen and replacement.switch(report.entities):
+                        return report
+                elif is_frozen or faults & former:  # (else programs changed what belongs together while it was read)
                     return report
-                with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as made:
-                    copy_engine(made, replacement.target, meter)
                 new.unlink()
-                if is_frozen and replacement.switch(report.entities):
-                    return report
-                replacement.freeze()
-                is_frozen = True
+                if report.ok or former:
+                    replacement.freeze()
+                    is_frozen = True
+                former = faults
 
 
 def one_way(step: Step, scripts: Iterable[Script]) -> Step:
