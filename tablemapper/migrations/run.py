@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -272,8 +272,8 @@ class _Run:
             if back:
                 check_back(ahead, self._engine.forms())
             own = [step for step in self._plan if step.migration in self._applied]
-            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), self._engine.count)
-            self._plan = [*own, *planned]
+            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), cache(self._engine.count))
+            self._plan, self._ahead = [*own, *planned], names
         if not ahead:
             return True
         if not self._run_script(ahead[0], back=back):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import Lost, Refused
+from tablemapper.engines.azure.tables.service import Find, Lost, Refused
 
 from ...classes import entity
 from .memory import Memory, Options
@@ -336,9 +336,11 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
 
     def begin(number: int, request: Any) -> None:
         if number == 60:  # (it is about it)
+            sent = len(memory.sent)
             with pytest.raises(Ended):
                 tm.migrate(waiting, [ages])
             assert slept == 3
+            assert len([one for one in memory.sent[sent:] if isinstance(one, Find) and one.table == "Users"]) == 1
 
     slept = 0
 
