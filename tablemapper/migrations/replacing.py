@@ -26,7 +26,7 @@ from ..scripts.plan import beside
 from ..scripts.script import Script
 from ..scripts.steps import Drop, is_edit, pairs
 from ..scripts.undoing import undoing
-from ..store.copying import copy_engine
+from ..store.copying import consistent, copy_engine
 from .report import MigrationReport, Step
 
 Converting = Callable[[Path, ProgressOption], MigrationReport]
@@ -54,21 +54,27 @@ def replace(replacement: Replacement, convert: Converting, progress: ProgressOpt
 
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, what) as shown:
         meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
-        with closing(open_engine(Path(folder) / "old.db", replacement.source.schema, durability="relaxed")) as old:
+        former = set[tuple[str, tuple[str, str]]]()  # faults of the pass before
+        with closing(open_engine(Path(folder) / "old.db", consistent(replacement.source), durability="relaxed")) as old:
             while True:
-                copy_engine(replacement.source, old, meter, partly=True)
+                copy_engine(replacement.source, old, meter, partly=True, repeated=not is_frozen)
                 assert isinstance(old, HasBackup)
                 old.backup(str(new), meter)
+                open_engine(new, replacement.source.schema, durability="relaxed").close()  # (with all indexes)
                 report = convert(new, alive)
-                if not report.ok:
+                faults = {(fault.where, fault.key) for fault in report.faults}
+                if report.ok:
+                    with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as made:
+                        copy_engine(made, replacement.target, meter)
+                    if is_frozen and replacement.switch(report.entities):
+                        return report
+                elif is_frozen or faults & former:  # (else programs changed what belongs together while it was read)
                     return report
-                with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as made:
-                    copy_engine(made, replacement.target, meter)
                 new.unlink()
-                if is_frozen and replacement.switch(report.entities):
-                    return report
-                replacement.freeze()
-                is_frozen = True
+                if report.ok or former:
+                    replacement.freeze()
+                    is_frozen = True
+                former = faults
 
 
 def alone(step: Step, scripts: Iterable[Script]) -> Step:

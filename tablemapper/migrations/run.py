@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -144,7 +144,7 @@ def _rehearse(
                 _check_room(place, folder)
                 engine.backup(str(copy))
             else:
-                with open_store(place, read_only=True, credential=credential) as store:
+                with open_store(place, read_only=True, timeout=timeout, credential=credential) as store:
                     store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()
@@ -289,8 +289,8 @@ class _Run:
             if back:
                 check_back(ahead, self._engine.forms())
             own = [step for step in self._plan if step.migration in self._applied]
-            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), self._engine.count)
-            self._plan = [*own, *planned]
+            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), cache(self._engine.count))
+            self._plan, self._ahead = [*own, *planned], names
         if not ahead:
             return True
         if not self._run_script(ahead[0], back=back):
@@ -425,11 +425,19 @@ class _Run:
             return _over_copy(copy, [part_of(script, transition)], None, None, progress)
 
         self._plan = [alone(step, [script]) for step in self._plan]
-        with closing(engine.begin(transition)) as replacement:
+        replacement = engine.begin(transition)
+        try:
             report = replace(replacement, convert, self._progress, transition.id)
-        self._entities += report.entities
-        if not report.ok:
-            raise stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+            self._entities += report.entities
+            if not report.ok:
+                raise stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+        except BaseException as error:
+            try:
+                replacement.close()
+            except TableMapperError as other:
+                error.add_note(f"the store may be frozen until {script.id} runs again: {other}")
+            raise
+        replacement.close()
         self._applied.append(script.id)
 
     def _run_copying(self, engine: CopyingEngine, script: Script, transition: Transition) -> bool:

@@ -11,6 +11,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -26,7 +27,7 @@ from ..planning.projection import Layout
 from ..progress import Meter
 from ..schema.groups import Delta
 from ..schema.maintenance import aggregate_maintenance
-from ..schema.model import Model
+from ..schema.model import Model, Schema
 from ..schema.rows import FIRST, Row
 
 _WINDOW = 1_000  # entities that are written together
@@ -64,7 +65,9 @@ class CopyReport:
         )
 
 
-def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = False) -> CopyReport:
+def copy_engine(
+    source: Engine, target: Engine, meter: Meter, *, partly: bool = False, repeated: bool = False
+) -> CopyReport:
     """Make the entities of a target those of a source; see `copy`.
 
     Args:
@@ -72,6 +75,7 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
         meter: counts entities.
         partly: whether only the classes that the source was opened with are copied, though it holds others. What ``_ever``
             measures are not complete say is not taken over then.
+        repeated: whether another copy follows: an entity whose unique value moves just now is left to that.
 
     Raises:
         SchemaMismatch: they were not opened with the same classes; nothing was written.
@@ -88,6 +92,7 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
             meter,
             partial(rows_by_key, source, model),
             partial(rows_by_key, target, other),
+            (UniqueViolation,) if repeated else (),
         )
         for model, other in pairs
         if model.aggregate is None
@@ -97,7 +102,7 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
     for model, other in pairs:
         lasts = model.aggregate is not None and any(slot.lasting for slot in model.aggregate.slots)
         if lasts and model.name not in source.unready:
-            _widen(source, target, model, other)
+            _widen(source, target, model, other, meter)
     return CopyReport(
         sum(one.entities for one in copies),
         sum(one.inserted for one in copies),
@@ -105,6 +110,17 @@ def copy_engine(source: Engine, target: Engine, meter: Meter, *, partly: bool = 
         sum(one.deleted for one in copies),
         time.monotonic() - start,
     )
+
+
+def consistent(source: Engine) -> Schema:
+    """Return the classes of a store without the unique indexes of which it holds values twice."""
+    violated = {label for label, state in source.unready.items() if state == "violated"}
+
+    def without(model: Model) -> Model:
+        indexes = tuple([index for index in model.indexes if f"{model.name}.{index.name}" not in violated])
+        return attrs.evolve(model, declaration=attrs.evolve(model.declaration, indexes=indexes))
+
+    return attrs.evolve(source.schema, models=tuple(map(without, source.schema.models))) if violated else source.schema
 
 
 def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
@@ -121,13 +137,12 @@ def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
     except OSError as error:
         raise StoreError(f"{folder}: {error.strerror}") from error
     with beside as made:
-        file = open_engine(os.path.join(made, "copy.db"), engine.schema, durability="relaxed")
-        try:
+        copy = os.path.join(made, "copy.db")
+        with closing(open_engine(copy, consistent(engine), durability="relaxed")) as file:
             copy_engine(engine, file, meter)
+        with closing(open_engine(copy, engine.schema, durability="relaxed")) as file:
             assert isinstance(file, HasBackup)
             file.backup(path, meter)  # (which is whole on the disk, or not there)
-        finally:
-            file.close()
 
 
 # ---------------------------------------------------------------------------------------------- which classes
@@ -236,6 +251,7 @@ class _Copy:
     meter: Meter
     ours: Callable[[], Iterator[Row]]
     theirs: Callable[[], Iterator[Row]]
+    tolerated: tuple[type[Exception], ...]
     entities: int = 0
     inserted: int = 0
     replaced: int = 0
@@ -263,9 +279,10 @@ class _Copy:
             lambda row: self.target.get(self.other, row[0], row[1]),
         )
         for ours, theirs in _in_pairs(self.ours(), self.theirs(), finders):
+            self.entities += ours is not None
+            self.meter.advance(ours is not None)
             if ours is not None:
-                self.entities += 1
-                self.meter.advance(1)
+                self._check_declared(ours)
             if theirs is None or ours is None or not self._same(ours, theirs):
                 self._count(ours, theirs)
                 self._window.append(self._operation(ours, theirs))
@@ -273,14 +290,15 @@ class _Copy:
                     self._flush()
         self._flush()
         for key in self._late:
-            self._again(key)
+            with suppress(*self.tolerated):
+                self._again(key)
 
     def _count(self, ours: Row | None, theirs: Row | None) -> None:
         self.inserted += theirs is None
         self.deleted += ours is None
         self.replaced += ours is not None and theirs is not None
 
-    def _same(self, ours: Row, theirs: Row) -> bool:
+    def _check_declared(self, ours: Row) -> None:
         if undeclared := getattr(ours[-1], "undeclared", None) if len(ours) > self._width else None:
             raise InvalidEntity(
                 f"{self.model.name} {ours[:2]}",
@@ -288,6 +306,8 @@ class _Copy:
                     f"{', '.join(undeclared)}: a copy would lose properties that it does not declare; declare a tm.Extra field"
                 ],
             )
+
+    def _same(self, ours: Row, theirs: Row) -> bool:
         return all(
             ours[at] == theirs[at] or (none is not None and (ours[at] or none) == (theirs[at] or none))
             for at, none in self._compared
@@ -346,6 +366,8 @@ class _Copy:
             try:
                 for one in (*reversed(holders), key):
                     ours, theirs = self.source.get(self.model, *one), self.target.get(self.other, *one)
+                    if ours is not None:
+                        self._check_declared(ours)
                     if (ours is not None or theirs is not None) and not (ours and theirs and self._same(ours, theirs)):
                         self.target.apply([self._operation(ours, theirs)])
                 return
@@ -358,7 +380,7 @@ class _Copy:
 # ---------------------------------------------------------------------------------------------- what lasts
 
 
-def _widen(source: Engine, target: Engine, model: Model, other: Model) -> None:
+def _widen(source: Engine, target: Engine, model: Model, other: Model, meter: Meter) -> None:
     """Let the ``_ever`` measures of the target's groups be no less extreme than those of the source's."""
     ours, theirs = model.aggregate, other.aggregate
     assert ours is not None
@@ -368,6 +390,7 @@ def _widen(source: Engine, target: Engine, model: Model, other: Model) -> None:
     deltas: dict[tuple[str, str], Delta] = {}
     nothing = (lambda row: None, lambda row: None)  # (to widen a group that is wide enough changes nothing)
     for one, two in _in_pairs(rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing):
+        meter.advance(0)
         if one is None:
             continue
         wanted = ours.unpack_signed(one[-1])

@@ -16,7 +16,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines import by_key
-from tablemapper.engines.azure.tables.service import Commit, Find, Get
+from tablemapper.engines.azure.tables.service import Change, Commit, Find, Get
+from tablemapper.progress import Meter
 from tablemapper.store import copying
 
 from ..classes import entity
@@ -274,6 +275,15 @@ def test_fields_of_a_newer_version_are_not_lost(places: dict[str, Open], tmp_pat
         tm.copy(source, places["file"]([Other]))
 
 
+def test_an_entity_with_undeclared_properties_is_refused_the_first_time(places: dict[str, Open]) -> None:
+    memory = Memory()
+    source, target = places["account"]([Other], memory), places["file"]([Other])
+    source.insert(Other("a"))
+    memory.send(Commit("Others", "a", (Change("merge", "", {"color": "red"}, "*"),)))
+    with pytest.raises(tm.InvalidEntity, match="color: a copy would lose properties that it does not declare"):
+        tm.copy(source, target)
+
+
 def test_a_file_is_copied_without_its_classes_in_the_source(places: dict[str, Open], tmp_path: Path) -> None:
     source = places["file"]([Other], tmp_path / "s.db")
     source.insert(Other("a"))
@@ -315,6 +325,20 @@ def test_an_account_is_backed_up_into_a_file(places: dict[str, Open], tmp_path: 
     with pytest.raises(tm.StoreError, match="No such file or directory"):
         store.backup(tmp_path / "nowhere" / "copy.db")
     assert [one.name for one in tmp_path.iterdir() if not one.name.startswith("copy.db")] == []
+
+
+def test_a_meter_hears_of_what_is_deleted_and_of_groups(places: dict[str, Open]) -> None:
+    source, target, heard = places["file"](), places["file"](), list[int]()
+    source.insert_many(User("a", n, f"t{n}") for n in range(5))
+    target.insert_many(User("b", n, "red") for n in range(7))
+
+    class Heard(Meter):
+        def advance(self, n: int) -> None:
+            heard.append(n)
+
+    copying.copy_engine(source._engine, target._engine, Heard(None, "", None, float, list))
+    assert sum(heard) == 5
+    assert len(heard) >= 5 + 7 + 5  # (users, users that go, and groups)
 
 
 class Book(tm.Entity, table="Books"):

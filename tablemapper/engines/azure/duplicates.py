@@ -14,8 +14,7 @@ from ...errors import UniqueViolation
 from ..protocol import Operation, Violation
 from .catalogue.classes import Classes
 from .outer.marks import BARRED, of_writes
-from .sweep import found
-from .tables.drive import Work, read
+from .tables.drive import Work, found, read
 from .tables.names import digest
 from .tables.rows import ops_member
 from .tables.service import ETAG, ROW, Change, Commit, Comparison, Find, Lost, Refused

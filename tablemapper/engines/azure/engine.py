@@ -243,7 +243,7 @@ class AzureEngine:
         return self.get_many([(model, partition, row)])[0]
 
     def _check_ready(self, model: Model) -> None:
-        """Refuse to read groups that are not complete, and the fields that these keep; else of entities nothing is looked at."""
+        """Refuse to read groups that are not complete, and the fields that these keep."""
         needed = self._classes.needed(model)
         if needed and not self.unready.keys().isdisjoint(needed):  # (it may be built anew since)
             self.catch_up()
@@ -260,10 +260,11 @@ class AzureEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
+        classes = self.classes  # (a migration may have replaced their tables)
         for model in dict.fromkeys([model for model, _, _ in wanted]):
             self._check_ready(model)
         gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
-        kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in self._classes.keepers(model)]
+        kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
         gets += [read(Get(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
         found = self.run(side_by_side(gets))
         for (at, keeper), group in zip(kept, found[len(wanted) :], strict=True):

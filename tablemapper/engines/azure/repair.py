@@ -21,8 +21,7 @@ from .outer.groups import changed, correction
 from .outer.marks import BARRED, of_writes
 from .outer.outbox import Late, Outbox, Patience
 from .overwriting import Overwriter
-from .sweep import found
-from .tables.drive import Now, Work, read
+from .tables.drive import Now, Work, found, read
 from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
 from .tables.rows import included, local_key
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused

@@ -16,7 +16,7 @@ from ..check import Finding, Problem
 from .catalogue.classes import Classes, Current
 from .outer.finishing import Unknown, carry_out, take_back
 from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
-from .tables.drive import Now, Pause, Work, read, server_time, side_by_side
+from .tables.drive import Now, Pause, Work, found, read, server_time, side_by_side
 from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.rows import holds
 from .tables.service import (
@@ -32,7 +32,6 @@ from .tables.service import (
     Find,
     Get,
     Lost,
-    Page,
     Refused,
 )
 
@@ -40,16 +39,6 @@ _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer b
 _TOGETHER = 16
 _WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
-
-
-def found(find: Find, timeout: float) -> Work[list[Entity]]:
-    """Read all entities of a request."""
-    page: Page = yield from read(find, timeout)
-    entities = list(page.entities)
-    while page.after is not None:
-        page = yield from read(attrs.evolve(find, after=page.after), timeout)
-        entities += page.entities
-    return entities
 
 
 def _rows(table: str, rows: tuple[str, str], partition: str | None = None) -> Find:

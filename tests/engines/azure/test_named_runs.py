@@ -11,6 +11,7 @@ import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Lost
 from tablemapper.execution.prepared import BatchLimits
 
+from ...classes import entity
 from .memory import Memory
 from .place import AzurePlace
 
@@ -106,3 +107,35 @@ def test_a_run_may_have_any_name(name: str) -> None:
         store.insert_many([Bare(group, 1) for group in "ab"])
         assert store.query(Bare).allow_scan().update(n=Bare.n + 1, resume=name) == 2
         assert {one.n for one in store.query(Bare).allow_scan()} == {2}
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_run_goes_on_after_its_entities_were_copied_to_other_tables() -> None:
+    members = {"group": str, "number": int, "n": (int, tm.field(default=1))}
+    new = entity("Bare", "Bares", members, tm.Key[str, int](partition="{group}", row="{number}"))
+    written = 0
+
+    def more(one: Any) -> Any:
+        nonlocal written
+        written += 1
+        if written == 9:
+            raise Stopped
+        return one.replace(n=one.n + 1)
+
+    @tm.migration(after=None, old=[Bare], new=[new])
+    def hundred(m: tm.Migration) -> None:
+        m.convert(Bare.n, new.n, lambda n: n + 100)
+
+    memory = Memory()
+    with opened(memory, Bare) as store:
+        store.insert_many([Bare(group, number) for group in "ab" for number in range(7)])
+        with pytest.raises(Stopped):
+            store.query(Bare).allow_scan().update(more, resume="r")
+    tm.migrate(AzurePlace(memory=memory, still=True), [hundred], contract=True)  # type: ignore[arg-type]
+    with opened(memory, new) as store:
+        assert store.query(new).allow_scan().update(more, resume="r") == 14
+        assert {one.n for one in store.query(new).allow_scan()} == {102}
+        assert store._engine.note("resume='r'") is None

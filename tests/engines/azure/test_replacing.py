@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,10 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import Lost
+from tablemapper.engines.azure.tables.service import Find, Lost, Refused
 
 from ...classes import entity
-from .memory import Memory
+from .memory import Memory, Options
 from .place import AzurePlace
 
 
@@ -243,6 +244,46 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
     assert way.seen(place) == way.after(held.values())
 
 
+def coded(age: type[Any], *, unique: bool = True) -> Any:
+    by_code = tm.Index[str](partition="{code}", unique=unique)
+    return entity("Item", "Items", {"id": int, "code": str, "age": age}, tm.Key[int](partition="{id}"), by_code=by_code)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_unique_values_may_move_all_the_time(seed: int) -> None:
+    old, new = coded(str), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+
+    rng, memory, refused = random.Random(seed), Watched(Options(pages=2)), 0
+    codes = {number: f"c{number}" for number in range(8)}
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[old]) as store:
+        store.insert_many([old(number, code, "7") for number, code in codes.items()])
+
+        def move(number: int, request: object) -> None:
+            nonlocal refused
+            for _ in range(4):
+                one = rng.randrange(8)
+                (free,) = {f"c{number}" for number in range(9)} - {*codes.values()}
+                try:
+                    store.merge(old.key(one), code=free)
+                    codes[one] = free
+                except (tm.StoreLocked, tm.SchemaMismatch):
+                    refused += 1
+                    return
+
+        memory.each = move
+        assert tm.migrate(place, [go]).ok
+        memory.each = None
+    assert refused
+    with tm.open(place, models=[new]) as store:
+        assert store.check().ok
+        assert {one.id: one.code for one in store.query(new).allow_scan()} == codes
+
+
 def leftovers(memory: Memory) -> list[str]:
     """Return the tables that a run made, and that no catalogue has."""
     engine = AzurePlace(memory=memory, still=True).migrations()
@@ -287,6 +328,23 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way,
     raise AssertionError
 
 
+def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contracted() -> None:
+    memory = Watched()
+    place = filled(memory)
+
+    def end(number: int, request: Any) -> None:
+        if [one.state for one in tm.status(place).history] == ["switched"]:
+            raise KeyboardInterrupt
+
+    memory.each = end
+    with pytest.raises(KeyboardInterrupt):
+        tm.migrate(place, [ages])
+    memory.each = None
+    assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
+    assert leftovers(memory) == []
+    assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
+
+
 @both_ways
 def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> None:
     for at in range(3, 10_000, 1 if full_size else 17):
@@ -318,9 +376,11 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
 
     def begin(number: int, request: Any) -> None:
         if number == 60:  # (it is about it)
+            sent = len(memory.sent)
             with pytest.raises(Ended):
                 tm.migrate(waiting, [ages])
             assert slept == 3
+            assert len([one for one in memory.sent[sent:] if isinstance(one, Find) and one.table == "Users"]) == 1
 
     slept = 0
 
@@ -384,6 +444,58 @@ def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
     assert FORTH.seen(place) == FORTH.after(map(user, [*range(12), 101, 102]))
 
 
+def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> None:
+    key = tm.Key[str, int](partition="{p}", row="{id}")
+    name = entity("Name", "Names", {"p": str, "id": int, "name": str}, key)
+    size = entity("Size", "Sizes", {"p": str, "id": int, "size": int}, tm.Key[str, int](partition="{p}", row="{id}"))
+    members = {"p": str, "id": int, "name": str, "size": int}
+    both = entity("Both", "Boths", members, tm.Key[str, int](partition="{p}", row="{id}"))
+
+    @tm.migration(after=None, old=[name, size], new=[both])
+    def go(m: tm.Migration) -> None:
+        m.join(name, size, lambda a, b: both(a.p, a.id, a.name, b.size), into=both)
+
+    memory, written = Watched(), 0
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[name, size]) as store:
+
+        def write(number: int, request: object) -> None:
+            nonlocal written
+            with suppress(tm.StoreLocked, tm.SchemaMismatch):
+                store.insert(name("a", written, "n"))
+                store.insert(size("a", written, written))
+                written += 1
+
+        memory.each = write
+        assert tm.migrate(place, [go]).ok
+        memory.each = None
+    with tm.open(place, models=[both]) as store:
+        assert store.query(both).allow_scan().count() == written > 20
+
+
+@pytest.mark.parametrize("contract", [False, True])
+def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bool) -> None:
+    before, after = coded(str), coded(str)
+
+    @tm.migration(after=None, old=[before], new=[after])
+    def go(m: tm.Migration) -> None:
+        m.convert(before.age, after.age, lambda age: age + "0")
+
+    memory = Watched()
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[before]) as store, tm.open(place, models=[before]) as other:
+        store.insert(before(1, "c1", "7"))
+
+        def read(number: int, request: Any) -> None:
+            assert other[before.key(1)].age in ("7", "70")
+
+        memory.each = read
+        tm.migrate(place, [go], contract=contract)
+        memory.each = None
+        memory.ahead += 11.0
+        assert other[before.key(1)].age == "70"
+
+
 # ---------------------------------------------------------------------------------------------- what stops it, and afterwards
 
 
@@ -401,6 +513,95 @@ def test_entities_that_cannot_be_converted_stop_it_and_nothing_has_changed(place
         assert tm.migrate(place, [ages], dry_run=True).ok
     assert tm.migrate(place, [ages]).ok
     assert FORTH.seen(place) == FORTH.after([*map(user, range(30)), Old.User("a", 90, "n", "90")])
+
+
+def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) -> None:
+    memory, fails = Watched(), True
+    place = filled(memory)
+
+    def refuse(number: int, request: Any) -> None:
+        raise Refused(403, "AuthorizationFailure")
+
+    def years(age: Any) -> Any:
+        if fails:
+            memory.each = refuse
+            raise KeyboardInterrupt
+        return None if age is None else int(age)
+
+    @tm.migration(after=None, old=Old.ALL, new=New.ALL)
+    def ages(m: tm.Migration) -> None:
+        m.rekey(Old.User, New.User)
+        m.convert(Old.User.age, New.User.age, years)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        tm.migrate(place, [ages])
+    assert "the store may be frozen until ages runs again" in caught.value.__notes__[0]
+    memory.each, fails = None, False
+    memory.ahead += 61.0
+    assert tm.migrate(place, [ages]).ok
+    assert leftovers(memory) == []
+
+
+def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() -> None:
+    old, new = coded(str), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def first(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+        m.resolve(new.by_code, lambda some: some[:1])
+
+    memory = Memory()
+    place: Any = Timed(memory=memory, still=True)
+    bare = entity("Item", "Items", {"id": int, "code": str, "age": str}, tm.Key[int](partition="{id}"))
+    with tm.open(place, models=[bare]) as store:
+        store.insert_many([bare(number, f"c{number // 2}", "7") for number in range(8)])
+    with pytest.raises(tm.UniqueViolation, match="4 duplicate values"):
+        tm.open(place, models=[old])
+    began = memory.ahead
+    with pytest.raises(tm.MigrationStopped, match="4 entities cannot be converted"):
+        tm.migrate(place, [go])
+    assert memory.ahead - began < 20.0  # (else it froze the store, and waited until every program knew)
+    assert len(tm.migrate(place, [go], dry_run=True).faults) == 4
+    assert tm.migrate(place, [first], dry_run=True).ok
+    assert tm.migrate(place, [first]).ok
+    with tm.open(place, models=[new]) as store:
+        assert [one.id for one in store.query(new).allow_scan()] == [0, 2, 4, 6]
+        assert store.check().ok
+
+
+def test_duplicates_are_resolved() -> None:
+    old, new = coded(str, unique=False), coded(int)
+
+    @tm.migration(after=None, old=[old], new=[new])
+    def go(m: tm.Migration) -> None:
+        m.convert(old.age, new.age, int)
+        m.resolve(new.by_code, lambda some: some[:1])
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    with tm.open(place, models=[old]) as store:
+        store.insert_many([old(number, f"c{number // 2}", "7") for number in range(8)])
+    assert tm.migrate(place, [go], dry_run=True).ok
+    assert tm.migrate(place, [go]).ok
+    with tm.open(place, models=[new]) as store:
+        assert store.check().ok
+        assert [one.id for one in store.query(new).allow_scan()] == [0, 2, 4, 6]
+
+
+def test_a_dry_run_reads_the_account_with_the_timeout(place: Any) -> None:
+    given = []
+
+    class Noting(AzurePlace):
+        def open(self, schema: Any, **options: Any) -> Any:
+            given.append(options["timeout"])
+            return AzurePlace.open(self, schema, **options)
+
+    noting: Any = Noting(memory=place.memory, still=True)
+    assert tm.migrate(noting, [ages], dry_run=True, timeout=7.0).ok
+    assert given == [7.0]
 
 
 def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
@@ -444,6 +645,32 @@ def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) ->
         tm.migrate(place, [people], contract=True)
         assert store[Other.key("a")] == Other("a")
         assert store.check().ok
+
+
+def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: Any) -> None:
+    class User(tm.Entity, table="Users"):
+        tenant: tm.Field[str]
+        number: tm.Field[int]
+        name: tm.Field[str]
+        age: tm.Field[str | None]
+        key = tm.Key[str, int](partition="{tenant}", row="{number}")
+
+    @tm.migration(after=None, old=Old.ALL, new=[User, Old.Note])
+    def fewer(m: tm.Migration) -> None:
+        m.drop(Old.User.by_name)
+        m.drop(Old.User.by_age)
+        m.drop(Old.Team)
+
+    @tm.migration(after="fewer", old=[User, Old.Note], new=New.ALL)
+    def years(m: tm.Migration) -> None:
+        m.rekey(User, New.User)
+        m.convert(User.age, New.User.age, lambda age: None if age is None else int(age))
+
+    tm.migrate(place, [fewer, years])
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
+    tm.migrate(place, [fewer, years], contract=True)
+    assert not {"Users", "Teams", "UsersByName"} & place.memory.tables.keys()
+    assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
 
 
 def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> None:

@@ -15,10 +15,11 @@ import attrs
 from ....keys.codec import key_codec
 from ....limits import MAX_KEY_UNITS, utf16_units
 from ...protocol import Note, NoteChanged
-from ..tables.drive import ATTEMPTS, Work, delay, read, side_by_side
+from ..tables.drive import ATTEMPTS, Work, delay, found, read, side_by_side
 from ..tables.names import NOTES, digest
-from ..tables.service import ETAG, Change, Commit, Entity, Get, Lost, Refused
+from ..tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Find, Get, Lost, Refused
 
+_NOTED = "note"
 _PIECE = 30_000  # characters of a note in one property
 _encode = key_codec(str).encode
 
@@ -41,7 +42,7 @@ class _Noted:
 
 def noted(table: str, name: str, timeout: float) -> Work[str | None]:
     """Return what is noted under a name; None if nothing is."""
-    return (yield from _read(table, name, timeout)).text
+    return (yield from _read(table, _row(name), timeout)).text
 
 
 def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]:
@@ -51,7 +52,7 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]
         NoteChanged: it is not what it was to be, or nobody knows.
     """
     for attempt in range(ATTEMPTS):
-        held = yield from side_by_side([_read(table, note.name, timeout) for note in notes])
+        held = yield from side_by_side([_read(table, _row(note.name), timeout) for note in notes])
         texts = [one.text for one in held]
         if attempt and texts == [note.new for note in notes]:  # (an answer was lost)
             return
@@ -66,7 +67,7 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]
                 changes.append(Change("delete", row, {}, etag))
         if (yield from _changed(table, changes, attempt)):
             for note, one in zip(notes, held, strict=True):
-                yield from _forgotten(one, note.name)
+                yield from _forgotten(one, _row(note.name))
             return
     raise NoteChanged
 
@@ -78,23 +79,36 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         NoteChanged: it is not what it was to be.
     """
     assert note.new is not None
-    row, attempt = _row(note.name, NOTES), 0
+    row, attempt = _row(note.name), 0
     while True:
-        held = yield from _read(table, note.name, timeout)
+        held = yield from _read(table, row, timeout)
         if held.text != note.old:
             raise NoteChanged
         id = held.id or secrets.token_hex(8)
         if held.place == place:
             break
-        members = _members(held.text) | {"t": place[0], "p": place[1], "id": id}
-        if (yield from _changed(table, [_put(_row(note.name), members, held.etag)], attempt)):
-            yield from _forgotten(held, note.name)
+        members = _placed(held.text, place, id)
+        if (yield from _changed(table, [_put(row, members, held.etag)], attempt)):
+            yield from _forgotten(held, row)
         attempt += 1
     etag = held.there
     if etag is None:
-        left = yield from read(Get(place[0], place[1], row), timeout)
+        left = yield from read(Get(*place, NOTES + row), timeout)
         etag = None if left is None else left[ETAG]
-    return _put(row, _members(note.new) | {"id": id}, etag)
+    return _put(NOTES + row, _members(note.new) | {"id": id}, etag)
+
+
+def gathered(table: str, timeout: float) -> Work[None]:
+    """Let the catalogue have all notes as they are, while nobody writes: tables in which they change may be replaced."""
+    for one in (yield from found(Find(table, Comparison(PARTITION, "eq", "String", _NOTED)), timeout)):
+        held = yield from _read(table, one[ROW], timeout)
+        if held.place is not None:
+            change = _put(one[ROW], _placed(held.text, held.place, held.id), held.etag)
+            try:
+                yield from read(Commit(table, _NOTED, (change,)), timeout)
+            except Refused as refused:
+                if refused.status not in (404, 412):  # (an answer was lost, or the run is over)
+                    raise
 
 
 def _put(row: str, members: Entity, etag: str | None) -> Change:
@@ -102,24 +116,24 @@ def _put(row: str, members: Entity, etag: str | None) -> Change:
     return Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
 
 
-def _read(table: str, name: str, timeout: float) -> Work[_Noted]:
-    found: Entity | None = yield from read(Get(table, "note", _row(name)), timeout)
-    if found is None:
+def _read(table: str, row: str, timeout: float) -> Work[_Noted]:
+    here: Entity | None = yield from read(Get(table, _NOTED, row), timeout)
+    if here is None:
         return _Noted()
-    if "p" not in found:
-        return _Noted(_text(found), found[ETAG])
-    place, id = (found["t"], found["p"]), found["id"]
-    there: Entity | None = yield from read(Get(*place, _row(name, NOTES)), timeout)
+    if "p" not in here:
+        return _Noted(_text(here), here[ETAG])
+    place, id = (here["t"], here["p"]), here["id"]
+    there: Entity | None = yield from read(Get(*place, NOTES + row), timeout)
     if there is None or there.get("id") != id:
-        return _Noted(_text(found), found[ETAG], place, id)
-    return _Noted(_text(there), found[ETAG], place, id, there[ETAG])
+        return _Noted(_text(here), here[ETAG], place, id)
+    return _Noted(_text(there), here[ETAG], place, id, there[ETAG])
 
 
 def _changed(table: str, changes: Sequence[Change], attempt: int) -> Work[bool]:
     """Change notes of the catalogue; return whether that is certain, else they are to be read again."""
     try:
         if changes:
-            yield Commit(table, "note", tuple(changes))
+            yield Commit(table, _NOTED, tuple(changes))
     except Lost as lost:
         if attempt == ATTEMPTS:
             raise
@@ -132,16 +146,21 @@ def _changed(table: str, changes: Sequence[Change], attempt: int) -> Work[bool]:
     return True
 
 
-def _forgotten(held: _Noted, name: str) -> Work[None]:
+def _forgotten(held: _Noted, row: str) -> Work[None]:
     """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
     if held.place is not None and held.there is not None:
         with suppress(Lost, Refused):
-            yield Commit(*held.place, (Change("delete", _row(name, NOTES), {}, held.there),))
+            yield Commit(*held.place, (Change("delete", NOTES + row, {}, held.there),))
 
 
-def _row(name: str, front: str = "") -> str:
-    row = front + _encode(name)
-    return row if utf16_units(row) <= MAX_KEY_UNITS else f'{front} "h{digest(name)}'
+def _row(name: str) -> str:
+    """Return the row key of a note in the catalogue; in the partition that is written, that follows `NOTES`."""
+    row = _encode(name)
+    return row if utf16_units(NOTES + row) <= MAX_KEY_UNITS else f' "h{digest(name)}'
+
+
+def _placed(text: str | None, place: tuple[str, str], id: str) -> Entity:
+    return _members(text) | {"t": place[0], "p": place[1], "id": id}
 
 
 def _members(text: str | None) -> Entity:

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import attrs
@@ -39,9 +39,10 @@ from ....schema.forms import AppliedForm, Forms, ModelForm, StateForm, Tombstone
 from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ..outer.outbox import Times
-from ..tables.drive import ATTEMPTS, Work, delay, read, server_time
+from ..tables.drive import ATTEMPTS, Work, delay, found, read, server_time
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
+T = TypeVar("T")
 FORMAT = 1
 _PIECE = 40_000  # bytes of the body in one property
 _STORE = "store"
@@ -92,42 +93,35 @@ class Published:
 
 def read_head(table: str, timeout: float) -> Work[Look | None]:
     """Read the head of a catalogue; None if there is no store."""
-    found: Entity | None = yield from _if_there(Get(table, _STORE, "head"), timeout)
-    return None if found is None else _look(found, table)
+    head: Entity | None = yield from _if_there(read(Get(table, _STORE, "head"), timeout))
+    return None if head is None else _look(head, table)
 
 
-def _if_there(request: Get | Find, timeout: float) -> Work[Any]:
-    """Return the answer to a request; None if there is no such table."""
+def _if_there(work: Work[T]) -> Work[T | None]:
+    """Return what was read; None if there is no such table."""
     try:
-        return (yield from read(request, timeout))
+        return (yield from work)
     except Refused as refused:
         if refused.code == "TableNotFound":
             return None
         raise
 
 
-def _look(found: Entity, table: str) -> Look:
-    if found.get("format") != FORMAT:
+def _look(head: Entity, table: str) -> Look:
+    if head.get("format") != FORMAT:
         raise NotAStore(
-            f"{table}: its format is {found.get('format')!r}, which this version does not read; use a newer one"
+            f"{table}: its format is {head.get('format')!r}, which this version does not read; use a newer one"
         )
     try:
-        times = found["look"] / 1000, found["deadline"] / 1000
-        return Look(int(found["generation"]), str(found["id"]), found[ETAG], *times)
+        times = head["look"] / 1000, head["deadline"] / 1000
+        return Look(int(head["generation"]), str(head["id"]), head[ETAG], *times)
     except (KeyError, TypeError, ValueError):
         raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
 
 
 def read_catalogue(table: str, timeout: float) -> Work[Published | None]:
     where = Comparison("PartitionKey", "eq", "String", _STORE)
-    first: Page | None = yield from _if_there(Find(table, where), timeout)
-    if first is None:
-        return None
-    page: Page = first
-    rows = {one["RowKey"]: one for one in page.entities}
-    while page.after is not None:
-        page = yield from read(Find(table, where, after=page.after), timeout)
-        rows |= {one["RowKey"]: one for one in page.entities}
+    rows = {one["RowKey"]: one for one in (yield from _if_there(found(Find(table, where), timeout))) or ()}
     if "head" not in rows:
         return None
     head = _look(rows["head"], table)
@@ -391,19 +385,19 @@ def as_it_is(
         NotAStore: there is none.
         SchemaMismatch: it would have to be changed for the schema.
     """
-    found = yield from read_catalogue(table, timeout)
-    if found is None:
+    held = yield from read_catalogue(table, timeout)
+    if held is None:
         raise NotAStore(
             f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
         )
-    value = found.value
+    value = held.value
     ending = {name for entry in value.history if entry.contracted for name in dropped_classes(value, entry.id)}
     stays = attrs.evolve(value, models={name: form for name, form in value.models.items() if name not in ending})
 
     def compare(one: Schema) -> Evolution:
         return evolve(value.models, value.versions, one, _Contents(value), value.history)
 
-    return opening.as_it_is("the store", schema, stays, compare, known), found
+    return opening.as_it_is("the store", schema, stays, compare, known), held
 
 
 class _Contents(Contents):

@@ -211,6 +211,8 @@ class AzureMigrations:
             self._erase(labels, ended)
         else:
             late = set()
+        if entry.kept:
+            self._wait(self._held.head.times(self._times).settled)
         self.run(deleted_tables(entry.kept, self.timeout))
         before, draft = self._classes(), self._draft(entry.kept)
         self._publish(lambda held: held.value if is_undone(held.value, id) else contracted(draft, held.value, id, ()))
@@ -222,6 +224,7 @@ class AzureMigrations:
         """Delete the tables of migrations that were undone; a store of an account has no former definitions."""
         undone = [one for one in self.history() if one.undone is not None and one.kept]
         if undone:
+            self._wait(self._held.head.times(self._times).settled)
             self.run(deleted_tables([name for one in undone for name in one.kept], self.timeout))
             self._publish(
                 lambda held: attrs.evolve(
@@ -240,6 +243,12 @@ class AzureMigrations:
         self.run(changed(self._table, self.timeout, after))
         self.look()
 
+    def _wait(self, seconds: float) -> None:
+        """Wait until the catalogue has been for some time as it was looked at: then every process knows of it."""
+        since = int(Stamp(self._held.head.etag))
+        while self.run(waited(self._table, since, seconds, self.timeout)):
+            pass
+
     def _erase(self, labels: Collection[str], ended: Collection[str], before: Classes | None = None) -> None:
         """Delete the rows of indexes and of classes, and take all out of groups, once nobody writes them any more.
 
@@ -248,10 +257,9 @@ class AzureMigrations:
             ended: the classes, and aggregates that nobody reads.
             before: the classes that have them; None: as they are now.
         """
-        since, outbox = int(Stamp(self._held.head.etag)), Outbox(self._table, self._held.head.times(self._times))
+        outbox = Outbox(self._table, self._held.head.times(self._times))
         times = outbox.times
-        while self.run(waited(self._table, since, max(times.settled, times.lease + times.deadline), self.timeout)):
-            pass
+        self._wait(max(times.settled, times.lease + times.deadline))
         classes = self._classes()
         ever = attrs.evolve(times, look=math.inf)  # (nobody opens what ends any more)
         self.run(sweep(Current(self._table, classes, self.run(clock()), ever, self.timeout), outbox, self.timeout))

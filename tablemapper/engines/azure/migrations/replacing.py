@@ -22,6 +22,7 @@ from ....schema.forms import AppliedForm, ModelForm
 from ....schema.model import Schema
 from ...migration import Outdated
 from ..catalogue.classes import Classes
+from ..catalogue.notes import gathered
 from ..catalogue.partitions import check_models
 from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue, tables_of
 from ..engine import AzureEngine
@@ -176,6 +177,7 @@ class AzureReplacement:
     def switch(self, entities: int) -> bool:
         """Let the new classes take the place of the old ones, and programs write again."""
         self._settle()
+        self.run(gathered(self.table, self.timeout))
         new = self.run(read_catalogue(self._catalogue, self.timeout))
         if new is None:
             raise Outdated
@@ -200,11 +202,10 @@ class AzureReplacement:
 
         former = self.held.value.history.current(self.transition.id)
         held = self.run(changed(self.table, self.timeout, after))
-        if not self._has_switched(held.value):
-            return False
-        # (What a migration that is undone had replaced is out of date, and no program has read it since that.)
-        self.run(deleted_tables([self._catalogue, *([] if former is None else former.kept)], self.timeout))
-        return True
+        if has_switched := self._has_switched(held.value):
+            # (What a migration that is undone had replaced is out of date, and no program has read it since that.)
+            self.run(deleted_tables([] if former is None else former.kept, self.timeout))
+        return has_switched
 
     def _settle(self) -> None:
         """Finish what is left of writes into the new tables, and let no request be under way any more."""
@@ -224,9 +225,14 @@ class AzureReplacement:
         return last is not None and last.switched is not None and last.started == self._entry.started
 
     def _physical(self, value: Catalogue) -> set[str]:
-        """Return the tables that the account has of the classes that are replaced, as it calls them."""
-        names = names_of(value)
-        return {names.get(table, table) for table in tables_of(self.transition.old)}
+        """Return the tables that the account has of the classes that are replaced, as it calls them.
+
+        Among them are those of what earlier scripts dropped, which no class declares any more.
+        """
+        names, forms = names_of(value), self._models(value).values()
+        tables = {form.table for form in forms}
+        tables |= {one.table for form in forms for one in form.indexes.values() if one.partition != form.partition}
+        return {names.get(table, table) for table in tables}
 
     def close(self) -> None:
         """Let go of both; unless it has switched, everything is as it was before."""
@@ -242,7 +248,7 @@ def abandoned(table: str, kept: Sequence[str], timeout: float) -> Work[None]:
 
     Args:
         table: of the catalogue.
-        kept: the tables.
+        kept: the tables; the first is that of a catalogue, which is nobody's afterwards.
         timeout: seconds after which to give up, if no answer comes.
     """
 
@@ -255,7 +261,7 @@ def abandoned(table: str, kept: Sequence[str], timeout: float) -> Work[None]:
     held = yield from changed(table, timeout, without)
     # (It may have switched, and another one may have replaced its tables since.)
     has = {*names_of(held.value).values(), *(name for entry in held.value.history for name in entry.kept)}
-    yield from deleted_tables([name for name in kept if name not in has], timeout)
+    yield from deleted_tables([kept[0], *(name for name in kept if name not in has)], timeout)
 
 
 def deleted_tables(names: Iterable[str], timeout: float) -> Work[None]:

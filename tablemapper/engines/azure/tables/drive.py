@@ -20,7 +20,7 @@ import attrs
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
-from .service import Change, Commit, CreateTable, DeleteTable, Lost, Refused, Request, Service
+from .service import Change, Commit, CreateTable, DeleteTable, Entity, Find, Lost, Page, Refused, Request, Service
 
 T = TypeVar("T")
 
@@ -97,6 +97,16 @@ def server_time(catalogue: str, timeout: float) -> Work[int]:
     """Return the clock of the service in µs: that of a row that is written for it."""
     (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
     return int(Stamp(etag))
+
+
+def found(find: Find, timeout: float) -> Work[list[Entity]]:
+    """Read all entities of a request."""
+    page: Page = yield from read(find, timeout)
+    entities = list(page.entities)
+    while page.after is not None:
+        page = yield from read(attrs.evolve(find, after=page.after), timeout)
+        entities += page.entities
+    return entities
 
 
 def side_by_side(works: Sequence[Work[T]]) -> Work[list[T]]:
