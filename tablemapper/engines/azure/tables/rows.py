@@ -268,7 +268,7 @@ def _hidden(entity: Members, usual: frozenset[str], known: frozenset[str] | None
         return Hidden(entity.get(OP, ""))
     undeclared: dict[str, Any] = {}
     values: dict[int, bytes] = {}
-    for name in properties(entity, others):
+    for name in properties(entity, filter(others.__contains__, entity)):
         if name.startswith(VALUES):
             values[int(name[len(VALUES) :])] = base64.b64decode(entity[name])
         elif known is not None and name not in known and not name.startswith(OURS):
