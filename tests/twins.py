@@ -10,8 +10,6 @@ from typing import Any
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
 
-__all__ = ["Twin", "Twins", "check_clean", "file_of"]
-
 
 class Twin(tm.Entity, table="Twins"):
     """Written in pairs, so that half a pair shows."""

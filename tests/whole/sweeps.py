@@ -37,8 +37,6 @@ from tablemapper.engines.sqlite.online import takeover
 from ..interrupts import NEVER, Where, names_of_places, strike
 from ..twins import file_of, turn_is_free
 
-__all__ = ["VERBS", "World", "race", "sweep", "template"]
-
 MEMORY = Path(":memory:")
 _SEVERAL = 4  # interrupts of one store that is warm
 PATIENCE = 60.0  # seconds for which another thread may take to answer
