@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import logging
@@ -182,6 +183,23 @@ def _needs(mark: pytest.Mark, item: pytest.Item) -> tuple[str, ...]:
         return mark.args
     params = {"id": cast(Any, item).callspec.id} | cast(Any, item).callspec.params
     return mark.args if when(*[params[name] for name in inspect.signature(when).parameters]) else ()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop: in that of its fixtures, if they have one."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    pyfuncitem.funcargs.get("runner", asyncio).run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of a test and of its fixtures."""
+    with asyncio.Runner() as runner:
+        yield runner
 
 
 def pytest_collection_finish() -> None:
