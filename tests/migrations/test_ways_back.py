@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import random
 from collections.abc import Callable, Iterator
@@ -527,15 +526,11 @@ def test_check_finds_what_is_not_in_step(path: Path, case: Case) -> None:
             assert all("contract=True" in one.detail for one in store.repair().left)
 
 
-def test_a_store_for_asyncio_keeps_the_old_version_in_step(path: Path, case: Case) -> None:
+async def test_a_store_for_asyncio_keeps_the_old_version_in_step(path: Path, case: Case) -> None:
     first = of(case)
     migrate(path, first)
-
-    async def run() -> None:
-        async with tm.open_async(path, models=[case.new, totals(case.new)], migrations=[first]) as store:
-            await store.upsert(case.one("i1", 1, random.Random(1)))
-
-    asyncio.run(run())
+    async with tm.open_async(path, models=[case.new, totals(case.new)], migrations=[first]) as store:
+        await store.upsert(case.one("i1", 1, random.Random(1)))
     with open_old(path) as old, open_new(path, case, first) as store:
         same(old, store, case)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import re
@@ -334,21 +333,18 @@ def test_a_package_that_is_missing_is_named_with_its_extra(
         getattr(query, f"to_{name}")()
 
 
-def test_an_async_query_has_columns_too(things: list[Thing]) -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=[Thing]) as store:
-            assert await store.insert_columns(Thing, lists(things)) == 30
-            query = store.query(Thing).where(Thing.group == "g")
-            assert await query.columns() == lists(things)
-            assert (await query.select(Thing.number).limit(1).columns()) == {"number": [1]}
-            try:
-                importlib.import_module("pyarrow")
-            except ModuleNotFoundError:
-                return
-            assert (await query.to_arrow()).num_rows == 30
-            assert [batch.num_rows async for batch in query.arrow_batches(20)] == [20, 10]
-
-    asyncio.run(main())
+async def test_an_async_query_has_columns_too(things: list[Thing]) -> None:
+    async with tm.open_async(":memory:", models=[Thing]) as store:
+        assert await store.insert_columns(Thing, lists(things)) == 30
+        query = store.query(Thing).where(Thing.group == "g")
+        assert await query.columns() == lists(things)
+        assert (await query.select(Thing.number).limit(1).columns()) == {"number": [1]}
+        try:
+            importlib.import_module("pyarrow")
+        except ModuleNotFoundError:
+            return
+        assert (await query.to_arrow()).num_rows == 30
+        assert [batch.num_rows async for batch in query.arrow_batches(20)] == [20, 10]
 
 
 # -- in ---------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import random
 from collections import defaultdict
@@ -383,14 +382,10 @@ def test_a_group_without_a_row_is_an_empty_one() -> None:
                 store.group(wrong)  # type: ignore[arg-type, type-var]
 
 
-def test_an_async_store_gives_groups_too() -> None:
+async def test_an_async_store_gives_groups_too() -> None:
     key = DayTotal.key(date(2026, 1, 2), "o")
-
-    async def groups() -> list[DayTotal]:
-        async with tm.open_async(":memory:", models=[Line, DayTotal]) as store, store.transaction() as tx:
-            return [await store.group(key), await tx.group(key)]
-
-    assert asyncio.run(groups()) == [EMPTY, EMPTY]
+    async with tm.open_async(":memory:", models=[Line, DayTotal]) as store, store.transaction() as tx:
+        assert [await store.group(key), await tx.group(key)] == [EMPTY, EMPTY]
 
 
 # ---------------------------------------------------------------------------------------------- elements of lists

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -208,17 +207,14 @@ def test_many_are_replaced_each_by_its_etag(store: tm.Store) -> None:
         store.replace_many(logs())
 
 
-def test_an_async_store_does_the_same() -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=MODELS) as store:
-            await store.insert_many(logs())
-            read = await store.query(Log).allow_scan().list()
-            assert await store.replace_many(read) == 30
-            assert {one.values["device"] async for one in store.partitions(Log)} == {"d0", "d1", "d2"}
-            assert await store.clear(Log) == 30
-            assert await store.query(Log).allow_scan().count() == 0
-
-    asyncio.run(main())
+async def test_an_async_store_does_the_same() -> None:
+    async with tm.open_async(":memory:", models=MODELS) as store:
+        await store.insert_many(logs())
+        read = await store.query(Log).allow_scan().list()
+        assert await store.replace_many(read) == 30
+        assert {one.values["device"] async for one in store.partitions(Log)} == {"d0", "d1", "d2"}
+        assert await store.clear(Log) == 30
+        assert await store.query(Log).allow_scan().count() == 0
 
 
 # -- scans ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
 import random
@@ -238,12 +237,9 @@ def test_classes_end_with_the_store_that_made_them(path: str) -> None:
     assert [one() for one in made] == [None, None]
 
 
-def test_it_is_awaited_as_others_are(path: str) -> None:
-    async def read() -> int:
-        async with tm.open_async(path, read_only=True) as store:
-            return await store.query(store.classes["Part"]).allow_scan().count()
-
-    assert asyncio.run(read()) == 20
+async def test_it_is_awaited_as_others_are(path: str) -> None:
+    async with tm.open_async(path, read_only=True) as store:
+        assert await store.query(store.classes["Part"]).allow_scan().count() == 20
 
 
 def test_an_index_that_no_version_declares_any_more_is_not_planned_with(path: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import linecache
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -133,18 +132,15 @@ def test_the_entity_that_was_written_has_what_its_rule_set(store: tm.Store) -> N
     assert merged.length == 4
 
 
-def test_a_rule_of_an_async_store_is_asked_too() -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=[Span]) as store:
-            await store.insert(Span("a"))
-            with pytest.raises(tm.InvalidEntity, match="not from lo to hi"):
-                await store.merge(KEY, lo=70)
-            with pytest.raises(tm.InvalidEntity, match="not from lo to hi"):
-                async with store.transaction() as tx:
-                    tx.merge(KEY, lo=70)
-            assert (await store[KEY]).lo == 0
-
-    asyncio.run(main())
+async def test_a_rule_of_an_async_store_is_asked_too() -> None:
+    async with tm.open_async(":memory:", models=[Span]) as store:
+        await store.insert(Span("a"))
+        with pytest.raises(tm.InvalidEntity, match="not from lo to hi"):
+            await store.merge(KEY, lo=70)
+        with pytest.raises(tm.InvalidEntity, match="not from lo to hi"):
+            async with store.transaction() as tx:
+                tx.merge(KEY, lo=70)
+        assert (await store[KEY]).lo == 0
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -416,16 +415,13 @@ def test_it_never_writes(place: Path) -> None:
     assert not any(path.stat().st_size for path in place.parent.iterdir() if path.name.endswith("-wal"))
 
 
-def test_a_store_of_asyncio_is_shown_too(place: Path) -> None:
-    async def shown() -> int:
-        import httpx
+async def test_a_store_of_asyncio_is_shown_too(place: Path) -> None:
+    import httpx
 
-        async with tm.open_async(place, read_only=True) as store:
-            transport = httpx.ASGITransport(app=tm.inspector(store))
-            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-                return len((await client.get("/entities/Product?format=json")).json()["entities"])
-
-    assert asyncio.run(shown()) == 6
+    async with tm.open_async(place, read_only=True) as store:
+        transport = httpx.ASGITransport(app=tm.inspector(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            assert len((await client.get("/entities/Product?format=json")).json()["entities"]) == 6
 
 
 @pytest.mark.parametrize(

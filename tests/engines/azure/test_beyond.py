@@ -3,7 +3,6 @@ late requests, and those who sweep meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import math
@@ -1009,14 +1008,10 @@ def test_a_marker_that_its_writer_deletes_is_of_an_intent_that_no_sweep_read(
     assert bench.store[Squad.key("red")].accounts == (2 if patient else 3)
 
 
-def test_a_sweep_is_awaited() -> None:
+async def test_a_sweep_is_awaited() -> None:
     bench = Bench([Account, Squad])
-
-    async def run() -> int:
-        async with AsyncStore(bench.store._engine, Workers(threads=2, cursors=2, timeout=1)) as store:
-            return await store.sweep(full=True)
-
-    assert asyncio.run(run()) == 0
+    async with AsyncStore(bench.store._engine, Workers(threads=2, cursors=2, timeout=1)) as store:
+        assert await store.sweep(full=True) == 0
 
 
 def test_on_the_emulator_all_follows(connection: str) -> None:
