@@ -239,6 +239,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the file of another store may be: where `path` is a store already, or beside it."""
+    return tmp_path / "other.db"
+
+
+@pytest.fixture
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))

@@ -124,7 +124,7 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
 
 
 def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(
-    tmp_path: Path,
+    place: Path,
 ) -> None:
     class Part(tm.Entity, table="Parts"):
         number: tm.Field[int]
@@ -143,11 +143,10 @@ def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_ver
     def copied(m: tm.Migration) -> None:
         m.rekey(old_part, Part)
 
-    path = tmp_path / "s.db"
-    with tm.open(path, models=old) as store:
+    with tm.open(place, models=old) as store:
         store.insert(old_part(1))
-    tm.migrate(path, [copied], rest=0)
-    with tm.open(path, models=old, migrations=[copied]) as store, tm.open(path, models=[Part]) as later:
+    tm.migrate(place, [copied], rest=0)
+    with tm.open(place, models=old, migrations=[copied]) as store, tm.open(place, models=[Part]) as later:
         store.insert(old_part(2))
         assert [later[Part.key(number)].colour for number in (1, 2)] == [None, None]
         assert later.query(Part.by_colour("yellow")).count() == 0

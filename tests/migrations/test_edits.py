@@ -321,7 +321,7 @@ INDEXES = {
 @pytest.mark.parametrize("after", INDEXES)
 @pytest.mark.parametrize("before", INDEXES)
 def test_what_comes_and_goes_with_a_rename_is_built_or_dropped(
-    tmp_path: Path, before: str, after: str, counted: tuple[bool, bool]
+    place: Path, before: str, after: str, counted: tuple[bool, bool]
 ) -> None:
     def version(field: str, index: str, *, aggregate: bool) -> list[Any]:
         fields = {"shelf": str, "number": int, field: int}
@@ -338,11 +338,10 @@ def test_what_comes_and_goes_with_a_rename_is_built_or_dropped(
         if before != "none" and after == "none":
             m.drop(old[0].by)
 
-    path = tmp_path / "s.db"
-    with tm.open(path, models=old) as store:
+    with tm.open(place, models=old) as store:
         store.insert_many(old[0]("a", number, number) for number in range(4))
-    assert tm.migrate(path, [script(new, steps, old=old)]).ok
-    with tm.open(path, models=new) as newer, tm.open(path, models=old) as older:
+    assert tm.migrate(place, [script(new, steps, old=old)]).ok
+    with tm.open(place, models=new) as newer, tm.open(place, models=old) as older:
         older.insert(old[0]("b", 1, 7))
         newer.insert(new[0]("b", 2, 7))
         assert older.check().ok
@@ -362,18 +361,17 @@ def counted(connection: apsw.Connection, table: str, end: str = "") -> int:
 
 
 def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def shelf(name: str, row: Any, **fields: Any) -> Any:
         return entity(name, "Both", {"shelf": str, **fields}, tm.Key(partition="{shelf}", row=row))
 
     kept, gone = shelf("Box", ("box", "{number}"), number=int), shelf("Note", ("note", "{at}"), at=int, text=str)
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[kept, gone], durability="relaxed") as store:
+    with tm.open(place, models=[kept, gone], durability="relaxed") as store:
         store.insert_many([kept(f"s{n % 3}", n) for n in range(30)])
         store.insert_many([gone(f"s{n % 3}", n, "x" * 3000 * (n % 2)) for n in range(30)])
     one = script([kept], lambda m: m.drop(gone), "first", None, [kept, gone])
-    assert migrate(path, one).ok
+    assert migrate(place, one).ok
     monkeypatch.setattr(builds, "FIRST", 4)
     monkeypatch.setattr(builds, "steered", lambda most, *_: most)
     real, killed = migration.delete_class_rows, 0
@@ -386,34 +384,34 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
         return real(*args)
 
     monkeypatch.setattr(migration, "delete_class_rows", kill)
-    with tm.open(path, models=[gone], durability="relaxed") as old, tm.open(path, models=[gone]) as reader:
+    with tm.open(place, models=[gone], durability="relaxed") as old, tm.open(place, models=[gone]) as reader:
         assert reader.get(gone.key("s1", 1)) is not None
         for left in (22, 14):
             with pytest.raises(KeyboardInterrupt):
-                migrate(path, one, contract=True)
+                migrate(place, one, contract=True)
             with pytest.raises(tm.SchemaMismatch, match="first"):
                 list(reader.query(gone).allow_scan())
-            with apsw.Connection(str(path)) as connection:
+            with apsw.Connection(str(place)) as connection:
                 assert counted(connection, "Both") == 30 + left
             with pytest.raises(tm.SchemaMismatch, match="first"):
                 old.insert(gone("s1", 99, "late"))
             with pytest.raises(tm.InvalidMigration, match="first: it was contracted"):
-                migrate(path, one, to="")
-            with tm.open(path, models=[kept], durability="relaxed") as store:
+                migrate(place, one, to="")
+            with tm.open(place, models=[kept], durability="relaxed") as store:
                 assert store.check().ok
                 assert len(list(store.query(kept).allow_scan())) == 30
     monkeypatch.setattr(migration, "delete_class_rows", real)
-    assert migrate(path, one, contract=True).ok
-    with apsw.Connection(str(path)) as connection:
+    assert migrate(place, one, contract=True).ok
+    with apsw.Connection(str(place)) as connection:
         assert counted(connection, "Both") == 30
         assert counted(connection, "Both", "_big") == 0
-    with tm.open(path, models=[kept]) as store:
+    with tm.open(place, models=[kept]) as store:
         assert store.check().ok
         store.insert(kept("s1", 99))
     with pytest.raises(tm.SchemaMismatch, match="Note was dropped by first; declare it under another name"):
-        tm.open(path, models=[kept, gone])
+        tm.open(place, models=[kept, gone])
     anew = shelf("Note", ("note", "{at}"), at=int, title=str)
-    with tm.open(path, models=[kept, anew]) as store:  # another class of this name begins with nothing
+    with tm.open(place, models=[kept, anew]) as store:  # another class of this name begins with nothing
         assert list(store.query(anew).allow_scan()) == []
         assert store.check().ok
 

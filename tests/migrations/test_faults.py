@@ -154,12 +154,11 @@ def test_old_shapes_that_are_not_those_of_the_store_are_refused_with_the_differe
     refused(path, r'Part: its partition is "\{shelf\}" in the store, and "\{number\}" in old', script([larger], lambda m: m.rekey(keyed, larger), old=[keyed]))  # fmt: skip
 
 
-def test_what_hangs_together_with_a_class_has_to_be_named(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+def test_what_hangs_together_with_a_class_has_to_be_named(place: Path) -> None:
+    with tm.open(place, models=[OLD, OLD_TOTALS]) as store:
         store.insert_many(parts(3, random.Random(1)))
     with pytest.raises(tm.InvalidMigration, match="Totals is maintained from what is migrated: name it in old="):
-        migrate(path, script([PRICED], lambda m: m.convert(OLD.price, PRICED.price, Decimal), old=[OLD]))
+        migrate(place, script([PRICED], lambda m: m.convert(OLD.price, PRICED.price, Decimal), old=[OLD]))
 
 
 def test_a_script_that_was_edited_after_it_ran_is_refused(path: Path) -> None:
@@ -206,12 +205,11 @@ def test_a_history_that_the_scripts_lack_is_refused(path: Path) -> None:
     assert migrate(path, script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "third", None, [SAME])).applied == ("third",)  # fmt: skip
 
 
-def test_a_store_that_was_made_later_is_past_the_scripts(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    tm.open(path, models=[PRICED]).close()
-    report = migrate(path, TO_DECIMAL)
+def test_a_store_that_was_made_later_is_past_the_scripts(place: Path, tmp_path: Path) -> None:
+    tm.open(place, models=[PRICED]).close()
+    report = migrate(place, TO_DECIMAL)
     assert (report.done, report.applied) == (True, ())
-    assert [one.state for one in tm.status(path).history] == ["switched"]
+    assert [one.state for one in tm.status(place).history] == ["switched"]
     with pytest.raises(tm.StoreError):
         migrate(tmp_path / "none.db", TO_DECIMAL)
 

@@ -311,26 +311,25 @@ PRICES = script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal)
 @pytest.mark.parametrize("count", [9, 0])
 @pytest.mark.parametrize("contract", [True, False])
 def test_an_aggregate_that_a_script_drops_does_not_come_back_by_a_version_that_only_it_tells_apart(
-    tmp_path: Path, count: int, *, contract: bool
+    place: Path, count: int, *, contract: bool
 ) -> None:
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+    with tm.open(place, models=[FIRST, FIRST_TOTALS]) as store:
         store.insert_many(FIRST("a", at, price="1", maker="m", tags=[]) for at in range(count))
     for last in (False, True):
-        assert migrate(path, DROPPED, contract=contract and last).ok
+        assert migrate(place, DROPPED, contract=contract and last).ok
         with pytest.raises(tm.SchemaMismatch, match="Totals was dropped by first; declare it under another"):
-            tm.open(path, models=[FIRST, FIRST_TOTALS])
-        assert [(one.where, one.state) for one in tm.status(path).items] == [("Part", "ready"), ("Totals", "dropped")]
+            tm.open(place, models=[FIRST, FIRST_TOTALS])
+        assert [(one.where, one.state) for one in tm.status(place).items] == [("Part", "ready"), ("Totals", "dropped")]
         if not last:
-            assert migrate(path, DROPPED, to="").ok
-            with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+            assert migrate(place, DROPPED, to="").ok
+            with tm.open(place, models=[FIRST, FIRST_TOTALS]) as store:
                 assert sum(group.parts for group in store.query(FIRST_TOTALS).allow_scan()) == count
                 assert store.check().ok
-    with tm.open(path, models=[SAME, SAME_TOTALS]) as store:  # another definition
+    with tm.open(place, models=[SAME, SAME_TOTALS]) as store:  # another definition
         assert sum(group.parts for group in store.query(SAME_TOTALS).allow_scan()) == count
         assert store.check().ok
     with pytest.raises(tm.InvalidMigration, match="Totals is maintained from what is migrated"):
-        migrate(path, DROPPED, PRICES)
+        migrate(place, DROPPED, PRICES)
 
 
 def test_the_next_script_runs_after_a_version_with_a_dropped_aggregate_was_refused(path: Path) -> None:
@@ -353,51 +352,48 @@ def fill_sizes(m: tm.Migration) -> None:
     m.fill(SIZED.size, lambda other: other.number)
 
 
-def test_a_field_that_can_be_none_by_now_is_no_hindrance_where_the_class_is_not_copied(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_a_field_that_can_be_none_by_now_is_no_hindrance_where_the_class_is_not_copied(place: Path) -> None:
     sizes = script([LOOSE, SIZED], fill_sizes, "sizes", None, [SHELVED, OTHER])
-    with tm.open(path, models=[SHELVED, OTHER]) as store:
+    with tm.open(place, models=[SHELVED, OTHER]) as store:
         store.insert(SHELVED("a", 1, price="1", maker="m", tags=[]))
         store.insert(OTHER("a", 1, price="1", maker=None, tags=[]))
-    migrate(path, sizes)
-    with tm.open(path, models=[LOOSE, SIZED]) as store:
+    migrate(place, sizes)
+    with tm.open(place, models=[LOOSE, SIZED]) as store:
         store.insert(LOOSE("a", 2, price="2", maker=None, tags=[]))
         after = contents(store, [LOOSE, SIZED])
     for _ in range(2):
-        assert migrate(path, sizes, to="").ok
-        assert migrate(path, sizes).applied == ("sizes",)
-    with tm.open(path, models=[LOOSE, SIZED]) as store:
+        assert migrate(place, sizes, to="").ok
+        assert migrate(place, sizes).applied == ("sizes",)
+    with tm.open(place, models=[LOOSE, SIZED]) as store:
         assert contents(store, [LOOSE, SIZED]) == after
         assert store.check().ok
 
 
-def test_a_field_that_can_be_none_by_now_is_told_before_its_class_is_copied(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[SHELVED]) as store:
+def test_a_field_that_can_be_none_by_now_is_told_before_its_class_is_copied(place: Path) -> None:
+    with tm.open(place, models=[SHELVED]) as store:
         store.insert(SHELVED("a", 1, price="1", maker="m", tags=[]))
     loose = part(FIELDS, by_maker=tm.Index[str](partition="{maker}"))
-    with tm.open(path, models=[loose]) as store:
+    with tm.open(place, models=[loose]) as store:
         store.insert(loose("a", 2, price="2", maker=None, tags=[]))
-    before = tm.status(path)
+    before = tm.status(place)
     priced = script([PRICED], lambda m: (m.convert(SHELVED.price, PRICED.price, Decimal), m.drop(SHELVED.by_maker)), "one", None, [SHELVED])  # fmt: skip
     with pytest.raises(
         tm.InvalidMigration, match=r"Part.maker: the field is another one in the store: str \| None, and str in"
     ):
-        migrate(path, priced)
-    assert tm.status(path) == before
+        migrate(place, priced)
+    assert tm.status(place) == before
 
 
-def test_an_aggregate_that_the_next_script_ended_early_comes_back_when_both_are_undone(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_an_aggregate_that_the_next_script_ended_early_comes_back_when_both_are_undone(place: Path) -> None:
     drop = script([FIRST], lambda m: m.drop(FIRST_TOTALS), "first", None, [FIRST, FIRST_TOTALS])
     shout = script(
         [SAME], lambda m: m.convert(FIRST.maker, SAME.maker, shouted, back=shouted), "second", "first", [FIRST]
     )
-    with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+    with tm.open(place, models=[FIRST, FIRST_TOTALS]) as store:
         store.insert(FIRST("a", 1, price="1", maker="m", tags=[]))
     for _ in range(2):
-        assert migrate(path, drop, shout).ok
-        assert migrate(path, drop, shout, to="").ok
-        with tm.open(path, models=[FIRST, FIRST_TOTALS]) as store:
+        assert migrate(place, drop, shout).ok
+        assert migrate(place, drop, shout, to="").ok
+        with tm.open(place, models=[FIRST, FIRST_TOTALS]) as store:
             assert store[FIRST_TOTALS.key("a")].most == "m"
             assert store.check().ok

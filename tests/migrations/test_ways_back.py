@@ -607,7 +607,7 @@ def shops(rank: Any, age: Any) -> list[Any]:
     return [worker, shop]
 
 
-def test_fields_that_the_store_maintains_are_kept_on_both_sides(tmp_path: Path) -> None:
+def test_fields_that_the_store_maintains_are_kept_on_both_sides(place: Path) -> None:
     old, new = shops(int, int), shops(str, str)
 
     def steps(m: tm.Migration) -> None:
@@ -615,7 +615,6 @@ def test_fields_that_the_store_maintains_are_kept_on_both_sides(tmp_path: Path) 
         m.convert(old[1].rank, new[1].rank, lambda rank: "r" * rank, back=lambda text: len(text))
 
     first = script(new, steps, "first", None, old)
-    place = tmp_path / "shops.db"
     with tm.open(place, models=old) as mine:
         mine.insert_many(old[1](shop, 3) for shop in "ab")
         mine.insert_many(old[0](shop, number, number) for shop in "ab" for number in range(3))
@@ -634,7 +633,7 @@ def test_fields_that_the_store_maintains_are_kept_on_both_sides(tmp_path: Path) 
             assert (store.check().problems, mine.check().problems) == ((), ())
 
 
-def test_a_class_of_the_same_script_that_the_store_can_keep_needs_no_script(tmp_path: Path) -> None:
+def test_a_class_of_the_same_script_that_the_store_can_keep_needs_no_script(place: Path) -> None:
     def pair(name: str, kind: Any) -> list[Any]:
         key = tm.Key[str](partition="{id}")
         return [entity(name, f"{name}s", {"id": str}, key), entity("Other", "Others", {"id": str, "size": kind}, key)]
@@ -645,7 +644,6 @@ def test_a_class_of_the_same_script_that_the_store_can_keep_needs_no_script(tmp_
         m.rename_class(old[0], new[0])
         m.convert(old[1].size, new[1].size, int, back=lambda size: f"{size}")
 
-    place = tmp_path / "p.db"
     with tm.open(place, models=old) as mine:
         migrate(place, script(new, steps, "first", None, old))
         with tm.open(place, models=new) as store:

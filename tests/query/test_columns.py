@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -260,9 +261,8 @@ def test_no_row_gives_a_table_with_its_types(pa: Any, store: tm.Store) -> None:
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
 
 
-def test_a_field_that_was_added_later_has_its_default_in_its_column(tmp_path: Any) -> None:
+def test_a_field_that_was_added_later_has_its_default_in_its_column(path: Path) -> None:
     pytest.importorskip("pyarrow")
-    path = tmp_path / "items.db"
     old = entity("Item", "Items", {"number": int}, tm.Key[int](partition="{number}"))
     with tm.open(path, models=[old]) as store:
         store.insert(old(1))

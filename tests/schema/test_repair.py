@@ -464,9 +464,7 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
         assert engine.note("repair") is None
 
 
-def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-
+def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(place: Path) -> None:
     def classes(*, new: bool) -> list[Any]:
         members: dict[str, Any] = {"p": str, "r": str, "num": (int, tm.field(default=0))}
         key = tm.Key[str, str](partition="{p}", row="{r}")
@@ -479,18 +477,20 @@ def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(tmp_path
 
     for new in (False, True):
         models = classes(new=new)
-        with tm.open(path, models=models) as store:
+        with tm.open(place, models=models) as store:
             store.insert_many(models[0]("p", f"r{n}{new}", n) for n in range(3))
     run_sql(
-        path, "DELETE FROM BooksBySize WHERE _rk = 'r1True'", "INSERT INTO BooksBySize VALUES('b99', '', 'p', 'r1True')"
+        place,
+        "DELETE FROM BooksBySize WHERE _rk = 'r1True'",
+        "INSERT INTO BooksBySize VALUES('b99', '', 'p', 'r1True')",
     )
-    run_sql(path, "UPDATE Shelves SET nums = 99", "UPDATE Books SET size = 'x' WHERE RowKey = 'r2True'")
-    with tm.open(path, models=classes(new=False)) as store:
+    run_sql(place, "UPDATE Shelves SET nums = 99", "UPDATE Books SET size = 'x' WHERE RowKey = 'r2True'")
+    with tm.open(place, models=classes(new=False)) as store:
         found = store.check()
         report = store.repair()
         assert {problem.where for problem in report.repaired} == {"Book.by_size", "Shelf"}, found
         assert [(problem.where, problem.key) for problem in report.left] == [("Book", ("p", "r2True"))]
-    with tm.open(path, models=classes(new=True)) as store:
+    with tm.open(place, models=classes(new=True)) as store:
         assert [problem.key for problem in store.check().problems] == [("p", "r2True")]
 
 
@@ -527,21 +527,19 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
         "INSERT OR IGNORE INTO tablemapper_violations SELECT 'Piece.by_code', * FROM PiecesByCode; DELETE FROM PiecesByCode",
     ],
 )
-def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(tmp_path: Path, sql: str) -> None:
-    path = tmp_path / "x.db"
-
+def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(place: Path, sql: str) -> None:
     def piece(**indexes: Any) -> Any:
         members = {"p": str, "r": str, "code": (str, tm.field(default="c"))}
         return entity("Piece", "Pieces", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)
 
     old, new = piece(), piece(by_code=tm.Index[str](partition="{code}", unique=True))
-    with tm.open(path, models=[old]) as store:
+    with tm.open(place, models=[old]) as store:
         store.insert_many(old("p", r) for r in "abc")
-    with tm.open(path, models=[new], build=False) as store:
+    with tm.open(place, models=[new], build=False) as store:
         assert not store.build().ok
         assert store.check().ok
-    run_sql(path, sql)
-    with tm.open(path, models=[new], build=False) as store:
+    run_sql(place, sql)
+    with tm.open(place, models=[new], build=False) as store:
         assert not store.check().ok
         report = store.repair()
         assert report.ok, report
@@ -557,10 +555,9 @@ def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(tmp
     ["SELECT 1", "DELETE FROM PartsByCode WHERE _rk = 'r3'", "UPDATE PartTotals SET n = 99", "DELETE FROM PartTotals"],
 )
 def test_what_is_being_built_is_repaired_up_to_where_it_is(
-    tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch
+    place: Path, sql: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-    path = tmp_path / "x.db"
 
     def part(**indexes: Any) -> Any:
         members = {"p": str, "r": str, "code": (int, tm.field(default=0))}
@@ -569,13 +566,13 @@ def test_what_is_being_built_is_repaired_up_to_where_it_is(
     old, new = part(), part(by_code=tm.Index[int](partition="{code}"))
     members = {"p": (str, tm.group_by(new.p)), "n": (int, tm.count())}
     both = [new, aggregate("PartTotal", new, members, tm.Key[str](partition="{p}"), "PartTotals")]
-    with tm.open(path, models=[old]) as store:
+    with tm.open(place, models=[old]) as store:
         store.insert_many(old("p", f"r{n}", n) for n in range(10))
-    with tm.open(path, models=both, build=False) as store:
+    with tm.open(place, models=both, build=False) as store:
         store.build(limit=6)
         assert store.check().ok
-    run_sql(path, sql, "INSERT INTO PartsByCode VALUES('a9', '', 'p', 'r9')")
-    with tm.open(path, models=both, build=False) as store:
+    run_sql(place, sql, "INSERT INTO PartsByCode VALUES('a9', '', 'p', 'r9')")
+    with tm.open(place, models=both, build=False) as store:
         assert not store.check().ok
         assert store.repair().ok
         assert store.check().ok

@@ -173,18 +173,17 @@ def test_a_copy_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path)
         assert store.check().problems == ()
 
 
-def test_a_token_of_before_a_switch_goes_on_after_it(tmp_path: Path) -> None:
+def test_a_token_of_before_a_switch_goes_on_after_it(place: Path) -> None:
     old, new = (
         entity("Row", "Rows", {"at": int, name: str}, tm.Key[int](partition="all", row="{at}"))
         for name in ("name", "title")
     )
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[old], durability="relaxed") as store:
+    with tm.open(place, models=[old], durability="relaxed") as store:
         store.insert_many(old(n, f"n{n}") for n in range(9))
         query = store.query(old).where(old.at >= 2)
         first = query.page(3)
         one = script([new], lambda m: m.rename(old.name, new.title), "first", None, [old])
-        assert tm.migrate(path, [one], rest=0, durability="relaxed").ok
+        assert tm.migrate(place, [one], rest=0, durability="relaxed").ok
         second = query.page(3, token=first.token)
         assert [(row.at, row.name) for row in (*first.items, *second.items)] == [(n, f"n{n}") for n in range(2, 8)]
 

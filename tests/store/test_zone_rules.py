@@ -94,7 +94,7 @@ def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_c
         assert store.build().entities == 0
 
 
-def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Path, new_rules: Any) -> None:
+def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(path: Path, new_rules: Any) -> None:
     def declared() -> Any:
         sale, key = sold(), tm.Key[str](partition="{shop}")
         on_saturday = sale.at.date("Europe/Oslo") == date(2024, 3, 30)
@@ -103,7 +103,6 @@ def test_what_is_counted_by_a_condition_on_local_time_is_built_anew(tmp_path: Pa
         groups = {"shop": (str, tm.group_by(sale.shop)), "saturday": (int, tm.count(where=on_saturday))}
         return sale, shop, aggregate("PerShop", sale, groups, key)
 
-    path = tmp_path / "t.db"
     with tm.open(path, models=(models := declared())) as store:
         store.insert_many(models[0]("x", at) for at in TIMES)
         store.insert(models[1]("x"))
@@ -174,11 +173,10 @@ def test_an_aggregate_that_is_not_opened_waits_until_it_is(path: Path, new_rules
         assert days_of(store, models[1])[date(2024, 3, 29)] == 1
 
 
-def test_a_system_without_the_zone_leaves_what_others_maintain_alone(tmp_path: Path) -> None:
+def test_a_system_without_the_zone_leaves_what_others_maintain_alone(path: Path) -> None:
     def none(name: str) -> tzinfo:
         raise ZoneInfoNotFoundError(name)
 
-    path = tmp_path / "t.db"
     filled(path)
     sale, *_ = classes()
     rules_from(none)

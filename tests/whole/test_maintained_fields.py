@@ -430,13 +430,12 @@ def test_an_older_version_maintains_an_index_over_a_field_that_it_does_not_know(
 
 
 @pytest.mark.file
-def test_what_is_damaged_is_found_and_repaired(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with tm.open(path, models=MODELS) as store:
+def test_what_is_damaged_is_found_and_repaired(place: Path) -> None:
+    with tm.open(place, models=MODELS) as store:
         store.insert_many([Department("a", "First"), person("a", 1, 70), person("a", 2, 80)])
     damage = "UPDATE CompanyDepartmentEmployees SET employees = 7"
-    run_sql(path, damage, "DELETE FROM CompanyDepartmentOldest", "DELETE FROM CompanyBySize")
-    with tm.open(path, models=MODELS) as store:
+    run_sql(place, damage, "DELETE FROM CompanyDepartmentOldest", "DELETE FROM CompanyBySize")
+    with tm.open(place, models=MODELS) as store:
         assert {problem.where for problem in store.check().problems} >= {"Department:employees", "Department.by_size"}
         report = store.repair()
         assert report.ok, report

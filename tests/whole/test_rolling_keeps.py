@@ -113,11 +113,10 @@ def classes(kind: Any, measured: str, addition: str = "") -> list[Any]:
         *(("Enum", measured, addition) for measured in MEASURED for addition in ADDITIONS),
     ],
 )
-def test_an_older_version_goes_on_beside_an_addition(tmp_path: Path, kind: str, measured: str, addition: str) -> None:
+def test_an_older_version_goes_on_beside_an_addition(path: Path, kind: str, measured: str, addition: str) -> None:
     annotation, value = KEYS[kind]
     source, own = models = classes(annotation, measured)
     newer = classes(annotation, measured, addition)
-    path = tmp_path / "s.db"
     with tm.open(path, models=models, durability="relaxed") as old:
         with tm.open(path, models=newer, durability="relaxed") as store:
             written = source("a", x=value, kind=Plain.A, grade=Number.A, place=Place("Oslo", Plain.A), size=Size(4))

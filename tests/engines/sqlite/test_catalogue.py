@@ -354,14 +354,13 @@ def test_a_class_that_holds_itself_is_compared(tmp_path: Path) -> None:
         tm.open(tmp_path / "x.db", models=[person(LighterNode)])
 
 
-def test_a_new_member_keeps_the_default_that_values_without_it_read_as(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
-    settle(path, address(**members()))
-    with tm.open(path, models=[person(address(**members(country=(str, "IT"))))]):
+def test_a_new_member_keeps_the_default_that_values_without_it_read_as(place: Path, tmp_path: Path) -> None:
+    settle(place, address(**members()))
+    with tm.open(place, models=[person(address(**members(country=(str, "IT"))))]):
         pass
     with pytest.raises(tm.SchemaMismatch, match='"country".* reads as "IT"'):
-        tm.open(path, models=[person(address(**members(country=(str, "FR"))))])
-    with tm.open(path, models=[person(address(**members(zip=(str, "?"), country=(str, "IT"))))]):
+        tm.open(place, models=[person(address(**members(country=(str, "FR"))))])
+    with tm.open(place, models=[person(address(**members(zip=(str, "?"), country=(str, "IT"))))]):
         pass
     lean = tmp_path / "lean.db"
     settle(lean, address("lean struct", **members()))
