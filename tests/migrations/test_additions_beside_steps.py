@@ -139,10 +139,7 @@ def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_ver
 
         by_colour = tm.Index(partition="{colour}")
 
-    @tm.migration(after=None, old=old, new=[Part])
-    def copied(m: tm.Migration) -> None:
-        m.rekey(old_part, Part)
-
+    copied = script([Part], lambda m: m.rekey(old_part, Part), "copied", old=old)
     with tm.open(place, models=old) as store:
         store.insert(old_part(1))
     tm.migrate(place, [copied], rest=0)
@@ -162,11 +159,7 @@ def test_an_index_that_has_the_name_of_a_former_one_is_no_hindrance_to_a_script_
 
     first = part("all", by_name="{name}", by_any_case="{name:fold}")
     second, third = (part(partition, by_name="{name:fold}") for partition in ("all", "parts"))
-
-    @tm.migration(after=None, old=[second], new=[third])
-    def copied(m: tm.Migration) -> None:
-        m.rekey(second, third)
-
+    copied = script([third], lambda m: m.rekey(second, third), "copied", old=[second])
     with tm.open(tmp_path / "s.db", models=[first]) as store:
         store.insert(first(1, "Ace"))
     with tm.open(tmp_path / "s.db", models=[second]) as store:

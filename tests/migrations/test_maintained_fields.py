@@ -14,6 +14,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import entity
+from .shapes import script
 
 
 def company(
@@ -75,10 +76,7 @@ def assert_kept(path: Path, models: list[Any]) -> None:
 
 
 def run(path: Path, old: list[Any], new: list[Any], steps: Callable[[Any], None]) -> Any:
-    @tm.migration(after=None, old=old, new=new)
-    def change(m: tm.Migration) -> None:
-        steps(m)
-
+    change = script(new, steps, "change", old=old)
     assert tm.migrate(path, [change]).ok
     return change
 
@@ -116,11 +114,7 @@ def test_both_versions_keep_a_field_in_step(path: Path) -> None:
 
 def test_a_class_that_its_fields_hang_on_has_to_be_named(path: Path) -> None:
     old, new = company(), company(age=Decimal)
-
-    @tm.migration(after=None, old=old[:1], new=new[:1])
-    def change(m: tm.Migration) -> None:
-        m.convert(old[0].age, new[0].age, Decimal)
-
+    change = script(new[:1], lambda m: m.convert(old[0].age, new[0].age, Decimal), "change", old=old[:1])
     with pytest.raises(
         tm.InvalidMigration, match=r"Department.employees is maintained from what is migrated: name Department in"
     ):
@@ -135,11 +129,7 @@ def test_a_field_goes_by_a_step(path: Path) -> None:
         for name in ("employees", "oldest", "retiring"):
             m.drop(getattr(old[1], name))
 
-    @tm.migration(after=None, old=old, new=new)
-    def change(m: tm.Migration) -> None:
-        steps(m)
-
-    assert tm.migrate(path, [change]).ok
+    change = run(path, old, new, steps)
     assert tm.migrate(path, [change], contract=True).ok
     with tm.open(path, models=new) as store:
         assert store.build().done
@@ -182,11 +172,7 @@ def test_a_field_that_is_declared_in_another_way_is_built_beside_the_old_one(pat
 
 def test_no_step_sets_a_maintained_field(path: Path) -> None:
     old, new = company(), company()
-
-    @tm.migration(after=None, old=old, new=new)
-    def change(m: tm.Migration) -> None:
-        m.fill(new[1].employees, lambda _: 3)
-
+    change = script(new, lambda m: m.fill(new[1].employees, lambda _: 3), "change", old=old)
     with pytest.raises(tm.InvalidMigration, match="is maintained, and no step sets it"):
         tm.migrate(path, [change])
 

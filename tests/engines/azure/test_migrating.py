@@ -10,6 +10,7 @@ import pytest
 import tablemapper as tm
 
 from ...classes import aggregate, entity
+from ...migrations.shapes import script
 from .memory import Memory
 from .place import AzurePlace
 
@@ -220,11 +221,7 @@ def test_an_undeclared_property_does_not_take_the_name_that_a_field_has_in_the_s
         return entity("Loose", "Loose", fields, tm.Key[str](partition="{id}"))
 
     old, new = shape("price"), shape("cost")
-
-    @tm.migration(after=None, old=[old], new=[new])
-    def cost(m: tm.Migration) -> None:
-        m.rename(old.price, new.cost)
-
+    cost = script([new], lambda m: m.rename(old.price, new.cost), "cost", old=[old])
     place: Any = AzurePlace(memory=Memory(), still=True)
     opened(place, [old]).close()
     tm.migrate(place, [cost])
@@ -248,15 +245,8 @@ def pair(a: str, b: str, **more: Any) -> Any:
 
 def test_a_name_that_another_field_had_before_is_looked_for_under_its_own() -> None:
     old, middle, new = pair("a", "b"), pair("a", "c"), pair("b", "c")
-
-    @tm.migration(after=None, old=[old], new=[middle])
-    def first(m: tm.Migration) -> None:
-        m.rename(old.b, middle.c)
-
-    @tm.migration(after="first", old=[middle], new=[new])
-    def second(m: tm.Migration) -> None:
-        m.rename(middle.a, new.b)
-
+    first = script([middle], lambda m: m.rename(old.b, middle.c), old=[old])
+    second = script([new], lambda m: m.rename(middle.a, new.b), "second", after="first", old=[middle])
     place: Any = AzurePlace(memory=Memory(), still=True)
     with opened(place, [old]) as store:
         store.insert_many([old(p="x", n=n, w="w", a=n, b=10 * n) for n in range(5)])
@@ -272,10 +262,7 @@ def test_a_name_that_another_field_had_before_is_looked_for_under_its_own() -> N
 def test_a_program_that_follows_puts_rows_of_indexes_under_the_stored_names() -> None:
     old, new = pair("a", "b"), pair("c", "b")
     more = pair("c", "b", by_b=tm.Index[int](partition="{b}", include=("c",)))
-
-    @tm.migration(after=None, old=[old], new=[new])
-    def first(m: tm.Migration) -> None:
-        m.rename(old.a, new.c)
+    first = script([new], lambda m: m.rename(old.a, new.c), old=[old])
 
     def best(cls: Any, of: str) -> Any:  # (in the table of the entities, with a property of the former name)
         members = {"w": (str, tm.group_by(cls.w)), "a": (int | None, tm.max(getattr(cls, of)))}
@@ -528,17 +515,18 @@ def test_a_class_that_is_being_contracted_is_not_declared_anew_before_that_has_e
 def test_a_script_that_renames_and_one_that_copies_run_one_after_the_other(place: Any) -> None:
     priced = part("firm", "cost", {"code": int | None}, by_code=tm.Index[int](partition="{code}", unique=True))
 
-    @tm.migration(after="names", old=NEWS, new=[priced, makers(priced, "firm", "cost"), shelves(priced, "cost")])
-    def numbers(m: tm.Migration) -> None:
+    def digits(m: tm.Migration) -> None:
         m.convert(NEW.code, priced.code, lambda code: None if code is None else int(code[1:]))
 
+    new = [priced, makers(priced, "firm", "cost"), shelves(priced, "cost")]
+    numbers = script(new, digits, "numbers", after="names", old=NEWS)
     report = tm.migrate(place, [names, numbers], dry_run=True)
     assert (report.ok, report.entities, report.applied) == (True, 40, ())
     assert [step.old_version for step in report.plan] == ["writes", "writes", "stops"]
     report = tm.migrate(place, [names, numbers])
     assert (report.ok, report.entities, report.applied) == (True, 40, ("names", "numbers"))
     assert [step.old_version for step in report.plan] == ["writes", "writes", "stops"]
-    with opened(place, [priced, makers(priced, "firm", "cost"), shelves(priced, "cost")]) as store:
+    with opened(place, new) as store:
         held = {(one.shelf, one.number): (one.firm, one.cost, one.code) for one in store.query(priced).allow_scan()}
         assert held == {one[:2]: (*one[2:4], None if one[4] is None else int(one[4][1:])) for one in ITEMS}
         assert [one.number for one in store.query(priced.by_code(7))] == [7]
