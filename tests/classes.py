@@ -9,6 +9,14 @@ from typing import Any
 import tablemapper as tm
 
 
+class Other(tm.Entity, table="Others"):
+    """A class that has nothing to do with others."""
+
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="{name}")
+
+
 class Span(tm.Entity, table="Spans"):
     p: tm.Field[str]
     number: tm.Field[int]

@@ -22,6 +22,7 @@ from tablemapper.expressions.predicates import conjuncts, dump
 from tablemapper.expressions.python import python_source
 from tablemapper.values.extra import Int32Value
 
+from ..classes import Other
 from ..matching import matcher
 
 
@@ -46,11 +47,6 @@ class Thing(tm.Entity, table="Things"):
     color: tm.Field[Color | None] = tm.field(default=None)
     home: tm.Field[Home | None] = tm.field(default=None)
 
-    key = tm.Key[str](partition="{name}")
-
-
-class Other(tm.Entity, table="Others"):
-    name: tm.Field[str]
     key = tm.Key[str](partition="{name}")
 
 

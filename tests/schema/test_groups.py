@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
-from ..classes import aggregate
+from ..classes import Other, aggregate
 
 
 class Reading(tm.Entity, table="Readings"):
@@ -28,11 +28,6 @@ class Reading(tm.Entity, table="Readings"):
     on: tm.Field[bool] = tm.field(default=True)
 
     key = tm.Key[str, datetime](partition="{device}", row="{at}")
-
-
-class Other(tm.Entity, table="Others"):
-    name: tm.Field[str]
-    key = tm.Key[str](partition="{name}")
 
 
 class Abstract(tm.Entity):

@@ -20,7 +20,7 @@ from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
 from tablemapper.engines.sqlite.online import takeover
 
-from ..classes import aggregate, entity
+from ..classes import Other, aggregate, entity
 from ..sql import run_sql
 
 pytestmark = pytest.mark.file
@@ -495,10 +495,6 @@ def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(place: P
 
 
 def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Other(tm.Entity, table="Others"):
-        p: tm.Field[str]
-        key = tm.Key[str](partition="{p}")
-
     run_sql(path, *HOT)
     grown: list[bool] = []
 

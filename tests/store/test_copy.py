@@ -19,7 +19,7 @@ from tablemapper.engines import by_key
 from tablemapper.engines.azure.tables.service import Commit, Find, Get
 from tablemapper.store import copying
 
-from ..classes import entity
+from ..classes import Other, entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -233,13 +233,8 @@ def test_a_copy_of_what_is_the_same_reads_a_thousand_entities_with_a_request(pla
     assert not [one for one in memory.sent if isinstance(one, Commit)]
 
 
-class Other(tm.Entity, table="Others"):
-    id: tm.Field[str]
-    key = tm.Key[str](partition="{id}")
-
-
 def _thing(name: str, **more: Any) -> Any:
-    return entity(name, "Others", {"id": str, **more}, tm.Key[str](partition="{id}"))
+    return entity(name, "Others", {"name": str, **more}, tm.Key[str](partition="{name}"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import Other
+
 
 class Log(tm.Entity, table="Logs"):
     device: tm.Field[str]
@@ -181,10 +183,6 @@ def test_partitions_may_come_and_go_while_they_are_listed(store: tm.Store) -> No
 
 
 def test_partitions_of_what_is_no_class_of_the_store_are_refused(store: tm.Store) -> None:
-    class Other(tm.Entity, table="Other"):
-        a: tm.Field[str]
-        key = tm.Key[str](partition="{a}")
-
     with pytest.raises(tm.InvalidEntity, match="was not opened with it"):
         store.partitions(Other)
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 import tablemapper as tm
 
-from ..classes import entity
+from ..classes import Other, entity
 from ..threads import at_once
 
 
@@ -35,11 +35,6 @@ class Customer(tm.Entity, table="Orders"):
     name: tm.Field[str]
 
     key = tm.Key[str](partition="{customer}", row="customer")
-
-
-class Other(tm.Entity, table="Others"):
-    customer: tm.Field[str]
-    key = tm.Key[str](partition="{customer}")
 
 
 class Spent(tm.Aggregate, of=Order, table="Spent"):

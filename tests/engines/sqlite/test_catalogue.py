@@ -18,7 +18,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
-from ...classes import aggregate, entity
+from ...classes import Other, aggregate, entity
 from ...sql import run_sql
 
 
@@ -188,11 +188,6 @@ def test_a_field_that_rows_hold_undeclared_is_not_declared_over_them(tmp_path: P
 
 
 def test_classes_that_have_nothing_to_do_with_each_other_open_apart(path: Path) -> None:
-    class Other(tm.Entity, table="Others"):
-        name: tm.Field[str]
-
-        key = tm.Key[str](partition="{name}")
-
     with tm.open(path, models=[Other]) as store:
         store.insert(Other("x"))
     with tm.open(path, models=[reading()]) as store:
