@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import Enum, IntEnum
 from typing import Any
 
 import tablemapper as tm
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
 
 
 class Other(tm.Entity, table="Others"):

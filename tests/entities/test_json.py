@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,15 +15,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.extra import Int32Value
 
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(IntEnum):
-    LOW = 1
-    HIGH = 2
+from ..classes import Color, Level
 
 
 @attrs.frozen

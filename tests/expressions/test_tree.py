@@ -8,7 +8,6 @@ import operator
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from enum import Enum
 from typing import Any
 
 import attrs
@@ -22,13 +21,8 @@ from tablemapper.expressions.predicates import conjuncts, dump
 from tablemapper.expressions.python import python_source
 from tablemapper.values.extra import Int32Value
 
-from ..classes import Other
+from ..classes import Color, Other
 from ..matching import matcher
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 @attrs.define

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, IntEnum
+from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -23,12 +23,7 @@ from tablemapper.schema.model import model_of
 from tablemapper.schema.rows import FIRST
 from tablemapper.values.arrow import ColumnCheck
 
-from ..classes import entity
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
+from ..classes import Color, entity
 
 
 @attrs.frozen

@@ -8,7 +8,6 @@ import random
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,9 @@ import tablemapper as tm
 from tests.whole.answers import Trial, random_rows
 from tests.whole.random_models import random_model, with_maintained, with_undeclared
 
-from ..classes import entity
+from ..classes import Color, entity
 
 pytestmark = pytest.mark.file
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 @attrs.frozen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -18,7 +17,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite import engine
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
-from ...classes import Other, aggregate, entity
+from ...classes import Color, Other, aggregate, entity
 from ...sql import run_sql
 
 
@@ -195,11 +194,6 @@ def test_classes_that_have_nothing_to_do_with_each_other_open_apart(path: Path) 
 
 
 # ---------------------------------------------------------------------------------------------- nested classes
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 def address(kind: str = "attrs", **members: tuple[Any, Any]) -> type[Any]:

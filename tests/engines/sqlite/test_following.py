@@ -15,7 +15,7 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import aggregate, entity
+from ...classes import Color, aggregate, entity
 from ...sql import run_sql
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -253,11 +253,6 @@ def test_the_default_of_a_property_is_set_once_whatever_else_a_later_version_cha
     assert [one.rank for one in newest.query(later).where(later.category == "c0")] == [3, 3, 3]
     assert [one.rank for one in newest.query(later).where(later.category == "x")] == [3, 3]
     assert newest[later.key("y", 1)].rank == 4
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Paint(enum.Enum):
