@@ -12,6 +12,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import entity
+from ..stores import sound_store
 from .shapes import migrate, script
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
@@ -118,9 +119,8 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
         with tm.open(tmp_path / "s.db", models=[new]) as store:
             assert store[new.key("x", 1)] == new("x", 1, After.Home("Rome"), 5)
         assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), to="").ok
-        with tm.open(tmp_path / "s.db", models=[old]) as store:
+        with sound_store(tmp_path / "s.db", models=[old]) as store:
             assert store[old.key("x", 1)] == old("x", 1, Before.Home("Rome"), 5)
-            assert store.check().ok
 
 
 def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(
@@ -165,10 +165,8 @@ def test_an_index_that_has_the_name_of_a_former_one_is_no_hindrance_to_a_script_
     with tm.open(tmp_path / "s.db", models=[second]) as store:
         assert store.query(second.by_name("ACE")).count() == 1
     assert tm.migrate(tmp_path / "s.db", [copied], rest=0).ok
-    with tm.open(tmp_path / "s.db", models=[third]) as store:
+    with sound_store(tmp_path / "s.db", models=[third]) as store:
         assert store.query(third.by_name("ACE")).count() == 1
-        assert store.check().ok
     assert tm.migrate(tmp_path / "s.db", [copied], to="", rest=0).ok
-    with tm.open(tmp_path / "s.db", models=[second]) as store:
+    with sound_store(tmp_path / "s.db", models=[second]) as store:
         assert store.query(second.by_name("ACE")).count() == 1
-        assert store.check().ok

@@ -15,6 +15,7 @@ from tablemapper.engines.sqlite.online import migration
 from tablemapper.store import builds
 
 from ..classes import aggregate, entity
+from ..stores import sound_store
 from .shapes import FIELDS, changed, contents, migrate, part, script, totals
 
 
@@ -119,7 +120,7 @@ def test_a_rename_is_undone_and_done_again(path: Path) -> None:
     second = script(
         [third, third_makers], lambda m: m.rename(NEW.firm, third.brand), "second", "first", [NEW, NEW_MAKERS]
     )
-    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+    with sound_store(path, models=[OLD, OLD_MAKERS]) as old:
         before = contents(old, [OLD])
         migrate(path, RENAME, second)
         with tm.open(path, models=[third, third_makers]) as store, tm.open(path, models=[NEW]) as between:
@@ -134,7 +135,6 @@ def test_a_rename_is_undone_and_done_again(path: Path) -> None:
             assert old.check().ok
         assert tm.status(path).history == ()
         migrate(path, RENAME)
-        assert old.check().ok
     with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
         assert store.check().ok
 
@@ -144,16 +144,14 @@ def test_what_is_added_beside_a_rename_is_built(path: Path) -> None:
         changed(FIELDS, maker=None, firm=str | None, size=int | None), by_number=tm.Index[int](partition="{number}")
     )
     one = script([new], lambda m: m.rename(OLD.maker, new.firm), "first", None, [OLD])
-    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+    with sound_store(path, models=[OLD, OLD_MAKERS]) as old:
         migrate(path, one)
         old.insert(OLD("x", 500, price="1", maker="old", tags=[]))
-        with tm.open(path, models=[new]) as store:
+        with sound_store(path, models=[new]) as store:
             assert [e.firm for e in store.query(new.by_number(500))] == ["old"]
             store.insert(new("x", 501, price="1", firm="new", tags=[], size=5))
-            assert store.check().ok
         assert old[OLD.key("x", 501)].maker == "new"
         old.merge(OLD.key("x", 501), maker="changed")
-        assert old.check().ok
     with tm.open(path, models=[new]) as store:
         assert (store[new.key("x", 501)].size, store[new.key("x", 501)].firm) == (5, "changed")
 
@@ -165,12 +163,11 @@ def test_the_old_name_is_not_given_to_another_property_before_that(path: Path) -
     with pytest.raises(tm.SchemaMismatch, match=r'"maker" is what "firm" was called before first: contract that first'):
         tm.open(path, models=[again])
     migrate(path, RENAME, contract=True)
-    with tm.open(path, models=[again]) as store:
+    with sound_store(path, models=[again]) as store:
         assert {one.maker for one in store.query(again).allow_scan()} == {None}
         assert "m1" in {one.firm for one in store.query(again).allow_scan()}
         store.insert(again(rack="x", number=700, price="1", firm="f", maker="m", tags=[]))
         assert store[again.key("x", 700)].maker == "m"
-        assert store.check().ok
 
 
 def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
@@ -197,9 +194,8 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
         migrate(path, one, contract=True)
         with pytest.raises(tm.SchemaMismatch, match="first"):
             old.insert(OLD("x", 101, price="1", maker="m1", tags=[]))
-    with tm.open(path, models=[bare]) as store:
+    with sound_store(path, models=[bare]) as store:
         assert len(list(store.query(bare.by_maker("m1")))) == 4
-        assert store.check().ok
     labels = [item.where for item in tm.status(path).items if item.state == "ready"]
     assert labels == ["Part", "Part.by_maker"]
 
@@ -214,15 +210,13 @@ def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_
         assert migrate(path, first, second, to="first", contract=True).contracted == ("first",)
         assert new.check().ok
         new.insert(NEW(rack="x", number=800, price="1", firm="f", tags=[]))
-    with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
+    with sound_store(path, models=[OLD, OLD_MAKERS]) as old:
         assert old[OLD.key("x", 800)].maker == "f"
-        assert old.check().ok
     migrate(path, first, second, contract=True)
     with pytest.raises(tm.SchemaMismatch, match="second"):
         tm.open(path, models=[OLD, OLD_MAKERS])
-    with tm.open(path, models=[NEW, NEW_MAKERS]) as store:
+    with sound_store(path, models=[NEW, NEW_MAKERS]) as store:
         assert store[NEW.key("x", 800)].firm == "f"
-        assert store.check().ok
 
 
 def test_a_class_beside_what_is_copied_has_to_be_contracted_once_it_is_dropped(path: Path) -> None:
@@ -411,9 +405,8 @@ def test_a_class_that_shares_its_table_goes_in_batches_however_often_that_is_kil
     with pytest.raises(tm.SchemaMismatch, match="Note was dropped by first; declare it under another name"):
         tm.open(place, models=[kept, gone])
     anew = shelf("Note", ("note", "{at}"), at=int, title=str)
-    with tm.open(place, models=[kept, anew]) as store:  # another class of this name begins with nothing
+    with sound_store(place, models=[kept, anew]) as store:  # another class of this name begins with nothing
         assert list(store.query(anew).allow_scan()) == []
-        assert store.check().ok
 
 
 def test_nothing_is_renamed_in_a_frozen_store(path: Path) -> None:

@@ -18,6 +18,7 @@ from tablemapper.scripts.steps import pairs
 
 from ..classes import aggregate, entity
 from ..sql import run_sql
+from ..stores import sound_store
 from .shapes import migrate, script
 
 Grade = enum.Enum("Grade", {"NEW": "new", "USED": "used"})
@@ -433,11 +434,10 @@ def test_a_version_that_adds_to_the_class_keeps_the_old_version_in_step(path: Pa
     later = entity("Part", "Parts", {**FIELDS, "price": Money, "rank": int, "color": str | None}, KEY,
                    by_maker=tm.Index[str](partition="{maker}"), by_color=tm.Index[str](partition="{color}"))  # fmt: skip
     migrate(path, first)
-    with open_old(path) as old, tm.open(path, models=[later, totals(later)], migrations=[first]) as store:
+    with open_old(path) as old, sound_store(path, models=[later, totals(later)], migrations=[first]) as store:
         store.merge(later.key("i1", 1), color="red", price=Money(7, 7))
         assert old[OLD.key("i1", 1)].price == "7.07"
         assert store[later.key("i1", 1)].color == "red"
-        assert store.check().ok
 
 
 def rewriting(function: Any, back: Any, into: list[Any]) -> Any:
@@ -552,12 +552,11 @@ def test_a_later_version_that_lets_a_field_hold_more_ends_the_old_version(path: 
         kinds = {"code": str, "place": str, "cents": int, "grade": wider, "maker": str | None}
         key = tm.Key[str](partition="{code}")
         later = entity("Item", "Items", kinds, key, by_maker=tm.Index[str](partition="{maker}"))
-    with open_old(path) as old, tm.open(path, models=[later, totals(later)], migrations=[first]) as store:
+    with open_old(path) as old, sound_store(path, models=[later, totals(later)], migrations=[first]) as store:
         with pytest.raises(tm.SchemaMismatch, match="first replaced this form"):
             old.query(OLD).allow_scan().count()
         one = store.query(later).allow_scan().first()
         store.merge(one.key, grade=wider["WORN"])
-        assert store.check().ok
 
 
 def test_what_is_not_written_stays_as_the_old_version_left_it_however_large(tmp_path: Path) -> None:

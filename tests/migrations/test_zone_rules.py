@@ -15,6 +15,7 @@ import tablemapper as tm
 from tablemapper.evolution import compilation, following
 
 from ..classes import aggregate, entity
+from ..stores import sound_store
 from ..zones import rules_from
 from .shapes import script
 
@@ -98,9 +99,8 @@ def test_both_versions_go_on_if_the_rules_of_a_zone_have_changed(place: Path, ne
         for one in (store, before):
             assert one.check().ok
     assert tm.migrate(place, [first], to="").ok
-    with tm.open(place, models=old) as before:
+    with sound_store(place, models=old) as before:
         assert of_days(before, old) == days(before, old)
-        assert before.check().ok
 
 
 def test_a_migration_goes_on_if_the_rules_of_a_zone_have_changed(place: Path, new_rules: Any) -> None:
@@ -113,6 +113,5 @@ def test_a_migration_goes_on_if_the_rules_of_a_zone_have_changed(place: Path, ne
         before.insert_many(sales(old[0], 120))
         assert of_days(before, old) == days(before, old)
     assert tm.migrate(place, [first]).ok
-    with tm.open(place, models=new) as store:
+    with sound_store(place, models=new) as store:
         assert of_days(store, new) == days(store, new)
-        assert store.check().ok

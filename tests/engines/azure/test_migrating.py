@@ -11,7 +11,7 @@ import tablemapper as tm
 
 from ...classes import aggregate, entity
 from ...migrations.shapes import script
-from .memory import Memory
+from .memory import Faulty, Memory
 from .place import AzurePlace
 
 
@@ -390,32 +390,18 @@ def test_what_is_dropped_goes_when_it_is_contracted_and_nothing_else(name: str) 
         opened(place, FULL)
 
 
-class Ending(Memory):
-    """A service whose client ends at one request: before that is executed, or after."""
-
-    at, after, number = -1, False, 0
-
-    def send(self, request: Any) -> Any:
-        self.number += 1
-        if self.number != self.at:
-            return super().send(request)
-        if self.after:
-            super().send(request)
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("way", ["before", "after"])
 @pytest.mark.parametrize("name", DROPS)
-def test_a_contraction_that_ended_at_any_request_is_done_again(name: str, after: bool, full_size: bool) -> None:
+def test_a_contraction_that_ended_at_any_request_is_done_again(name: str, way: str, full_size: bool) -> None:
     given, tables, labels = DROPS[name]
     new, *what = given()
     script = dropped("less", new, *what)
     for at in range(1 + len(name) % 7, 10_000, 1 if full_size else 7):
-        memory = Ending()
+        memory = Faulty()
         place: Any = AzurePlace(memory=memory, still=True)
         with opened(place, FULL) as store:
             store.insert_many([old_of(ITEMS[1]), old_of(ITEMS[2]), Note("x", "n"), Alone("a", 1)])
-        memory.at, memory.after = memory.number + at, after
+        memory.at, memory.way = memory.number + at, way
         try:
             tm.migrate(place, [script], contract=True)
         except KeyboardInterrupt:
