@@ -28,6 +28,15 @@ class Other(tm.Entity, table="Others"):
     key = tm.Key[str](partition="{name}")
 
 
+class Loose(tm.Entity, table="Looses"):
+    """A class with undeclared properties."""
+
+    name: tm.Field[str]
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str](partition="{name}")
+
+
 class Span(tm.Entity, table="Spans"):
     p: tm.Field[str]
     number: tm.Field[int]

@@ -245,6 +245,12 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every job wait for its batches, however few entities there are."""
+    monkeypatch.setattr("tablemapper.engines.sqlite.online.takeover._AT_ONCE", -1)
+
+
+@pytest.fixture
 def full_size(request: pytest.FixtureRequest) -> bool:
     """Whether a long test runs at full size."""
     return bool(request.config.getoption("--long"))

@@ -29,6 +29,19 @@ class Twins(tm.Aggregate, of=Twin, table="TwinCounts"):
     key = tm.Key[str](partition="{group}")
 
 
+class Pairs:
+    """The pairs that one task or thread writes."""
+
+    def __init__(self, store: Any, group: str) -> None:
+        self.store = store
+        self.group = group
+        self.number = 0
+
+    def _next(self) -> tuple[Twin, Twin]:
+        self.number += 2
+        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
+
+
 def file_of(store: tm.Store) -> File:
     engine: Any = store._engine
     file: File = engine.file

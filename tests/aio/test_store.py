@@ -43,7 +43,7 @@ from tablemapper.store.transaction import Transaction
 
 from ..engines.sqlite.table import eventually
 from ..sqlite_vfs import Slow
-from ..twins import Twin, Twins, check_clean, file_of
+from ..twins import Pairs, Twin, Twins, check_clean, file_of
 from .gate import Gate
 
 T = TypeVar("T")
@@ -597,16 +597,7 @@ async def _awaited(work: CancelAt) -> None:
     await work
 
 
-class AsyncPairs:
-    def __init__(self, store: AsyncStore, group: str) -> None:
-        self.store = store
-        self.group = group
-        self.number = 0
-
-    def _next(self) -> tuple[Twin, Twin]:
-        self.number += 2
-        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
-
+class AsyncPairs(Pairs):
     async def transaction(self) -> None:
         async with self.store.transaction() as tx:
             for twin in self._next():

@@ -21,7 +21,7 @@ from tablemapper.expressions.predicates import conjuncts, dump
 from tablemapper.expressions.python import python_source
 from tablemapper.values.extra import Int32Value
 
-from ..classes import Color, Other
+from ..classes import Color, Loose, Other
 from ..matching import matcher
 
 
@@ -234,13 +234,6 @@ def test_a_value_is_dumped_as_it_is_stored() -> None:
 def test_a_time_is_cut_down_by_the_parts_that_there_are_only(format: Any, why: str) -> None:
     with pytest.raises(tm.InvalidQuery, match=re.escape(why)):
         Thing.at.truncate(format)
-
-
-class Loose(tm.Entity, table="Looses"):
-    name: tm.Field[str]
-    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
-
-    key = tm.Key[str](partition="{name}")
 
 
 def test_undeclared_numbers_compare_as_numbers_and_with_nothing_else() -> None:

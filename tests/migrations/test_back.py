@@ -13,7 +13,6 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
 
 from ..classes import entity
 from .shapes import (
@@ -232,10 +231,9 @@ def test_a_plan_says_of_an_undoing_that_the_new_version_stops_where_the_old_one_
 
 
 def test_what_was_half_built_before_a_switch_is_built_anew_after_it_is_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, never_at_once: None
 ) -> None:
     path, convert = tmp_path / "s.db", cases()["convert"].script
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
     insert(path, *[BARE("a", n, price=str(n), maker="m1", tags=["x"]) for n in range(50)])
     with tm.open(path, models=[OLD, OLD_TOTALS], build=False) as store:
         store.build(limit=20)

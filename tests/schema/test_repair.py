@@ -18,7 +18,6 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite import engine as engine_module
 from tablemapper.engines.sqlite.online import repair as repairing
-from tablemapper.engines.sqlite.online import takeover
 
 from ..classes import Other, aggregate, entity
 from ..sql import run_sql
@@ -543,11 +542,7 @@ def test_a_unique_index_whose_values_are_held_twice_is_repaired_and_stays_so(pla
     "sql",
     ["SELECT 1", "DELETE FROM PartsByCode WHERE _rk = 'r3'", "UPDATE PartTotals SET n = 99", "DELETE FROM PartTotals"],
 )
-def test_what_is_being_built_is_repaired_up_to_where_it_is(
-    place: Path, sql: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-
+def test_what_is_being_built_is_repaired_up_to_where_it_is(place: Path, sql: str, never_at_once: None) -> None:
     def part(**indexes: Any) -> Any:
         members = {"p": str, "r": str, "code": (int, tm.field(default=0))}
         return entity("Part", "Parts", members, tm.Key[str, str](partition="{p}", row="{r}"), **indexes)

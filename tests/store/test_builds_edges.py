@@ -9,7 +9,6 @@ from typing import Any, Literal
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
 
 from ..classes import aggregate, entity
 from ..migrations.shapes import begun, script
@@ -35,8 +34,7 @@ LONG = "x" * 5_000
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+def path(tmp_path: Path, never_at_once: None) -> Path:
     with tm.open(tmp_path / "s.db", models=[THING, LABEL], durability="relaxed") as store:
         store.insert_many(
             [THING(name, LONG + name if name != "d" else "short", f"t{name}", "1") for name in ("", "a", "b", "c", "d")]

@@ -7,16 +7,10 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import NAMES, NEW, OLD, UNIQUE
 
-pytestmark = pytest.mark.file
-
-
-@pytest.fixture(autouse=True)
-def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+pytestmark = [pytest.mark.file, pytest.mark.usefixtures("never_at_once")]
 
 
 @pytest.fixture

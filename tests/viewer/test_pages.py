@@ -18,7 +18,6 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
-from tablemapper.engines.sqlite.online import takeover
 from tablemapper.evolution import compilation
 from tests.classes import entity
 from tests.engines.azure.memory import Memory
@@ -300,9 +299,7 @@ def test_a_size_above_the_most_is_clipped(place: Path, size: str) -> None:
         assert len(json(tm.inspector(store), f"/entities/Product?size={size}")["entities"]) == 200
 
 
-def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-
+def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, never_at_once: None) -> None:
     priced = product(**BY_NAME, by_price=tm.Index[Decimal](partition="{price}"))
     with tm.open(place, models=[priced], build=False) as store:
         app = tm.inspector(store)

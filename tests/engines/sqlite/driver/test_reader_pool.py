@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +12,7 @@ from tablemapper.engines.sqlite.file.file import File
 from tablemapper.errors import StoreClosed, StoreLocked
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ....threads import at_once
+from ....threads import at_once, elsewhere
 from ..table import eventually, insert, open_table
 
 
@@ -22,21 +20,6 @@ from ..table import eventually, insert, open_table
 def file(path: Path) -> Iterator[File]:
     with open_table(path, range(1_000), readers=1, most_readers=2, timeout=60.0) as file:
         yield file
-
-
-def elsewhere(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start ``work`` in another thread; return that, and where its result or error will be."""
-    results: list[Any] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            results.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, results
 
 
 def waiting(file: File, count: int) -> None:
