@@ -4,9 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import Enum, IntEnum
 from typing import Any
 
 import tablemapper as tm
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Other(tm.Entity, table="Others"):
+    """A class that has nothing to do with others."""
+
+    name: tm.Field[str]
+
+    key = tm.Key[str](partition="{name}")
+
+
+class Loose(tm.Entity, table="Looses"):
+    """A class with undeclared properties."""
+
+    name: tm.Field[str]
+    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
+
+    key = tm.Key[str](partition="{name}")
 
 
 class Span(tm.Entity, table="Spans"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import inspect
 import logging
@@ -184,6 +185,23 @@ def _needs(mark: pytest.Mark, item: pytest.Item) -> tuple[str, ...]:
     return mark.args if when(*[params[name] for name in inspect.signature(when).parameters]) else ()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop: in that of its fixtures, if they have one."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    pyfuncitem.funcargs.get("runner", asyncio).run(pyfuncitem.obj(**arguments))
+    return True
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of a test and of its fixtures."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
 def pytest_collection_finish() -> None:
     """Leave what thousands of tests have imported alone: to look for garbage among it takes a third of a second each time."""
     gc.collect()
@@ -218,6 +236,18 @@ def rows_at_most(query: tm.Query[Any]) -> float:
 def path(tmp_path: Path) -> Path:
     """Where the file of a store may be."""
     return tmp_path / "store.db"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the file of another store may be: where `path` is a store already, or beside it."""
+    return tmp_path / "other.db"
+
+
+@pytest.fixture
+def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every job wait for its batches, however few entities there are."""
+    monkeypatch.setattr("tablemapper.engines.sqlite.online.takeover._AT_ONCE", -1)
 
 
 @pytest.fixture

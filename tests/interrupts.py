@@ -17,8 +17,6 @@ from typing import Any, Literal, TypeAlias
 
 import tablemapper
 
-__all__ = ["NEVER", "Where", "names_of_places", "places", "strike"]
-
 Where: TypeAlias = Literal["delivery", "line", "instruction"]
 """Where Python lets an interrupt in; at each line; at each instruction."""
 

@@ -16,8 +16,6 @@ from typing import Any
 import apsw
 import pytest
 
-__all__ = ["Touched", "touching"]
-
 _SOURCE = re.compile(r'(?:FROM|JOIN) "?(\w+)\b"?(?!\()(?: (?!WHERE\b)(\w+)\b)?')
 
 _COUNTED = ("t", "i", "")  # aliases of entity tables and index tables

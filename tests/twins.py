@@ -10,8 +10,6 @@ from typing import Any
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
 
-__all__ = ["Twin", "Twins", "check_clean", "file_of"]
-
 
 class Twin(tm.Entity, table="Twins"):
     """Written in pairs, so that half a pair shows."""
@@ -29,6 +27,19 @@ class Twins(tm.Aggregate, of=Twin, table="TwinCounts"):
     count: tm.Field[int] = tm.count()
 
     key = tm.Key[str](partition="{group}")
+
+
+class Pairs:
+    """The pairs that one task or thread writes."""
+
+    def __init__(self, store: Any, group: str) -> None:
+        self.store = store
+        self.group = group
+        self.number = 0
+
+    def _next(self) -> tuple[Twin, Twin]:
+        self.number += 2
+        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
 
 
 def file_of(store: tm.Store) -> File:

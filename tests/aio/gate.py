@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 
-__all__ = ["Gate"]
-
 
 class Gate:
     """Holds up a thread until a task lets it go on: no clock decides which comes first."""

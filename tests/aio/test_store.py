@@ -43,20 +43,24 @@ from tablemapper.store.transaction import Transaction
 
 from ..engines.sqlite.table import eventually
 from ..sqlite_vfs import Slow
-from ..twins import Twin, Twins, check_clean, file_of
+from ..twins import Pairs, Twin, Twins, check_clean, file_of
 from .gate import Gate
 
 T = TypeVar("T")
 
 
-def run(work: Callable[[AsyncStore], Coroutine[Any, Any, T]], path: object = ":memory:", **options: Any) -> T:
-    """Run ``work`` with a store in an event loop of its own."""
+def open_twins(path: Path, **options: Any) -> Opening:
+    return tm.open_async(str(path), models=[Twin, Twins], **options)
 
-    async def main() -> T:
-        async with tm.open_async(str(path), models=[Twin, Twins], **options) as store:
-            return await work(store)
 
-    return asyncio.run(main())
+@pytest.fixture
+def store(path: Path, runner: asyncio.Runner) -> Iterator[AsyncStore]:
+    async def open() -> AsyncStore:
+        return await open_twins(path)
+
+    store = runner.run(open())
+    yield store
+    runner.run(store.close())
 
 
 def fill(path: Path, count: int, group: str = "a") -> None:
@@ -67,20 +71,17 @@ def fill(path: Path, count: int, group: str = "a") -> None:
 # Habits of synchronous code, and of other libraries
 
 
-def test_a_verb_of_a_transaction_may_be_awaited(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
-        await store.insert(Twin("a", 9))
-        async with store.transaction() as tx:
-            assert await tx.insert(Twin("a", 1)) is None
-            assert await tx.upsert(Twin("a", 2)) is None
-            assert await tx.merge(Twin.key("a", 9), text="x") is None
-            tx.insert(Twin("a", 3))
-        async with store.transaction() as tx:
-            assert await tx.replace((await store[Twin.key("a", 1)]).replace(text="y")) is None
-            assert await tx.delete(Twin.key("a", 9)) is None
-        assert [twin.number async for twin in store.query(Twin).where(Twin.group == "a")] == [1, 2, 3]
-
-    run(work, path)
+async def test_a_verb_of_a_transaction_may_be_awaited(store: AsyncStore) -> None:
+    await store.insert(Twin("a", 9))
+    async with store.transaction() as tx:
+        assert await tx.insert(Twin("a", 1)) is None
+        assert await tx.upsert(Twin("a", 2)) is None
+        assert await tx.merge(Twin.key("a", 9), text="x") is None
+        tx.insert(Twin("a", 3))
+    async with store.transaction() as tx:
+        assert await tx.replace((await store[Twin.key("a", 1)]).replace(text="y")) is None
+        assert await tx.delete(Twin.key("a", 9)) is None
+    assert [twin.number async for twin in store.query(Twin).where(Twin.group == "a")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -94,74 +95,61 @@ def test_a_verb_of_a_transaction_may_be_awaited(path: Path) -> None:
         lambda s: asyncio.create_task(s.insert(Twin("a", 2))),
     ],
 )
-def test_a_store_does_not_write_beside_the_transaction_of_its_task(path: Path, write: Any) -> None:
-    async def work(store: AsyncStore) -> None:
-        await store.insert(Twin("a", 1))
-        async with store.transaction() as tx:
-            with pytest.raises(tm.InvalidTransaction, match=r"tx\.insert"):
-                await write(store)
-            assert await store.exists(Twin.key("a", 1))
-            await tx.insert(Twin("a", 3))
-        await write(store)
-
-    run(work, path)
+async def test_a_store_does_not_write_beside_the_transaction_of_its_task(store: AsyncStore, write: Any) -> None:
+    await store.insert(Twin("a", 1))
+    async with store.transaction() as tx:
+        with pytest.raises(tm.InvalidTransaction, match=r"tx\.insert"):
+            await write(store)
+        assert await store.exists(Twin.key("a", 1))
+        await tx.insert(Twin("a", 3))
+    await write(store)
 
 
-def test_other_tasks_write_beside_a_transaction(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
-        begun, written = asyncio.Event(), asyncio.Event()
+async def test_other_tasks_write_beside_a_transaction(store: AsyncStore) -> None:
+    begun, written = asyncio.Event(), asyncio.Event()
 
-        async def other() -> None:
-            await begun.wait()
-            await store.insert(Twin("a", 2))
-            written.set()
+    async def other() -> None:
+        await begun.wait()
+        await store.insert(Twin("a", 2))
+        written.set()
 
-        task = asyncio.create_task(other())
-        async with store.transaction() as tx:
-            tx.insert(Twin("a", 1))
-            begun.set()
-            await written.wait()
-        await task
-        assert await store.query(Twin).where(Twin.group == "a").count() == 2
-
-    run(work, path)
+    task = asyncio.create_task(other())
+    async with store.transaction() as tx:
+        tx.insert(Twin("a", 1))
+        begun.set()
+        await written.wait()
+    await task
+    assert await store.query(Twin).where(Twin.group == "a").count() == 2
 
 
-def test_a_call_runs_in_the_context_of_its_task(path: Path) -> None:
+async def test_a_call_runs_in_the_context_of_its_task(store: AsyncStore) -> None:
     user: contextvars.ContextVar[str] = contextvars.ContextVar("user")
-
-    async def work(store: AsyncStore) -> None:
-        user.set("ann")
-        await store.insert(Twin("a", 1))
-        await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=user.get()))
-        assert (await store[Twin.key("a", 1)]).text == "ann"
-
-    run(work, path)
+    user.set("ann")
+    await store.insert(Twin("a", 1))
+    await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=user.get()))
+    assert (await store[Twin.key("a", 1)]).text == "ann"
 
 
-def test_what_is_not_awaited_says_so(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
-        opening: Any = tm.open_async(str(path), models=[Twin, Twins])
-        query: Any = store.query(Twin).where(Twin.group == "a")
-        with pytest.raises(AttributeError, match="await tm.open_async"):
-            opening.insert(Twin("a", 1))
-        for block in (opening, store, store.transaction()):
-            with pytest.raises(TypeError, match="async with, not with, opens it"), block:
-                pass
-        for loop in (query, store.partition(Twin.group == "a")):
-            with pytest.raises(TypeError, match="async for"):
-                list(loop)
-        with pytest.raises(TypeError, match=r"await query\.first\(\)"):
-            await query
-        for one in (store, query, store.transaction()):
-            with pytest.raises(TypeError, match="cannot be pickled or copied"):
-                pickle.dumps(one)
-        container: Any
-        for container in (store, store.transaction()):
-            with pytest.raises(TypeError, match=r"\.exists\(key\)"):
-                _ = Twin.key("a", 1) in container
-
-    run(work, path)
+async def test_what_is_not_awaited_says_so(store: AsyncStore, path: Path) -> None:
+    opening: Any = tm.open_async(str(path), models=[Twin, Twins])
+    query: Any = store.query(Twin).where(Twin.group == "a")
+    with pytest.raises(AttributeError, match="await tm.open_async"):
+        opening.insert(Twin("a", 1))
+    for block in (opening, store, store.transaction()):
+        with pytest.raises(TypeError, match="async with, not with, opens it"), block:
+            pass
+    for loop in (query, store.partition(Twin.group == "a")):
+        with pytest.raises(TypeError, match="async for"):
+            list(loop)
+    with pytest.raises(TypeError, match=r"await query\.first\(\)"):
+        await query
+    for one in (store, query, store.transaction()):
+        with pytest.raises(TypeError, match="cannot be pickled or copied"):
+            pickle.dumps(one)
+    container: Any
+    for container in (store, store.transaction()):
+        with pytest.raises(TypeError, match=r"\.exists\(key\)"):
+            _ = Twin.key("a", 1) in container
 
 
 # Verbs
@@ -188,82 +176,75 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
 
 
 @pytest.mark.file
-def test_the_verbs_do_what_they_do_in_a_store(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
-        one = Twin("a", 1)
-        await store.insert(one)
-        assert tm.info(one).etag
-        with pytest.raises(EntityExists):
-            await store.insert(Twin("a", 1))
-        assert await store[Twin.key("a", 1)] == one
-        assert await store.get(Twin.key("a", 2)) is None
-        with pytest.raises(EntityNotFound):
-            await store[Twin.key("a", 2)]
-        one.text = "new"
-        await store.replace(one)
-        await store.merge(Twin.key("a", 1), text="merged")
-        assert (await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=twin.text + "!"))).text == "merged!"
-        await store.upsert(Twin("a", 2))
-        assert await store.get_many([Twin.key("a", n) for n in (2, 3)]) == [Twin("a", 2), None]
-        moved = await store[Twin.key("a", 2)]
-        await store.move(moved, Twin.key("b", 2))
-        assert await store.exists(Twin.key("b", 2))
-        assert (await store[Twins.key("a")]).count == 1
-        await store.delete(Twin.key("b", 2))
-        assert [row async for row in store.partition(Twin.group == "a")] == [await store[Twin.key("a", 1)]]
-        await store.backup(path.with_name("copy.db"))
-        assert (await store.check()).ok
-        assert (await store.repair()).repaired == ()
-        await store.compact()
-
-    run(work, path)
+async def test_the_verbs_do_what_they_do_in_a_store(store: AsyncStore, path: Path) -> None:
+    one = Twin("a", 1)
+    await store.insert(one)
+    assert tm.info(one).etag
+    with pytest.raises(EntityExists):
+        await store.insert(Twin("a", 1))
+    assert await store[Twin.key("a", 1)] == one
+    assert await store.get(Twin.key("a", 2)) is None
+    with pytest.raises(EntityNotFound):
+        await store[Twin.key("a", 2)]
+    one.text = "new"
+    await store.replace(one)
+    await store.merge(Twin.key("a", 1), text="merged")
+    assert (await store.update(Twin.key("a", 1), lambda twin: twin.replace(text=twin.text + "!"))).text == "merged!"
+    await store.upsert(Twin("a", 2))
+    assert await store.get_many([Twin.key("a", n) for n in (2, 3)]) == [Twin("a", 2), None]
+    moved = await store[Twin.key("a", 2)]
+    await store.move(moved, Twin.key("b", 2))
+    assert await store.exists(Twin.key("b", 2))
+    assert (await store[Twins.key("a")]).count == 1
+    await store.delete(Twin.key("b", 2))
+    assert [row async for row in store.partition(Twin.group == "a")] == [await store[Twin.key("a", 1)]]
+    await store.backup(path.with_name("copy.db"))
+    assert (await store.check()).ok
+    assert (await store.repair()).repaired == ()
+    await store.compact()
     with tm.open(path.with_name("copy.db"), models=[Twin, Twins]) as copy:
         assert copy[Twin.key("a", 1)].text == "merged!"
 
 
 @pytest.mark.needs("backward")
-def test_queries_are_built_as_ever_and_awaited_where_they_read(path: Path) -> None:
+async def test_queries_are_built_as_ever_and_awaited_where_they_read(store: AsyncStore, path: Path) -> None:
     fill(path, 1_000)
-
-    async def work(store: AsyncStore) -> None:
-        query = store.query(Twin).where(Twin.group == "a").order_by(Twin.number.desc())
-        assert await query.count() == 1_000
-        assert [twin.number async for twin in query] == list(range(999, -1, -1))
-        assert [twin.number async for twin in query.limit(2)] == [999, 998]
-        assert len(await query.list()) == 1_000
-        first = await query.first()
-        assert first is not None
-        assert first.number == 999
-        one = store.query(Twin).where(Twin.group == "a", Twin.number == 5)
-        assert (await one.one()).number == 5
-        assert await one.one_or_none() == await one.first()
-        assert await one.exists()
-        assert "partition" in str(await one.explain())
-        page = await query.page(10)
-        assert len(page.items) == 10
-        assert (await query.page(10, page.token)).items[0].number == 989
-        assert [len(page.items) async for page in query.limit(25).pages(10)] == [10, 10, 5]
-        assert [row async for row in query.select(Twin.number).limit(2)] == [(999,), (998,)]
-        assert await query.sum(Twin.number) == 499_500
-        assert await query.avg(Twin.number) == 499.5
-        assert (await query.min(Twin.number), await query.max(Twin.number)) == (0, 999)
-        groups = store.query(Twin).allow_scan().group_by(Twin.group)
-        assert await groups.count() == {"a": 1_000}
-        assert await groups.sum(Twin.number) == {"a": 499_500}
-        assert await groups.avg(Twin.number) == {"a": 499.5}
-        assert (await groups.min(Twin.number), await groups.max(Twin.number)) == ({"a": 0}, {"a": 999})
-        assert await store.query(Twin.by_text("x")).budget(timeout=60).count() == 1_000
-        written = store.query(Twin).where(Twin.group == "a", Twin.number >= 990)
-        assert await written.update(text="late") == 10
-        assert await store.query(Twin.by_text("late")).count() == 10
-        assert await written.delete() == 10
-        with pytest.raises(ScanRefused):
-            await store.query(Twin).where(Twin.number > 5).first()
-        with pytest.raises(ScanRefused):
-            async for _ in store.query(Twin).where(Twin.number > 5):
-                pass
-
-    run(work, path)
+    query = store.query(Twin).where(Twin.group == "a").order_by(Twin.number.desc())
+    assert await query.count() == 1_000
+    assert [twin.number async for twin in query] == list(range(999, -1, -1))
+    assert [twin.number async for twin in query.limit(2)] == [999, 998]
+    assert len(await query.list()) == 1_000
+    first = await query.first()
+    assert first is not None
+    assert first.number == 999
+    one = store.query(Twin).where(Twin.group == "a", Twin.number == 5)
+    assert (await one.one()).number == 5
+    assert await one.one_or_none() == await one.first()
+    assert await one.exists()
+    assert "partition" in str(await one.explain())
+    page = await query.page(10)
+    assert len(page.items) == 10
+    assert (await query.page(10, page.token)).items[0].number == 989
+    assert [len(page.items) async for page in query.limit(25).pages(10)] == [10, 10, 5]
+    assert [row async for row in query.select(Twin.number).limit(2)] == [(999,), (998,)]
+    assert await query.sum(Twin.number) == 499_500
+    assert await query.avg(Twin.number) == 499.5
+    assert (await query.min(Twin.number), await query.max(Twin.number)) == (0, 999)
+    groups = store.query(Twin).allow_scan().group_by(Twin.group)
+    assert await groups.count() == {"a": 1_000}
+    assert await groups.sum(Twin.number) == {"a": 499_500}
+    assert await groups.avg(Twin.number) == {"a": 499.5}
+    assert (await groups.min(Twin.number), await groups.max(Twin.number)) == ({"a": 0}, {"a": 999})
+    assert await store.query(Twin.by_text("x")).budget(timeout=60).count() == 1_000
+    written = store.query(Twin).where(Twin.group == "a", Twin.number >= 990)
+    assert await written.update(text="late") == 10
+    assert await store.query(Twin.by_text("late")).count() == 10
+    assert await written.delete() == 10
+    with pytest.raises(ScanRefused):
+        await store.query(Twin).where(Twin.number > 5).first()
+    with pytest.raises(ScanRefused):
+        async for _ in store.query(Twin).where(Twin.number > 5):
+            pass
 
 
 class Head(tm.Entity, table="Chapters"):
@@ -280,85 +261,73 @@ class Chapter(tm.Entity, table="Chapters"):
 
 
 @pytest.mark.needs("backward")
-def test_several_classes_are_asked_together() -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=[Head, Chapter]) as store:
-            await store.insert_many([Head("Dune"), *(Chapter("Dune", number) for number in range(3))])
-            both = store.query(Head, Chapter).where(Head.book == "Dune")
-            assert [type(row) async for row in both] == [Chapter, Chapter, Chapter, Head]
-            assert await both.backwards().first() == Head("Dune")
-            assert await both.count() == 4
-            assert "Chapter" in str(await both.explain())
-
-    asyncio.run(main())
+async def test_several_classes_are_asked_together() -> None:
+    async with tm.open_async(":memory:", models=[Head, Chapter]) as store:
+        await store.insert_many([Head("Dune"), *(Chapter("Dune", number) for number in range(3))])
+        both = store.query(Head, Chapter).where(Head.book == "Dune")
+        assert [type(row) async for row in both] == [Chapter, Chapter, Chapter, Head]
+        assert await both.backwards().first() == Head("Dune")
+        assert await both.count() == 4
+        assert "Chapter" in str(await both.explain())
 
 
 @pytest.mark.needs("across_partitions")
-def test_a_transaction_takes_note_and_sends_at_the_end(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
+async def test_a_transaction_takes_note_and_sends_at_the_end(store: AsyncStore) -> None:
+    async with store.transaction() as tx:
+        tx.insert(Twin("a", 1))
+        tx.upsert(Twin("a", 2))
+        assert await tx.exists(Twin.key("a", 1))
+        assert (await tx[Twin.key("a", 2)]).text == "x"
+        assert await tx.get(Twin.key("a", 3)) is None
+        with pytest.raises(EntityNotFound):
+            await tx[Twin.key("a", 3)]
+        assert not await store.exists(Twin.key("a", 1))
+    assert await store.exists(Twin.key("a", 1))
+    with pytest.raises(RuntimeError, match="mine"):
         async with store.transaction() as tx:
+            tx.delete(Twin.key("a", 1))
+            raise RuntimeError("mine")
+    with pytest.raises(EntityExists):
+        async with store.transaction() as tx:
+            tx.insert(Twin("a", 3))
             tx.insert(Twin("a", 1))
-            tx.upsert(Twin("a", 2))
-            assert await tx.exists(Twin.key("a", 1))
-            assert (await tx[Twin.key("a", 2)]).text == "x"
-            assert await tx.get(Twin.key("a", 3)) is None
-            with pytest.raises(EntityNotFound):
-                await tx[Twin.key("a", 3)]
-            assert not await store.exists(Twin.key("a", 1))
-        assert await store.exists(Twin.key("a", 1))
-        with pytest.raises(RuntimeError, match="mine"):
-            async with store.transaction() as tx:
-                tx.delete(Twin.key("a", 1))
-                raise RuntimeError("mine")
-        with pytest.raises(EntityExists):
-            async with store.transaction() as tx:
-                tx.insert(Twin("a", 3))
-                tx.insert(Twin("a", 1))
-        assert await store.query(Twin).allow_scan().count() == 2
-        with pytest.raises(InvalidTransaction, match="is over"):
-            tx.insert(Twin("a", 9))
-        async with store.transaction(across_partitions=True) as tx:
-            tx.insert(Twin("a", 5))
-            tx.insert(Twin("b", 5))
-        with pytest.raises(InvalidTransaction, match="text changed in the block"):
-            async with store.transaction() as tx:
-                (await tx[Twin.key("a", 5)]).text = "changed"
-
-    run(work, path)
-
-
-def test_a_transaction_belongs_to_one_task(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
+    assert await store.query(Twin).allow_scan().count() == 2
+    with pytest.raises(InvalidTransaction, match="is over"):
+        tx.insert(Twin("a", 9))
+    async with store.transaction(across_partitions=True) as tx:
+        tx.insert(Twin("a", 5))
+        tx.insert(Twin("b", 5))
+    with pytest.raises(InvalidTransaction, match="text changed in the block"):
         async with store.transaction() as tx:
+            (await tx[Twin.key("a", 5)]).text = "changed"
 
-            async def other() -> None:
-                tx.insert(Twin("a", 1))
 
-            with pytest.raises(InvalidTransaction, match="that opened it"):
-                await asyncio.create_task(other())
+async def test_a_transaction_belongs_to_one_task(store: AsyncStore) -> None:
+    async with store.transaction() as tx:
 
-    run(work, path)
+        async def other() -> None:
+            tx.insert(Twin("a", 1))
+
+        with pytest.raises(InvalidTransaction, match="that opened it"):
+            await asyncio.create_task(other())
 
 
 @pytest.mark.needs("all_or_none_load")
-def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(path: Path) -> None:
+async def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(store: AsyncStore) -> None:
     async def one() -> AsyncIterator[Twin]:
         yield Twin("c", 1)
 
-    async def work(store: AsyncStore) -> None:
-        assert await store.insert_many((Twin("b", number) for number in range(5)), atomic=True) == 5
-        with pytest.raises(EntityExists) as caught:
-            await store.insert_many([Twin("c", 1), Twin("b", 3)], atomic=True)
-        assert caught.value.written == 0  # type: ignore[attr-defined]
-        with pytest.raises(TypeError, match="asynchronous"):
-            await store.insert_many(one(), atomic=True)
-        assert await store.query(Twin).where(Twin.group == "c").count() == 0
-
-    run(work, path)
+    assert await store.insert_many((Twin("b", number) for number in range(5)), atomic=True) == 5
+    with pytest.raises(EntityExists) as caught:
+        await store.insert_many([Twin("c", 1), Twin("b", 3)], atomic=True)
+    assert caught.value.written == 0  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="asynchronous"):
+        await store.insert_many(one(), atomic=True)
+    assert await store.query(Twin).where(Twin.group == "c").count() == 0
 
 
-def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
+    store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
     seen: list[tm.Progress] = []
@@ -368,29 +337,26 @@ def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
             await asyncio.sleep(0)
             yield Twin(group, number)
 
-    async def work(store: AsyncStore) -> None:
-        assert await store.insert_many(numbers(25), progress=seen.append) == 25
-        assert await store.upsert_many(numbers(30)) == 30
-        assert await store.insert_many(Twin("b", number) for number in range(5)) == 5
-        assert (
-            await store.delete_many(twin async for twin in store.query(Twin).where(Twin.group == "a", Twin.number < 10))
-            == 10
-        )
-        assert await store.delete_many(store.query(Twin).where(Twin.group == "b")) == 5
-        assert await store.query(Twin).where(Twin.group == "a").count() == 20
+    assert await store.insert_many(numbers(25), progress=seen.append) == 25
+    assert await store.upsert_many(numbers(30)) == 30
+    assert await store.insert_many(Twin("b", number) for number in range(5)) == 5
+    assert (
+        await store.delete_many(twin async for twin in store.query(Twin).where(Twin.group == "a", Twin.number < 10))
+        == 10
+    )
+    assert await store.delete_many(store.query(Twin).where(Twin.group == "b")) == 5
+    assert await store.query(Twin).where(Twin.group == "a").count() == 20
 
-        async def breaks() -> AsyncIterator[Twin]:
-            async for twin in numbers(25, "c"):
-                yield twin
-            yield Twin("c", 0)
+    async def breaks() -> AsyncIterator[Twin]:
+        async for twin in numbers(25, "c"):
+            yield twin
+        yield Twin("c", 0)
 
-        with pytest.raises(EntityExists) as caught:
-            await store.insert_many(breaks())
-        assert caught.value.written == 20  # type: ignore[attr-defined]
-        assert "20 entities were written" in caught.value.__notes__[0]
-        assert await store.query(Twin).where(Twin.group == "c").count() == 20
-
-    run(work, path)
+    with pytest.raises(EntityExists) as caught:
+        await store.insert_many(breaks())
+    assert caught.value.written == 20  # type: ignore[attr-defined]
+    assert "20 entities were written" in caught.value.__notes__[0]
+    assert await store.query(Twin).where(Twin.group == "c").count() == 20
     assert seen[-1].done == 25
 
 
@@ -402,33 +368,29 @@ def on_slow_disk(path: Path) -> AsyncStore:
     return AsyncStore(engine, Workers(threads=32, cursors=2, timeout=60))
 
 
-def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        store, gate = on_slow_disk(path), Gate()
-        monkeypatch.setattr(Slow, "sleep", gate.pass_through)
-        inserting = asyncio.create_task(store.insert(Twin("a", 1)))
-        await gate.reached()
-        for _ in range(100):
-            await asyncio.sleep(0)
-        gate.open()
-        await inserting
-        await store.close()
-
-    asyncio.run(work())
-
-
-def test_tasks_that_write_share_commits(path: Path) -> None:
-    async def work() -> None:
-        store = on_slow_disk(path)
-        before = Slow.syncs
-        await asyncio.gather(*[store.insert(Twin("a", number)) for number in range(200)])
-        assert Slow.syncs - before < 70
-        await store.close()
-
-    asyncio.run(work())
+async def test_the_event_loop_goes_on_while_the_store_waits_for_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, gate = on_slow_disk(path), Gate()
+    monkeypatch.setattr(Slow, "sleep", gate.pass_through)
+    inserting = asyncio.create_task(store.insert(Twin("a", 1)))
+    await gate.reached()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    gate.open()
+    await inserting
+    await store.close()
 
 
-def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Path) -> None:
+async def test_tasks_that_write_share_commits(path: Path) -> None:
+    store = on_slow_disk(path)
+    before = Slow.syncs
+    await asyncio.gather(*[store.insert(Twin("a", number)) for number in range(200)])
+    assert Slow.syncs - before < 70
+    await store.close()
+
+
+async def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Path) -> None:
     together = threading.Barrier(3, timeout=60)
     running: list[int] = []
     most = 0
@@ -440,18 +402,16 @@ def test_only_so_many_calls_run_at_a_time_and_the_others_hold_no_thread(path: Pa
         together.wait()
         running.remove(twin.number)
 
-    async def work(store: AsyncStore) -> int:
+    async with open_twins(path, threads=3) as store:
         await store.insert_many([Twin("a", number) for number in range(39)])
         before = threading.active_count()
         await asyncio.gather(*[store.update(Twin.key("a", number), change) for number in range(39)])
-        return threading.active_count() - before
-
-    assert run(work, path, threads=3) <= 3
+        assert threading.active_count() - before <= 3
     assert most == 3
 
 
 @pytest.mark.file
-def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
+async def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(path, 0)
@@ -473,53 +433,45 @@ def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are(
         schema = compile_schema([Twin, Twins])
         return SqliteEngine.open(path, schema, timeout=1.0, monotonic=clock, sleep=sleep, waited=waited)
 
-    async def work() -> None:
-        nonlocal calls
-        async with Opening(start, limits=None, threads=4, timeout=1.0) as store:
-            calls = 0
-            inserts = [store.insert(Twin("a", number)) for number in range(40)]
-            results = await asyncio.gather(*inserts, return_exceptions=True)
-            assert [type(result) for result in results] == [StoreLocked] * 40
-            assert now < 1.1, "some waited for the timeouts of others, too"
-            other.close()
-            await store.insert(Twin("a", 1))
-
     monkeypatch.setattr(Workers, "clock", clock)
-    asyncio.run(work())
+    async with Opening(start, limits=None, threads=4, timeout=1.0) as store:
+        calls = 0
+        inserts = [store.insert(Twin("a", number)) for number in range(40)]
+        results = await asyncio.gather(*inserts, return_exceptions=True)
+        assert [type(result) for result in results] == [StoreLocked] * 40
+        assert now < 1.1, "some waited for the timeouts of others, too"
+        other.close()
+        await store.insert(Twin("a", 1))
 
 
 @pytest.mark.file
-def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(path: Path) -> None:
+async def test_a_loop_holds_few_rows_and_gives_its_reader_back_when_it_is_left(store: AsyncStore, path: Path) -> None:
     fill(path, 2_000)
-
-    async def work(store: AsyncStore) -> None:
-        file = file_of(store._sync)
-        for _ in range(3):
-            async for _ in store.query(Twin).where(Twin.group == "a"):
-                assert sum(held.holder != 0 for held in list(file._held)) == 1
-                break
-        assert all(held.holder == 0 for held in list(file._held))
-        loop = aiter(store.query(Twin).where(Twin.group == "a"))
-        await anext(loop)
-        await loop.aclose()
-        assert [item async for item in loop] == []
-        with pytest.raises(ZeroDivisionError):
-            async for _ in store.query(Twin).where(Twin.group == "a"):
-                raise ZeroDivisionError
-        gc.collect()
-        assert all(held.holder == 0 for held in list(file._held))
-        assert len(file._known) <= 3
-        assert not store._workers.cursors._open
-
-    run(work, path)
+    file = file_of(store._sync)
+    for _ in range(3):
+        async for _ in store.query(Twin).where(Twin.group == "a"):
+            assert sum(held.holder != 0 for held in list(file._held)) == 1
+            break
+    assert all(held.holder == 0 for held in list(file._held))
+    loop = aiter(store.query(Twin).where(Twin.group == "a"))
+    await anext(loop)
+    await loop.aclose()
+    assert [item async for item in loop] == []
+    with pytest.raises(ZeroDivisionError):
+        async for _ in store.query(Twin).where(Twin.group == "a"):
+            raise ZeroDivisionError
+    gc.collect()
+    assert all(held.holder == 0 for held in list(file._held))
+    assert len(file._known) <= 3
+    assert not store._workers.cursors._open
 
 
-def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(path, 1_000)
     monkeypatch.setattr(aio_opening, "_CURSORS", 2)
     opened = most = 0
 
-    async def work(store: AsyncStore) -> None:
+    async with open_twins(path, timeout=60) as store:
         query = store.query(Twin).where(Twin.group == "a")
 
         async def client() -> int:
@@ -552,23 +504,17 @@ def test_loops_wait_for_each_other_but_not_for_themselves(path: Path, monkeypatc
         del loop
         await asyncio.create_task(other())
 
-    run(work, path, timeout=60)
 
-
-def test_a_loop_is_for_one_task(path: Path) -> None:
+async def test_a_loop_is_for_one_task(store: AsyncStore, path: Path) -> None:
     fill(path, 1_000)
-
-    async def work(store: AsyncStore) -> None:
-        loop = aiter(store.query(Twin).where(Twin.group == "a"))
-        results = await asyncio.gather(anext(loop), anext(loop), return_exceptions=True)
-        assert [type(result) for result in results] == [Twin, StoreError]
-
-    run(work, path)
+    loop = aiter(store.query(Twin).where(Twin.group == "a"))
+    results = await asyncio.gather(anext(loop), anext(loop), return_exceptions=True)
+    assert [type(result) for result in results] == [Twin, StoreError]
 
 
 def test_a_closed_store_and_another_event_loop_are_refused(path: Path) -> None:
     async def opened() -> AsyncStore:
-        store = await tm.open_async(path, models=[Twin, Twins])
+        store = await open_twins(path)
         await store.insert(Twin("a", 1))
         return store
 
@@ -583,7 +529,7 @@ def test_a_closed_store_and_another_event_loop_are_refused(path: Path) -> None:
     store._workers.close()
 
     async def closed() -> None:
-        store = await opened_again()
+        store = await open_twins(path)
         await store.close()
         await store.close()
         with pytest.raises(StoreClosed):
@@ -594,21 +540,14 @@ def test_a_closed_store_and_another_event_loop_are_refused(path: Path) -> None:
             async for _ in store.partition(Twin.group == "a"):
                 pass
 
-    async def opened_again() -> AsyncStore:
-        return await tm.open_async(path, models=[Twin, Twins])
-
     asyncio.run(closed())
 
 
-def test_what_is_wrong_with_an_argument_is_said_at_once(path: Path) -> None:
+async def test_what_is_wrong_with_an_argument_is_said_at_once(store: AsyncStore, path: Path) -> None:
     with pytest.raises(ValueError, match="threads=0"):
         tm.open_async(path, models=[Twin, Twins], threads=0)
-
-    async def work(store: AsyncStore) -> None:
-        with pytest.raises(InvalidEntity):
-            await store.insert("no entity")  # type: ignore[arg-type]
-
-    run(work, path)
+    with pytest.raises(InvalidEntity):
+        await store.insert("no entity")  # type: ignore[arg-type]
 
 
 # Cancellation
@@ -658,16 +597,7 @@ async def _awaited(work: CancelAt) -> None:
     await work
 
 
-class AsyncPairs:
-    def __init__(self, store: AsyncStore, group: str) -> None:
-        self.store = store
-        self.group = group
-        self.number = 0
-
-    def _next(self) -> tuple[Twin, Twin]:
-        self.number += 2
-        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
-
+class AsyncPairs(Pairs):
     async def transaction(self) -> None:
         async with self.store.transaction() as tx:
             for twin in self._next():
@@ -714,12 +644,11 @@ def check_idle(store: AsyncStore) -> None:
 
 
 @pytest.mark.file
-def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Path, full_size: bool) -> None:
+async def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Path, full_size: bool) -> None:
     """10,000 times with --long."""
     draw = random.Random(9)
     rounds = 10_000 if full_size else 300
-
-    async def work(store: AsyncStore) -> int:
+    async with open_twins(path, durability="relaxed") as store:
         pairs = AsyncPairs(store, "a")
         for way in pairs.ways():
             await way()
@@ -735,15 +664,12 @@ def test_a_call_that_is_cancelled_at_any_await_leaves_nothing_half_done(path: Pa
             assert not file._writes.queue.lock.locked(), "a thread went on"
         check_idle(store)
         assert (await store.check()).ok
-        return hits
-
-    hits = run(work, path, durability="relaxed")
     assert rounds * 0.2 < hits < rounds
 
 
 @pytest.mark.file
-def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> None:
-    async def work(store: AsyncStore) -> None:
+async def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> None:
+    async with open_twins(path, durability="relaxed") as store:
         draw = random.Random(3)
         victims = [AsyncPairs(store, f"victim-{which}") for which in range(6)]
         others = [AsyncPairs(store, f"other-{which}") for which in range(6)]
@@ -761,34 +687,29 @@ def test_many_tasks_that_are_cancelled_harm_none_that_are_not(path: Path) -> Non
             assert (await store[Twins.key(pairs.group)]).count == 30
         check_idle(store)
 
-    run(work, path, durability="relaxed")
-
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_cancelled_call_ends_only_once_its_write_is_decided(
+async def test_a_cancelled_call_ends_only_once_its_write_is_decided(
     path: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    async def work() -> None:
-        store, gate = on_slow_disk(path), Gate()
-        monkeypatch.setattr(Slow, "sleep", gate.pass_through)
-        task = asyncio.create_task(store.insert(Twin("a", 1)))
-        await gate.reached()
-        for _ in range(times):
-            task.cancel()
-            for _ in range(100):
-                await asyncio.sleep(0)
-            assert not task.done()
-        gate.open()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not file_of(store._sync)._writes.queue.lock.locked()
-        assert await store.exists(Twin.key("a", 1))
-        await store.close()
-
-    asyncio.run(work())
+    store, gate = on_slow_disk(path), Gate()
+    monkeypatch.setattr(Slow, "sleep", gate.pass_through)
+    task = asyncio.create_task(store.insert(Twin("a", 1)))
+    await gate.reached()
+    for _ in range(times):
+        task.cancel()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not task.done()
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not file_of(store._sync)._writes.queue.lock.locked()
+    assert await store.exists(Twin.key("a", 1))
+    await store.close()
 
 
-def test_a_long_call_ends_between_two_entities_once_it_is_cancelled(path: Path) -> None:
+async def test_a_long_call_ends_between_two_entities_once_it_is_cancelled(store: AsyncStore) -> None:
     gate = Gate()
     drawn = 0
 
@@ -800,57 +721,45 @@ def test_a_long_call_ends_between_two_entities_once_it_is_cancelled(path: Path) 
                 gate.pass_through()
             yield Twin("a", drawn)
 
-    async def work(store: AsyncStore) -> None:
-        task = asyncio.create_task(store.insert_many(endless()))
-        await gate.reached()
-        task.cancel()
-        await asyncio.sleep(0)
-        gate.open()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert drawn == 20
-        assert not await store.query(Twin).allow_scan().exists()
-
-    run(work, path)
+    task = asyncio.create_task(store.insert_many(endless()))
+    await gate.reached()
+    task.cancel()
+    await asyncio.sleep(0)
+    gate.open()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert drawn == 20
+    assert not await store.query(Twin).allow_scan().exists()
 
 
 @pytest.mark.file
-def test_a_timeout_is_an_ordinary_cancellation(path: Path) -> None:
+async def test_a_timeout_is_an_ordinary_cancellation(store: AsyncStore) -> None:
     gate = Gate()
+    await store.insert_many([Twin("a", 1), Twin("a", 2)])
 
-    async def work(store: AsyncStore) -> None:
-        await store.insert_many([Twin("a", 1), Twin("a", 2)])
+    async def expire(limit: asyncio.Timeout) -> None:
+        await gate.reached()
+        limit.reschedule(0)
+        while not limit.expired():
+            await asyncio.sleep(0)
+        gate.open()
 
-        async def expire(limit: asyncio.Timeout) -> None:
-            await gate.reached()
-            limit.reschedule(0)
-            while not limit.expired():
-                await asyncio.sleep(0)
-            gate.open()
-
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(None) as limit:
-                expiring = asyncio.create_task(expire(limit))
-                await store.update(Twin.key("a", 1), gate.pass_through)
-        await expiring
-        check_idle(store)
-
-    run(work, path)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as limit:
+            expiring = asyncio.create_task(expire(limit))
+            await store.update(Twin.key("a", 1), gate.pass_through)
+    await expiring
+    check_idle(store)
 
 
-def test_opening_that_is_cancelled_leaves_no_file_open(path: Path) -> None:
-    import apsw
+async def test_opening_that_is_cancelled_leaves_no_file_open(path: Path) -> None:
+    for at in range(1, 4):
+        opening = open_twins(path)
 
-    async def main() -> None:
-        for at in range(1, 4):
-            opening = tm.open_async(path, models=[Twin, Twins])
+        async def work(opening: Any = opening) -> None:
+            async with opening:
+                pass
 
-            async def work(opening: Any = opening) -> None:
-                async with opening:
-                    pass
-
-            await cancelled_at(work(), at, 0.0)
-        gc.collect()
-        assert not [c for c in apsw.connections() if c.filename == str(path)]
-
-    asyncio.run(main())
+        await cancelled_at(work(), at, 0.0)
+    gc.collect()
+    assert not [c for c in apsw.connections() if c.filename == str(path)]

@@ -8,7 +8,8 @@ import logging
 import random
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -23,15 +24,13 @@ from .gate import Gate
 T = TypeVar("T")
 
 
-def run(work: Callable[[Workers], Awaitable[T]], threads: int = 4) -> T:
-    async def main() -> T:
-        workers = Workers(threads=threads, cursors=1, timeout=60)
-        try:
-            return await work(workers)
-        finally:
-            workers.close()
-
-    return asyncio.run(main())
+@contextmanager
+def started(threads: int = 4) -> Iterator[Workers]:
+    workers = Workers(threads=threads, cursors=1, timeout=60)
+    try:
+        yield workers
+    finally:
+        workers.close()
 
 
 def threads_of(workers: Workers) -> list[threading.Thread]:
@@ -47,72 +46,63 @@ async def ended(threads: list[threading.Thread]) -> None:
 # Calls
 
 
-def test_a_call_returns_or_raises_what_it_does_in_a_thread() -> None:
+async def test_a_call_returns_or_raises_what_it_does_in_a_thread() -> None:
     class Mine(BaseException):
         pass
 
     def fail() -> None:
         raise Mine
 
-    async def work(workers: Workers) -> None:
+    with started() as workers:
         assert await workers.run(lambda a, *, b: (a, b), 1, b=2) == (1, 2)
         assert await workers.run(threading.get_ident) != threading.get_ident()
         with pytest.raises(Mine):
             await workers.run(fail)
 
-    run(work)
 
-
-def test_stop_iteration_reaches_the_task_as_an_error_of_its_own() -> None:
-    async def work(workers: Workers) -> None:
+async def test_stop_iteration_reaches_the_task_as_an_error_of_its_own() -> None:
+    with started() as workers:
         with pytest.raises(RuntimeError, match="StopIteration"):
             await workers.run(next, iter(()))
         assert await workers.run(len, "x") == 1
 
-    run(work)
 
-
-def test_a_call_runs_in_the_context_of_its_task() -> None:
+async def test_a_call_runs_in_the_context_of_its_task() -> None:
     variable: ContextVar[str] = ContextVar("variable")
-
-    async def work(workers: Workers) -> None:
+    with started() as workers:
         variable.set("of the task")
         assert await workers.run(variable.get) == "of the task"
 
-    run(work)
 
-
-def test_what_was_called_is_not_kept_alive_by_a_thread_that_has_nothing_else_to_do() -> None:
+async def test_what_was_called_is_not_kept_alive_by_a_thread_that_has_nothing_else_to_do() -> None:
     class Thing:
         def fail(self) -> None:
             raise ValueError
 
-    async def work(workers: Workers) -> None:
-        thing = Thing()
-        known = weakref.ref(thing)
-        await workers.run(repr, thing)
-        with pytest.raises(ValueError):
-            await workers.run(thing.fail)
-        del thing
-        await asyncio.sleep(0)  # the event loop holds what it runs
-        while not workers._threads._idle:
-            await asyncio.sleep(0.001)
-        assert known() is None
-
     gc.collect()
     gc.disable()
     try:
-        run(work, threads=1)
+        with started(1) as workers:
+            thing = Thing()
+            known = weakref.ref(thing)
+            await workers.run(repr, thing)
+            with pytest.raises(ValueError):
+                await workers.run(thing.fail)
+            del thing
+            await asyncio.sleep(0)  # the event loop holds what it runs
+            while not workers._threads._idle:
+                await asyncio.sleep(0.001)
+            assert known() is None
     finally:
         gc.enable()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 32])
-def test_every_call_is_made_once_however_many_come_at_a_time(threads: int) -> None:
+async def test_every_call_is_made_once_however_many_come_at_a_time(threads: int) -> None:
     made: list[int] = []
     draw = random.Random(threads)
+    with started(threads) as workers:
 
-    async def work(workers: Workers) -> None:
         async def client(first: int) -> None:
             for number in range(first, first + 20):
                 await workers.run(made.append, number)
@@ -122,19 +112,14 @@ def test_every_call_is_made_once_however_many_come_at_a_time(threads: int) -> No
         for start in range(0, 4_000, 1_000):
             await asyncio.gather(*[client(first) for first in range(start, start + 1_000, 20)])
         assert len(threads_of(workers)) <= threads
-
-    run(work, threads)
     assert sorted(made) == list(range(4_000))
 
 
-def test_all_threads_are_used_when_calls_wait_for_each_other() -> None:
+async def test_all_threads_are_used_when_calls_wait_for_each_other() -> None:
     together = threading.Barrier(8, timeout=60)
-
-    async def work(workers: Workers) -> None:
+    with started(8) as workers:
         for _ in range(3):
             await asyncio.gather(*[workers.run(together.wait) for _ in range(8)])
-
-    run(work, threads=8)
 
 
 # Brief calls
@@ -148,13 +133,12 @@ def still(_: object) -> float:
     return 0.0
 
 
-def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
+async def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Workers, "clock", still)
     monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
-
-    async def work(workers: Workers) -> None:
+    with started(1) as workers:
         threads = workers._threads
         ended: list[tuple[int, bool]] = []
         waiting: list[int] = []
@@ -175,19 +159,16 @@ def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop_once(
         assert waiting == [100], "a thread was woken before all calls were there, or another one was"
         assert ended == [(number, False) for number in range(100)], "the event loop was woken before the last had ended"
 
-    run(work, threads=1)
-
 
 @pytest.mark.parametrize("behind", [0, 3])
 @pytest.mark.parametrize("call", ["not as brief as it should be", "long"])
-def test_a_call_that_takes_its_time_holds_up_no_brief_ones(
+async def test_a_call_that_takes_its_time_holds_up_no_brief_ones(
     call: str, behind: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Workers, "clock", still)
     if call == "long":
         monkeypatch.setattr("tablemapper.aio.workers._STUCK", 60)
-
-    async def work(workers: Workers) -> None:
+    with started() as workers:
         gate = Gate()
         others = [brief(workers, int) for _ in range(3)]
         held = workers.run(gate.pass_through) if call == "long" else brief(workers, gate.pass_through)
@@ -198,14 +179,11 @@ def test_a_call_that_takes_its_time_holds_up_no_brief_ones(
         gate.open()
         await held
 
-    run(work)
 
-
-def test_a_brief_call_is_cancelled_like_any_other() -> None:
+async def test_a_brief_call_is_cancelled_like_any_other() -> None:
     gate = Gate()
     calls: list[str] = []
-
-    async def work(workers: Workers) -> None:
+    with started(1) as workers:
         running = workers.run(gate.pass_through)
         await gate.reached()
         waiting = [brief(workers, lambda name=name: calls.append(name)) for name in "abc"]  # type: ignore[misc]
@@ -213,19 +191,17 @@ def test_a_brief_call_is_cancelled_like_any_other() -> None:
         gate.open()
         await asyncio.gather(running, waiting[0], waiting[2])
         assert waiting[1].cancelled()
-
-    run(work, threads=1)
     assert calls == ["a", "c"]
 
 
 # Cancellation
 
 
-def test_a_call_knows_once_how_long_it_waited_for_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_call_knows_once_how_long_it_waited_for_its_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(Workers, "clock", lambda _: now)
+    with started(1) as workers:
 
-    async def work(workers: Workers) -> None:
         def waited() -> list[float]:
             nonlocal now
             return [workers.waited(), workers.waited()]
@@ -240,17 +216,15 @@ def test_a_call_knows_once_how_long_it_waited_for_its_thread(monkeypatch: pytest
         assert await workers.run(waited) == [0.0, 0.0]
         assert workers.waited() == 0.0, "this thread makes no calls"
 
-    run(work, threads=1)
 
-
-def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelled() -> None:
+async def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelled() -> None:
     gate = Gate()
     made: list[str] = []
 
     async def one(workers: Workers, name: str) -> None:
         await workers.run(made.append, name)
 
-    async def work(workers: Workers) -> None:
+    with started(1) as workers:
         running = asyncio.create_task(asyncio.wait_for(workers.run(gate.pass_through), None))
         await gate.reached()
         tasks = [asyncio.create_task(one(workers, name)) for name in "abc"]
@@ -260,14 +234,12 @@ def test_a_call_that_no_thread_has_begun_is_never_made_once_it_is_cancelled() ->
             await tasks[1]
         gate.open()
         await asyncio.gather(running, tasks[0], tasks[2])
-
-    run(work, threads=1)
     assert made == ["a", "c"]
 
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_task_that_is_cancelled_goes_on_once_its_call_has_ended(
+async def test_a_task_that_is_cancelled_goes_on_once_its_call_has_ended(
     fails: bool, times: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     gate = Gate()
@@ -279,36 +251,38 @@ def test_a_task_that_is_cancelled_goes_on_once_its_call_has_ended(
         if fails:
             raise ValueError
 
-    async def work(workers: Workers) -> None:
-        async def task() -> None:
-            try:
-                await workers.run(call)
-            finally:
-                ends.append("task")
+    async def cancelled() -> None:
+        with started() as workers:
 
-        running = asyncio.create_task(task())
-        await gate.reached()
-        for _ in range(times):
-            running.cancel()
-            for _ in range(10):
-                await asyncio.sleep(0)
-            assert not running.done()
-        gate.open()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert await workers.run(len, "x") == 1
+            async def task() -> None:
+                try:
+                    await workers.run(call)
+                finally:
+                    ends.append("task")
+
+            running = asyncio.create_task(task())
+            await gate.reached()
+            for _ in range(times):
+                running.cancel()
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not running.done()
+            gate.open()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert await workers.run(len, "x") == 1
 
     with caplog.at_level(logging.DEBUG):
-        run(work)
+        await cancelled()
         gc.collect()
     assert ends == ["call", "task"]
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_a_task_that_cancels_itself_makes_no_call() -> None:
+async def test_a_task_that_cancels_itself_makes_no_call() -> None:
     made: list[int] = []
+    with started(1) as workers:
 
-    async def work(workers: Workers) -> None:
         async def task() -> None:
             current = asyncio.current_task()
             assert current is not None
@@ -322,12 +296,10 @@ def test_a_task_that_cancels_itself_makes_no_call() -> None:
             await asyncio.create_task(task())
         gate.open()
         await busy
-
-    run(work, threads=1)
     assert made == []
 
 
-def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
+async def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
     gate = Gate()
     cancellation = Cancellation()
 
@@ -335,7 +307,8 @@ def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
         for _ in cancellation.items(range(10)):
             gate.pass_through()
 
-    async def work(workers: Workers) -> None:
+    with started() as workers:
+
         async def task() -> None:
             await workers.run_until(cancellation, call)
 
@@ -346,8 +319,6 @@ def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
         gate.open()
         with pytest.raises(asyncio.CancelledError):
             await running
-
-    run(work)
     with pytest.raises(_Cancelled):
         cancellation.check()
 
@@ -356,13 +327,12 @@ def test_a_long_call_is_told_that_its_task_was_cancelled() -> None:
 
 
 @pytest.mark.parametrize("lost", ["_gathering", "_waking", "_settling"])
-def test_a_callback_that_an_interrupt_kept_from_running_is_made_good_by_the_next_call(
+async def test_a_callback_that_an_interrupt_kept_from_running_is_made_good_by_the_next_call(
     lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(Workers, "clock", lambda _: now[0])
-
-    async def work(workers: Workers) -> None:
+    with started() as workers:
         while not workers._threads._idle:
             await asyncio.sleep(0.001)
         setattr(workers._threads, lost, 0.01)  # somebody is about to look, and never does
@@ -373,11 +343,9 @@ def test_a_callback_that_an_interrupt_kept_from_running_is_made_good_by_the_next
         assert await asyncio.wait_for(workers.run(len, "ab"), 60) == 2
         assert await asyncio.wait_for(call, 60) == 3
 
-    run(work)
 
-
-def test_a_task_that_is_cancelled_after_the_word_of_its_end_was_lost_does_not_wait_for_ever() -> None:
-    async def work(workers: Workers) -> None:
+async def test_a_task_that_is_cancelled_after_the_word_of_its_end_was_lost_does_not_wait_for_ever() -> None:
+    with started() as workers:
         gate = Gate()
         task = asyncio.ensure_future(workers.run(gate.pass_through))
         await gate.reached()
@@ -387,11 +355,12 @@ def test_a_task_that_is_cancelled_after_the_word_of_its_end_was_lost_does_not_wa
         await asyncio.wait([task], timeout=60)
         assert task.done()
 
-    run(work)
 
+async def test_closing_again_ends_the_threads_after_an_interrupt_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
 
-def test_closing_again_ends_the_threads_after_an_interrupt_of_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(workers: Workers) -> None:
+    with started() as workers:
         while not workers._threads._idle:
             await asyncio.sleep(0.001)
         threads = threads_of(workers)
@@ -403,41 +372,32 @@ def test_closing_again_ends_the_threads_after_an_interrupt_of_closing(monkeypatc
         assert threads
         await ended(threads)
 
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    run(work)
-
-
-def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_thread_whose_start_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
     def interrupted(thread: threading.Thread) -> None:
         start(thread)
-        started.append(thread)
+        threads.append(thread)
         raise KeyboardInterrupt
 
-    started: list[threading.Thread] = []
+    threads: list[threading.Thread] = []
     monkeypatch.setattr(threading.Thread, "start", interrupted)
 
-    async def main() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            Workers(threads=1, cursors=1, timeout=60)
-        gc.collect()
-        monkeypatch.undo()
-        await ended(started)
-
-    asyncio.run(main())
-    assert started
+    with pytest.raises(KeyboardInterrupt):
+        Workers(threads=1, cursors=1, timeout=60)
+    gc.collect()
+    monkeypatch.undo()
+    await ended(threads)
+    assert threads
 
 
 # The end
 
 
-def test_threads_end_when_they_are_closed_after_the_calls_that_came_before() -> None:
+async def test_threads_end_when_they_are_closed_after_the_calls_that_came_before() -> None:
     made: list[int] = []
-
-    async def work(workers: Workers) -> None:
+    with started(1) as workers:
         gate = Gate()
         calls = [workers.run(gate.pass_through), *[workers.run(made.append, number) for number in range(3)]]
         threads = threads_of(workers)
@@ -449,25 +409,20 @@ def test_threads_end_when_they_are_closed_after_the_calls_that_came_before() -> 
         await asyncio.gather(*calls)
         assert threads
         await ended(threads)
-
-    run(work, threads=1)
     assert made == [0, 1, 2]
 
 
-def test_idle_threads_end_when_nobody_holds_the_workers_any_more() -> None:
-    async def main() -> None:
-        workers = Workers(threads=4, cursors=1, timeout=60)
-        gate = Gate()
-        calls = [workers.run(gate.pass_through) for _ in range(4)]
-        await gate.reached()
-        gate.open()
-        await asyncio.gather(*calls)
-        threads = threads_of(workers)
-        del workers
-        gc.collect()
-        await ended(threads)
-
-    asyncio.run(main())
+async def test_idle_threads_end_when_nobody_holds_the_workers_any_more() -> None:
+    workers = Workers(threads=4, cursors=1, timeout=60)
+    gate = Gate()
+    calls = [workers.run(gate.pass_through) for _ in range(4)]
+    await gate.reached()
+    gate.open()
+    await asyncio.gather(*calls)
+    threads = threads_of(workers)
+    del workers
+    gc.collect()
+    await ended(threads)
 
 
 def test_an_event_loop_may_be_closed_while_a_call_runs() -> None:

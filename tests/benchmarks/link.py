@@ -11,8 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["link"]
-
 
 async def _hand_on(source: asyncio.StreamReader, target: asyncio.StreamWriter, wait: float) -> None:
     loop = asyncio.get_running_loop()

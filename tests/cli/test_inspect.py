@@ -21,6 +21,7 @@ import tablemapper as tm
 from tablemapper.cli import inspect, look  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, load_models, run
 from tablemapper.viewer.app import make_app
+from tests.classes import Other
 from tests.viewer.visits import visit
 
 
@@ -128,10 +129,6 @@ def test_a_file_that_another_program_keeps_is_waited_for_and_the_page_looks_agai
 
 
 def test_the_pages_follow_the_classes_of_the_file_and_another_file_in_its_place(place: Path) -> None:
-    class Bin(tm.Entity, table="Bins"):
-        name: tm.Field[str]
-        key = tm.Key[str](partition="{name}")
-
     def classes(app: Any) -> list[str]:
         return [one["name"] for one in visit(app, "/?format=json").json()["classes"]]
 
@@ -140,12 +137,12 @@ def test_the_pages_follow_the_classes_of_the_file_and_another_file_in_its_place(
         assert classes(app) == ["Part"]
         known = followed.store()
         assert followed.store() is known
-        with tm.open(place, models=[Part, Bin]):
-            assert classes(app) == ["Part", "Bin"]
+        with tm.open(place, models=[Part, Other]):
+            assert classes(app) == ["Part", "Other"]
         for name in place.parent.glob(f"{place.name}*"):
             name.unlink()
-        tm.open(place, models=[Bin]).close()
-        assert classes(app) == ["Bin"]
+        tm.open(place, models=[Other]).close()
+        assert classes(app) == ["Other"]
 
 
 def test_models_that_are_newer_than_the_file_are_said_and_its_own_classes_shown(

@@ -27,7 +27,7 @@ class Part(tm.Entity, table="Parts"):
     code: tm.Field[str | None] = tm.field(default=None)
     tags: tm.Field[list[str]] = tm.field(factory=list)
 
-    key = tm.Key[str, int](partition="{kind}", row="{number}")
+    key = tm.Key[str, int](partition="{kind}", row=("part", "{number}"))
     by_name = tm.Index[str, str, int](partition="{kind}", row=("{name}", "{number}"), include=("weight",))
     by_code = tm.Index[str, str](partition="{kind}", row="{code}", unique=True)
     by_tag = tm.Index[str, str](partition="{kind}", row="{tags}")

@@ -18,6 +18,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import Loose
+
 
 class Product(tm.Entity, table="Products"):
     """A thing on sale."""
@@ -309,12 +311,6 @@ def test_an_entity_can_be_referred_to_weakly(book: Product) -> None:
 
 
 def test_an_undeclared_property_is_named_with_its_path_and_a_null_is_left_out() -> None:
-    class Loose(tm.Entity, table="Looses"):
-        name: tm.Field[str]
-        more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
-
-        key = tm.Key[str](partition="{name}")
-
     with pytest.raises(tm.InvalidEntity, match=r"Loose: more\.color: expected one of Azure's types"):
         Loose("a", tm.Extra(color=[1]))
     with tm.open(":memory:", models=[Loose]) as store:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,15 +15,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.extra import Int32Value
 
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(IntEnum):
-    LOW = 1
-    HIGH = 2
+from ..classes import Color, Level
+from ..stores import sound_store
 
 
 @attrs.frozen
@@ -245,7 +237,7 @@ def test_every_wrong_undeclared_property_is_told() -> None:
 
 
 def test_an_etag_travels_and_is_compared_when_the_entity_is_written() -> None:
-    with tm.open(":memory:", models=[Product]) as store:
+    with sound_store(":memory:", models=[Product]) as store:
         product = Product("1", Decimal(2))
         assert "odata.etag" not in tm.to_dict(product, etag=True)
         store.insert(product)
@@ -264,7 +256,6 @@ def test_an_etag_travels_and_is_compared_when_the_entity_is_written() -> None:
             store.delete_many([tm.from_json(Product, sent)])
         store.delete_many([tm.from_dict(Product, tm.to_dict(back, etag=True))])
         assert store.get(Product.key("1")) is None
-        assert store.check().ok
 
 
 def test_an_entity_that_came_with_its_etag_maintains_indexes_of_what_is_stored() -> None:
@@ -275,7 +266,7 @@ def test_an_entity_that_came_with_its_etag_maintains_indexes_of_what_is_stored()
         key = tm.Key[int](partition="{number}")
         by_name = tm.Index[str](partition="{name}")
 
-    with tm.open(":memory:", models=[Item]) as store:
+    with sound_store(":memory:", models=[Item]) as store:
         item = Item(1, "a")
         store.insert(item)
         sent = {**tm.to_dict(item, etag=True), "name": "b"}
@@ -283,7 +274,6 @@ def test_an_entity_that_came_with_its_etag_maintains_indexes_of_what_is_stored()
             tx.replace(tm.from_dict(Item, sent))
         assert [found.name for found in store.query(Item.by_name("b"))] == ["b"]
         assert list(store.query(Item.by_name("a"))) == []
-        assert store.check().ok
 
 
 def test_an_entity_that_came_with_its_etag_and_was_spoilt_is_refused_as_any_other() -> None:

@@ -17,7 +17,7 @@ from tablemapper.evolution.evolution import Evolution, evolve
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
-from ..classes import aggregate, entity
+from ..classes import Color, aggregate, entity
 
 
 @attrs.define
@@ -64,11 +64,6 @@ def change(old: Sequence[Any], new: Sequence[Any], holds: Holds | None = None) -
     """Compare what a store was opened with first with what it is opened with next."""
     first = evolve({}, Versions(), compile_schema(old), Holds(0))
     return evolve(first.models_after, first.versions_after, compile_schema(new), holds or Holds())
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Hue(enum.Enum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -17,15 +16,7 @@ import tablemapper as tm
 from tablemapper.expressions.predicates import attribute, dump, load
 from tablemapper.expressions.tree import Predicate
 
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
+from ..classes import Color, Level
 
 
 @attrs.define

@@ -8,7 +8,6 @@ import operator
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from enum import Enum
 from typing import Any
 
 import attrs
@@ -22,12 +21,8 @@ from tablemapper.expressions.predicates import conjuncts, dump
 from tablemapper.expressions.python import python_source
 from tablemapper.values.extra import Int32Value
 
+from ..classes import Color, Loose, Other
 from ..matching import matcher
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 @attrs.define
@@ -46,11 +41,6 @@ class Thing(tm.Entity, table="Things"):
     color: tm.Field[Color | None] = tm.field(default=None)
     home: tm.Field[Home | None] = tm.field(default=None)
 
-    key = tm.Key[str](partition="{name}")
-
-
-class Other(tm.Entity, table="Others"):
-    name: tm.Field[str]
     key = tm.Key[str](partition="{name}")
 
 
@@ -244,13 +234,6 @@ def test_a_value_is_dumped_as_it_is_stored() -> None:
 def test_a_time_is_cut_down_by_the_parts_that_there_are_only(format: Any, why: str) -> None:
     with pytest.raises(tm.InvalidQuery, match=re.escape(why)):
         Thing.at.truncate(format)
-
-
-class Loose(tm.Entity, table="Looses"):
-    name: tm.Field[str]
-    more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
-
-    key = tm.Key[str](partition="{name}")
 
 
 def test_undeclared_numbers_compare_as_numbers_and_with_nothing_else() -> None:

@@ -13,7 +13,6 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
 
 from ..classes import entity
 from .shapes import (
@@ -158,16 +157,15 @@ def test_a_mapping_that_makes_two_values_one_cannot_be_undone(
             migrate(path, one, to="")
 
 
-def test_aggregates_follow_their_class_back_and_forth(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    insert(path, *parts(40, random.Random(3)), also=[OLD_TOTALS])
+def test_aggregates_follow_their_class_back_and_forth(place: Path) -> None:
+    insert(place, *parts(40, random.Random(3)), also=[OLD_TOTALS])
     new = part(changed(FIELDS, maker=None, firm=str | None, price=Decimal), by_firm=tm.Index[str](partition="{firm}"))
     steps = step("rename", OLD.maker, new.firm), step("convert", OLD.price, new.price, Decimal, back=str)
     one = made([new, totals(new, "firm")], [OLD, OLD_TOTALS], *steps)
     for _ in range(2):
-        assert migrate(path, one).ok
-        assert migrate(path, one, to="").ok
-        with tm.open(path, models=[OLD, OLD_TOTALS]) as store:
+        assert migrate(place, one).ok
+        assert migrate(place, one, to="").ok
+        with tm.open(place, models=[OLD, OLD_TOTALS]) as store:
             assert store.check().ok
             assert sum(group.parts for group in store.query(OLD_TOTALS).allow_scan()) == 40
 
@@ -178,14 +176,13 @@ class Case:
     names: list[str] = attrs.field(factory=list)
 
 
-def test_a_nested_value_changes_for_the_old_version_too(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+def test_a_nested_value_changes_for_the_old_version_too(place: Path) -> None:
     before, new = (entity("Part", "Parts", {"number": int, "price": k, "box": Case | None}, NUMBER) for k in (str, int))
     to_int = made(new, before, step("convert", before.price, new.price, int, back=lambda price: f"{price:03}"))
-    with opened(path, before) as old:
+    with opened(place, before) as old:
         old.insert_many(before(number, "007", Case(number, ["a"])) for number in range(3))
-        assert migrate(path, to_int).plan[0].old_version == "reads"
-        with opened(path, new, migrations=[to_int]) as store:
+        assert migrate(place, to_int).plan[0].old_version == "reads"
+        with opened(place, new, migrations=[to_int]) as store:
             store.merge(new.key(0), box=Case(2**40, ["b"]))
             store.merge(new.key(1), box=None)
             store.upsert(new(2, 8, Case(5)))
@@ -234,10 +231,9 @@ def test_a_plan_says_of_an_undoing_that_the_new_version_stops_where_the_old_one_
 
 
 def test_what_was_half_built_before_a_switch_is_built_anew_after_it_is_undone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, never_at_once: None
 ) -> None:
     path, convert = tmp_path / "s.db", cases()["convert"].script
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
     insert(path, *[BARE("a", n, price=str(n), maker="m1", tags=["x"]) for n in range(50)])
     with tm.open(path, models=[OLD, OLD_TOTALS], build=False) as store:
         store.build(limit=20)

@@ -53,28 +53,26 @@ WRONG: list[tuple[str, list[Any], str]] = [
 @pytest.mark.parametrize(("scripts", "said"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_wrong_scripts_are_one_error_and_leave_the_file_as_it_was(
-    tmp_path: Path, scripts: list[Any], said: str, *, dry_run: bool
+    place: Path, scripts: list[Any], said: str, *, dry_run: bool
 ) -> None:
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[PLAIN]) as store:
+    with tm.open(place, models=[PLAIN]) as store:
         store.insert_many(PLAIN("x", number) for number in range(5))
-    tm.migrate(path, [SIZES])
-    before = path.read_bytes()
+    tm.migrate(place, [SIZES])
+    before = place.read_bytes()
     with pytest.raises(tm.InvalidMigration, match=said):
-        tm.migrate(path, scripts, dry_run=dry_run, contract=not dry_run)
-    assert path.read_bytes() == before
-    assert tm.migrate(path, [SIZES]).applied == ()
+        tm.migrate(place, scripts, dry_run=dry_run, contract=not dry_run)
+    assert place.read_bytes() == before
+    assert tm.migrate(place, [SIZES]).applied == ()
 
 
-def test_who_goes_back_over_what_was_contracted_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    tm.open(path, models=[PLAIN]).close()
-    tm.migrate(path, [SIZES], contract=True)
-    before = path.read_bytes()
+def test_who_goes_back_over_what_was_contracted_leaves_the_file_as_it_was(place: Path) -> None:
+    tm.open(place, models=[PLAIN]).close()
+    tm.migrate(place, [SIZES], contract=True)
+    before = place.read_bytes()
     for dry_run in (True, False):
         with pytest.raises(tm.InvalidMigration, match="sizes: it was contracted: .* it cannot be undone"):
-            tm.migrate(path, [SIZES], to="", dry_run=dry_run)
-    assert path.read_bytes() == before
+            tm.migrate(place, [SIZES], to="", dry_run=dry_run)
+    assert place.read_bytes() == before
 
 
 def test_a_script_that_forgets_an_old_class_is_refused_before_it_is_noted_as_done(tmp_path: Path) -> None:
@@ -132,18 +130,17 @@ def test_a_function_that_does_not_run_when_it_is_called_is_refused() -> None:
             tm.migration(after=None, old=[PLAIN], new=[])(function)  # type: ignore[arg-type]
 
 
-def test_no_scripts_at_all_beside_one_that_has_not_finished_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    with tm.open(path, models=[PLAIN]) as store:
+def test_no_scripts_at_all_beside_one_that_has_not_finished_are_told(place: Path) -> None:
+    with tm.open(place, models=[PLAIN]) as store:
         store.insert(PLAIN("x", 1))
     started = script([PLAIN], [SIZED], lambda m: m.fill(SIZED.size, lambda p: p.number))
-    assert not tm.migrate(path, [started], limit=0).done
-    before = tm.status(path)
+    assert not tm.migrate(place, [started], limit=0).done
+    before = tm.status(place)
     with pytest.raises(tm.InvalidMigration, match=r"sizes has not finished; .* as in to=''"):
-        tm.migrate(path, [])
-    assert tm.status(path) == before
-    assert tm.migrate(path, [], to="").done
-    assert not tm.status(path).history
+        tm.migrate(place, [])
+    assert tm.status(place) == before
+    assert tm.migrate(place, [], to="").done
+    assert not tm.status(place).history
 
 
 def test_a_package_is_named_as_python_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

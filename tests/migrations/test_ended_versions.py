@@ -309,20 +309,19 @@ if HAS_ARROW:
 
 
 @pytest.mark.parametrize("ends", [False, True])
-def test_a_loop_that_has_begun_gives_what_it_would_have_given_or_is_refused(tmp_path: Path, *, ends: bool) -> None:
-    path = tmp_path / "loops.db"
-    with tm.open(path, models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
+def test_a_loop_that_has_begun_gives_what_it_would_have_given_or_is_refused(place: Path, *, ends: bool) -> None:
+    with tm.open(place, models=[OLD, OLD_TOTALS, STOCK], durability="relaxed") as store:
         for number in range(900):
             store.insert(OLD("xyz"[number % 3], number, str(number), f"m{number % 3}", ["a"]))
     first = script([FIRM, totals(FIRM, "firm")], lambda m: m.rename(OLD.maker, FIRM.firm))
     back = script([OLD, OLD_TOTALS], lambda m: m.rename(FIRM.firm, OLD.maker), "second", "first",
                   [FIRM, totals(FIRM, "firm")])  # fmt: skip
     scripts = [first] if ends else [first, back]
-    program = Program(path)
+    program = Program(place)
     wanted = {verb: [repr(one) for one in do(program)] for verb, do in LOOPS.items()}
     loops = {verb: do(program) for verb, do in LOOPS.items()}
     begun = {verb: [repr(next(loop))] for verb, loop in loops.items()}
-    tm.migrate(path, scripts, contract=True, durability="relaxed")
+    tm.migrate(place, scripts, contract=True, durability="relaxed")
     others = set()
     for verb, loop in loops.items():
         program.answer(lambda _: None)  # (forget what the verb before has found out)
@@ -442,13 +441,12 @@ def test_what_is_built_anew_or_redefined_is_not_read_by_those_that_know_it_as_it
     other.close()
 
 
-def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(tmp_path: Path) -> None:
+def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(place: Path) -> None:
     key = tm.Key[str, str](partition="{shop}", row="a-{name}")
     other_key = tm.Key[str, str](partition="{shop}", row="b-{name}")
     old = entity("Apple", "Fruits", {"shop": str, "name": str, "weight": int}, key)
     pear = entity("Pear", "Fruits", {"shop": str, "name": str}, other_key)
     new = entity("Apple", "Fruits", {"shop": str, "name": str, "grams": int}, key)
-    path = tmp_path / "fruits.db"
     verbs: dict[str, Callable[[tm.Store], Any]] = {
         "both": lambda s: list(s.query(old, pear).allow_scan()),
         "both in a partition": lambda s: list(s.query(old, pear).where(old.shop == "x")),
@@ -458,13 +456,13 @@ def test_classes_that_share_a_table_are_refused_together_if_one_of_them_ends(tmp
         "partition": lambda s: list(s.partition(old.shop == "x")),
         "get_many": lambda s: s.get_many([old.key("x", "1"), pear.key("x", "1")]),
     }
-    with tm.open(path, models=[old, pear]) as store, tm.open(path, models=[pear]) as pears:
+    with tm.open(place, models=[old, pear]) as store, tm.open(place, models=[pear]) as pears:
         for n in range(4):
             store.insert(old("x", str(n), weight=n))
             store.insert(pear("x", str(n)))
         engine: Any = store._engine
         known, its_pears = engine._current.state, list(pears.query(pear).allow_scan())
-        run(path, script([new, pear], lambda m: m.rename(old.weight, new.grams), old=[old, pear]), contract=True)
+        run(place, script([new, pear], lambda m: m.rename(old.weight, new.grams), old=[old, pear]), contract=True)
         for verb, do in verbs.items():
             engine._current.state = known
             with pytest.raises(tm.SchemaMismatch, match="Apple"):
@@ -550,7 +548,7 @@ def test_a_read_follows_names_that_change_again_while_it_follows(path: Path, pro
         assert left == 0 or verb == "transaction", verb
 
 
-def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_path: Path) -> None:
+def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(place: Path) -> None:
     def classes(age: str) -> list[Any]:
         person = entity("Person", "People", {"team": str, "number": int, age: int},
                         tm.Key[str, int](partition="{team}", row="{number}"))  # fmt: skip
@@ -563,7 +561,6 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_pa
         key = tm.Key(partition="{team}", row="team")
         return [person, entity("Team", "Teams", fields, key, by_members=by_members)]
 
-    path = tmp_path / "teams.db"
     old, new = classes("age"), classes("years")
     person, team = old
     verbs: dict[str, Callable[[tm.Store], Any]] = {
@@ -575,7 +572,7 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_pa
         "count of those that are counted": lambda s: s.query(person).where(person.team == "a").count(),
         "partitions": lambda s: list(s.partitions(team)),
     }
-    with tm.open(path, models=old) as store:
+    with tm.open(place, models=old) as store:
         for number in range(6):
             store.insert(person("ab"[number % 2], number, number))
         store.insert(team("a"))
@@ -583,9 +580,9 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(tmp_pa
         known = engine._current.state
         before = {verb: do(store) for verb, do in verbs.items()}
         first = script(new, lambda m: m.rename(person.age, new[0].years), old=old)
-        run(path, first)
+        run(place, first)
         assert {verb: do(store) for verb, do in verbs.items()} == before
-        run(path, first, contract=True)
+        run(place, first, contract=True)
         for verb, do in verbs.items():
             engine._current.state = known
             with pytest.raises(tm.SchemaMismatch, match="the migration first replaced this form"):

@@ -97,10 +97,9 @@ def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("part", ["class", "index", "property"])
-def test_a_name_in_a_catalogue_that_no_class_gives_is_damage(tmp_path: Path, text: str, part: str) -> None:
-    path = tmp_path / "s.db"
-    tm.open(path, models=[shape(a=str, by=tm.Index(partition="{a}"))]).close()
-    connection = apsw.Connection(str(path))
+def test_a_name_in_a_catalogue_that_no_class_gives_is_damage(place: Path, text: str, part: str) -> None:
+    tm.open(place, models=[shape(a=str, by=tm.Index(partition="{a}"))]).close()
+    connection = apsw.Connection(str(place))
     renamed = {"class": "Product", "index": "by", "property": "a"}[part]
     for name, form in connection.execute("SELECT name, form FROM tablemapper_catalogue").fetchall():
         quoted = json.dumps(text)[1:-1]
@@ -108,7 +107,7 @@ def test_a_name_in_a_catalogue_that_no_class_gives_is_damage(tmp_path: Path, tex
         connection.execute("UPDATE tablemapper_catalogue SET form = ? WHERE name = ?", (form, name))
     connection.close()
     with pytest.raises((tm.CorruptStore, tm.SchemaMismatch)) as caught:
-        tm.open(path, models=[shape(a=int)])
+        tm.open(place, models=[shape(a=int)])
     if text == "class" and part == "property":  # (a property may be called so)
         return
     assert isinstance(caught.value, tm.CorruptStore), caught.value

@@ -158,9 +158,7 @@ def test_entities_of_one_class_move_into_another_that_is_there(bare: Path) -> No
     assert (len(held(bare, new)), held(bare, new)[100].maker) == (31, "moved")
 
 
-def test_classes_that_share_a_table_are_copied_together(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-
+def test_classes_that_share_a_table_are_copied_together(place: Path) -> None:
     def pair(pages: Any) -> tuple[Any, Any]:
         kinds = {"Book": {"pages": pages}, "Note": {"text": str}}
         book, note = (
@@ -170,17 +168,17 @@ def test_classes_that_share_a_table_are_copied_together(tmp_path: Path) -> None:
         return book, note
 
     (book, note), (new_book, new_note) = pair(str), pair(int)
-    insert(path, *[book(n, pages=str(n * 10)) for n in range(9)], *[note(n, text="x" * 600) for n in range(9)])
+    insert(place, *[book(n, pages=str(n * 10)) for n in range(9)], *[note(n, text="x" * 600) for n in range(9)])
     to_int = step("convert", book.pages, new_book.pages, int)
     with pytest.raises(tm.InvalidMigration, match="Note shares a table with what is migrated: name it in old="):
-        migrate(path, made(new_book, book, to_int))
-    with tm.open(path, models=[note]) as store:
-        assert migrate(path, made([new_book, new_note], [book, note], to_int)).entities == 18
+        migrate(place, made(new_book, book, to_int))
+    with tm.open(place, models=[note]) as store:
+        assert migrate(place, made([new_book, new_note], [book, note], to_int)).entities == 18
         assert store[note.key(3)].text == "x" * 600  # Note is what it was, so a program that has it open goes on
         store.insert(note(100, text="new"))
         with pytest.raises(tm.SchemaMismatch):
-            tm.open(path, models=[book])
-    assert held(path, new_book, new_note)[3].pages == 30
+            tm.open(place, models=[book])
+    assert held(place, new_book, new_note)[3].pages == 30
 
 
 # ---------------------------------------------------------------------------------------------- duplicates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +57,23 @@ def old_entities(path: Path) -> list[Any]:
         return list(store.query(OLD).allow_scan())
 
 
+def paused(path: Path, rest: float) -> list[float]:
+    """Run a script to its end; return for how long it paused."""
+    pauses: list[float] = []
+    scripts = run.scripts_of([CASES["convert"].script])
+    with closing(SqliteMigrations.open(path)) as engine:
+        one = run._Run(engine, scripts, None, False, 0.01, rest, lambda _: (), sleep=pauses.append)
+        assert one.to(None).done
+    return pauses
+
+
 @pytest.mark.parametrize("delay", [2.0, 0.0])
 def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.MonkeyPatch, delay: float) -> None:
-    pauses: list[float] = []
     step = SqliteMigrations.step
     monkeypatch.setattr(
         SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(1.0, delay))
     )
-    engine = SqliteMigrations.open(path)
-    one = run._Run(
-        engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.5, lambda _: (), sleep=pauses.append
-    )
-    try:
-        assert one.to(None).done
-    finally:
-        engine.close()
+    pauses = paused(path, 1.5)
     assert set(pauses) == ({3.0} if delay else set())
 
 
@@ -89,14 +92,7 @@ def test_writers_that_never_pause_cannot_hold_up_the_switch(path: Path, monkeypa
     monkeypatch.setattr(SqliteMigrations, "step", beside_writers)
     monkeypatch.setattr(builds, "steered", STEERED)
     went.append(0.0)
-    engine, pauses = SqliteMigrations.open(path), list[float]()
-    one = run._Run(
-        engine, run.scripts_of([CASES["convert"].script]), None, False, 0.01, 1.0, lambda _: (), sleep=pauses.append
-    )
-    try:
-        assert one.to(None).done
-    finally:
-        engine.close()
+    pauses = paused(path, 1.0)
     assert max(went) <= 0.1  # seconds: ten times what was wanted
     assert pauses[:2] == went[1:3]
     assert len(pauses) < len(went) - 4  # none at the end

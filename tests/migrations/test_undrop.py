@@ -292,35 +292,33 @@ def test_a_field_of_the_key_cannot_come_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["note", "size"])
-def test_a_class_with_undeclared_properties_gets_a_field_back(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "e.db"
+def test_a_class_with_undeclared_properties_gets_a_field_back(place: Path, name: str) -> None:
     before, new = box(more=tm.Extra), box(name, more=tm.Extra)
     given = {"flag": True, "text": "", "price": "", "maker": None}
-    with opened(path, before) as store:
+    with opened(place, before) as store:
         store.insert_many(before("a", n, **given, size=n, note=str(n), more=tm.Extra(color="red")) for n in range(3))
     first = drops(new, name, of=before)
-    migrate(path, first)
+    migrate(place, first)
     value = "late" if name == "note" else 9
-    with opened(path, new) as store:
+    with opened(place, new) as store:
         store.merge(new.key("a", 1), more=tm.Extra(color="blue"))
         rest = {one: other for one, other in {"size": 3, "note": "3"}.items() if one != name}
         store.insert(new("a", 3, **given, **rest, more=tm.Extra({name: value})))  # which it does not declare
-    migrate(path, first, to="")
-    found = held(path, before)
+    migrate(place, first, to="")
+    found = held(place, before)
     assert [(one.size, one.note, dict(one.more)) for one in found.values()] == [
         (0, "0", {"color": "red"}), (1, "1", {"color": "blue"}), (2, "2", {"color": "red"}),
         (3, "late", {}) if name == "note" else (9, "3", {}),
     ]  # fmt: skip
 
 
-def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody_changed_it(tmp_path: Path) -> None:
-    path = tmp_path / "e.db"
+def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody_changed_it(place: Path) -> None:
     kinds = {"shelf": str, "number": int, "note": str | None}
     before = entity("Box", "Boxes", {**kinds, "more": tm.Extra}, KEY)
     new = entity("Box", "Boxes", {**kinds, "rank": int, "label": str, "color": str | None, "more": tm.Extra}, KEY,
                  color=tm.field(default=None, kw_only=True))  # fmt: skip
     extras = [{}, {"rank": 70}, {"label": 5}, {"color": "red", "size": 1}, {}, {}]
-    with opened(path, before) as store:
+    with opened(place, before) as store:
         store.insert_many(before("a", n, note=None, more=tm.Extra(one)) for n, one in enumerate(extras))
     first = made(
         new,
@@ -329,15 +327,15 @@ def test_what_was_filled_does_not_stay_among_the_undeclared_properties_if_nobody
         step("fill", new.label, lambda one: str(one.more.get("label", f"{one.number} {one.rank}"))),
         step("fill", new.color, lambda one: one.more.get("color")),
     )
-    migrate(path, first)
-    with opened(path, new) as store:
+    migrate(place, first)
+    with opened(place, new) as store:
         filled = [(one.rank, one.label, one.color) for one in store.query(new).allow_scan()]
         assert filled[1:4] == [(70, "1 70", None), (0, "5", None), (0, "3 0", "red")]
         store.merge(new.key("a", 4), rank=9)
         store.merge(new.key("a", 5), color="blue")
         store.insert(new("a", 6, note=None, rank=0, label="6 0", color=None, more=tm.Extra()))
-    migrate(path, first, to="")
-    found = [dict(one.more) for _, one in sorted(held(path, before).items())]
+    migrate(place, first, to="")
+    found = [dict(one.more) for _, one in sorted(held(place, before).items())]
     assert found[:4] == extras[:4]
     assert found[4] == {"rank": 9, "label": "4 0"}  # (of this rank the fill would make another label)
     assert found[5] == {"color": "blue"}

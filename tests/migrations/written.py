@@ -18,8 +18,6 @@ import tablemapper as tm
 from tablemapper.schema.forms import FieldForm
 from tablemapper.schema.model import model_of
 
-__all__ = ["Written", "run", "write_scripts"]
-
 ADDED = {"type": "int", "optional": False, "in_key": False, "default": None}
 FILLED = 7
 

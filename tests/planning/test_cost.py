@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,13 +111,10 @@ def test_a_cost_can_be_asked_for_when_the_store_is_closed() -> None:
 
 
 @pytest.mark.needs("costs")
-def test_the_cost_is_counted_in_the_thread_that_explains() -> None:
-    async def explained() -> tm.Explanation:
-        async with tm.open_async(":memory:", models=[Item, Other]) as store:
-            await store.insert(Item("g1", 1))
-            return await store.query(Item).where(Item.group == "g1").explain()
-
-    assert asyncio.run(explained()).cost.entities == 1
+async def test_the_cost_is_counted_in_the_thread_that_explains() -> None:
+    async with tm.open_async(":memory:", models=[Item, Other]) as store:
+        await store.insert(Item("g1", 1))
+        assert (await store.query(Item).where(Item.group == "g1").explain()).cost.entities == 1
 
 
 def test_prices_are_replaced_one_by_one() -> None:

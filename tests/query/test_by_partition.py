@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -152,14 +151,11 @@ def test_a_loop_over_partitions_reads_one_state(tmp_path: Any) -> None:
 
 
 @pytest.mark.needs("backward")
-def test_it_can_be_awaited(store: tm.Store, tmp_path: Any) -> None:
-    async def read() -> list[Line]:
-        async with await tm.open_async(tmp_path / "a.db", models=[Line]) as other:
-            await other.insert_many(LINES)
-            query = other.query(Line).where(Line.service == "web").order_by(Line.at.desc())
-            return [line async for line in query.limit(5)]
-
-    assert asyncio.run(read()) == list(newest(store).limit(5))
+async def test_it_can_be_awaited(store: tm.Store, tmp_path: Any) -> None:
+    async with await tm.open_async(tmp_path / "a.db", models=[Line]) as other:
+        await other.insert_many(LINES)
+        query = other.query(Line).where(Line.service == "web").order_by(Line.at.desc())
+        assert [line async for line in query.limit(5)] == list(newest(store).limit(5))
 
 
 # ---------------------------------------------------------------------------------------------- others between

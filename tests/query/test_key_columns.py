@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -12,13 +11,10 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import Color
+
 EARLY, LATE = datetime(1601, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)
 NOON = datetime(2026, 3, 1, 12, 0, 0, 5, tzinfo=UTC)
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Keyed(tm.Entity, table="Keyed"):

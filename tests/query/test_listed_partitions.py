@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -136,17 +135,14 @@ def test_several_classes_are_read_together(store: tm.Store) -> None:
     assert {type(entity) for entity in every} == {Reading, Note}
 
 
-def test_it_can_be_awaited(tmp_path: Any) -> None:
-    async def read() -> int:
-        async with await tm.open_async(tmp_path / "a.db", models=MODELS) as store:
-            await store.insert_many(Event("ada", START + n * HOUR, n) for n in range(30))
-            found = 0
-            async for one in store.partitions(Event):
-                found += await store.query(Event).where(one).count()
-                found += len([event async for event in store.partition(one)])
-            return found
-
-    assert asyncio.run(read()) == 60
+async def test_it_can_be_awaited(tmp_path: Any) -> None:
+    async with await tm.open_async(tmp_path / "a.db", models=MODELS) as store:
+        await store.insert_many(Event("ada", START + n * HOUR, n) for n in range(30))
+        found = 0
+        async for one in store.partitions(Event):
+            found += await store.query(Event).where(one).count()
+            found += len([event async for event in store.partition(one)])
+        assert found == 60
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import random
 import re
@@ -310,18 +309,15 @@ def test_a_query_says_how_it_is_given_to_another_process(store: tm.Store) -> Non
         pickle.dumps(store.query(Reading))
 
 
-def test_tasks_split_queries_too(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with await tm.open_async(tmp_path / "t.db", models=[Reading]) as store:
-            await store.insert_many(list(readings(50)))
-            query = store.query(Reading).allow_scan()
-            parts = await query.split(3)
-            assert sum([await part.count() for part in parts]) == 50
-            assert await query.part(parts[1].token).list() == await parts[1].list()
-            rows = await query.select(Reading.at).split(2)
-            assert sum([len(await part.list()) for part in rows]) == 50
-
-    asyncio.run(run())
+async def test_tasks_split_queries_too(tmp_path: Path) -> None:
+    async with await tm.open_async(tmp_path / "t.db", models=[Reading]) as store:
+        await store.insert_many(list(readings(50)))
+        query = store.query(Reading).allow_scan()
+        parts = await query.split(3)
+        assert sum([await part.count() for part in parts]) == 50
+        assert await query.part(parts[1].token).list() == await parts[1].list()
+        rows = await query.select(Reading.at).split(2)
+        assert sum([len(await part.list()) for part in rows]) == 50
 
 
 # ---------------------------------------------------------------------------------------------- several classes

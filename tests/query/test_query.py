@@ -25,6 +25,7 @@ from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.query import Query
 
+from ..classes import Other
 from ..conftest import examples
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
@@ -559,12 +560,6 @@ def test_large_values_are_read_by_a_form_of_query_that_met_small_ones_only(tmp_p
         for count in (300, 700, 256, 257, 2):
             for _ in range(3):
                 assert list(query.where(Note.number < count)) == held[:count]
-
-
-class Other(tm.Entity, table="Others"):
-    name: tm.Field[str]
-
-    key = tm.Key[str](partition="{name}")
 
 
 @pytest.mark.parametrize(

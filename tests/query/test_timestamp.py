@@ -12,6 +12,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import aggregate, entity
+from ..parts import Note
 
 
 class Part(tm.Entity, table="Parts"):
@@ -22,13 +23,6 @@ class Part(tm.Entity, table="Parts"):
 
     key = tm.Key[str, int](partition="{box}", row="{number}")
     by_color = tm.Index[str](partition="{color}", include="all")
-
-
-class Note(tm.Entity, table="Parts"):
-    box: tm.Field[str]
-    text: tm.Field[str] = tm.field(default="")
-
-    key = tm.Key[str](partition="{box}", row="Note")
 
 
 class Colors(tm.Aggregate, of=Part, table="Colors"):

@@ -12,6 +12,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import entity
+from ..stores import sound_store
 
 MORE = (tm.Extra, tm.field(factory=tm.Extra))
 
@@ -29,7 +30,7 @@ class Device(tm.Entity, table="Devices"):
 
 @pytest.fixture
 def store() -> Iterator[tm.Store]:
-    with tm.open(":memory:", models=[Device]) as store:
+    with sound_store(":memory:", models=[Device]) as store:
         store.insert_many(
             [
                 Device("a", tm.Extra(color="red", maker="Acme", model="x")),
@@ -44,7 +45,6 @@ def store() -> Iterator[tm.Store]:
             ]
         )
         yield store
-        assert store.check().ok
 
 
 def ids(query: Any) -> list[str]:
@@ -121,9 +121,8 @@ def test_an_index_of_undeclared_properties_is_built_over_what_is_there_and_opene
         Indexed = declared(by_color=tm.Index[str](partition="{more[color]}"))
         with tm.open(tmp_path / "x.db", models=[Indexed]) as store:
             assert ids(store.query(Indexed.by_color("red"))) == ["a"]
-    with tm.open(tmp_path / "x.db", models=[Plain]) as store:  # a program that does not know of it maintains it
+    with sound_store(tmp_path / "x.db", models=[Plain]) as store:  # a program that does not know of it maintains it
         store.insert(Plain("c", tm.Extra(color="red")))
-        assert store.check().ok
     with tm.open(tmp_path / "x.db", models=[Indexed]) as store:
         assert ids(store.query(Indexed.by_color("red"))) == ["a", "c"]
 

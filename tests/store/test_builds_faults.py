@@ -11,7 +11,6 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import takeover
 from tablemapper.schema.model import compile_schema
 
 from ..sqlite_vfs import Power
@@ -29,9 +28,8 @@ ENTITIES = 60
 
 
 @pytest.fixture
-def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def registered(tmp_path: Path, never_at_once: None) -> Path:
     """Return a file in which a job has begun."""
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
     path = tmp_path / "s.db"
     with tm.open(path, models=[OLD]) as store:
         store.insert_many(OLD("a", number, f"n{number % 50}") for number in range(ENTITIES))

@@ -20,7 +20,7 @@ from tablemapper.engines.azure.tables.service import Change, Commit, Find, Get
 from tablemapper.progress import Meter
 from tablemapper.store import copying
 
-from ..classes import entity
+from ..classes import Other, entity
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -234,13 +234,7 @@ def test_a_copy_of_what_is_the_same_reads_a_thousand_entities_with_a_request(pla
     assert not [one for one in memory.sent if isinstance(one, Commit)]
 
 
-class Other(tm.Entity, table="Others"):
-    id: tm.Field[str]
-    key = tm.Key[str](partition="{id}")
-
-
-def _thing(name: str, **more: Any) -> Any:
-    return entity(name, "Others", {"id": str, **more}, tm.Key[str](partition="{id}"))
+WIDER = entity("Other", "Others", {"name": str, "more": str | None}, tm.Key[str](partition="{name}"))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +242,7 @@ def _thing(name: str, **more: Any) -> Any:
     [
         ([Other, User], [Other], "User: the target was not opened with it; open both with the same classes"),
         ([Other], [Other, User], "User: the source was not opened with it"),
-        ([Other], [_thing("Other", more=str | None)], "different classes of this name"),
+        ([Other], [WIDER], "different classes of this name"),
     ],
 )
 def test_stores_with_other_classes_are_refused_before_anything_is_written(
@@ -267,7 +261,7 @@ def test_what_the_source_holds_and_was_not_opened_with_is_refused(places: dict[s
 
 
 def test_fields_of_a_newer_version_are_not_lost(places: dict[str, Open], tmp_path: Path) -> None:
-    places["file"]([_thing("Other", more=str | None)], tmp_path / "s.db").close()
+    places["file"]([WIDER], tmp_path / "s.db").close()
     source = places["file"]([Other], tmp_path / "s.db")
     with pytest.raises(
         tm.SchemaMismatch, match="Other: a store holds more, which this class does not declare; open both"

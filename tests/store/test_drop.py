@@ -15,7 +15,7 @@ from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.online.run import change
 from tablemapper.store import builds
 
-from ..classes import entity
+from ..classes import Other, entity
 from .test_beside import fill, found, totals, write
 from .test_builds import part
 
@@ -92,10 +92,6 @@ def test_an_aggregate_is_dropped_with_its_indexes(path: Path) -> None:
 
 
 def test_a_class_is_dropped_with_all_that_is_maintained_from_it(path: Path) -> None:
-    class Other(tm.Entity, table="Others"):
-        name: tm.Field[str]
-        key = tm.Key[str](partition="{name}")
-
     with relaxed(path, Other) as store:
         drop(store, "Part")
         store.build(rest=0)

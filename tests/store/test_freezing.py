@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -87,17 +86,14 @@ def test_a_backup_of_a_frozen_file_is_frozen_until_somebody_thaws_it(path: Path,
     assert tm.status(path).frozen is not None
 
 
-def test_asyncio_freezes_too(path: Path) -> None:
-    async def main() -> None:
-        async with tm.open_async(path, models=MODELS) as store:
-            await store.freeze()
-            with pytest.raises(tm.StoreLocked):
-                await store.insert(Note("ada", 50))
-            assert (await store.status()).frozen is not None
-            await store.unfreeze()
+async def test_asyncio_freezes_too(path: Path) -> None:
+    async with tm.open_async(path, models=MODELS) as store:
+        await store.freeze()
+        with pytest.raises(tm.StoreLocked):
             await store.insert(Note("ada", 50))
-
-    asyncio.run(main())
+        assert (await store.status()).frozen is not None
+        await store.unfreeze()
+        await store.insert(Note("ada", 50))
 
 
 def test_what_is_maintained_is_still_built_and_compacted(path: Path) -> None:

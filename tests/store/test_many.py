@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +11,9 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+
+from ..classes import Other
+from ..stores import sound_store
 
 
 class Log(tm.Entity, table="Logs"):
@@ -80,12 +82,11 @@ class Ranked(tm.Aggregate, of=Log, table="Ranked"):
 
 
 def test_clear_empties_an_index_on_groups() -> None:
-    with tm.open(":memory:", models=[Log, Ranked]) as store:
+    with sound_store(":memory:", models=[Log, Ranked]) as store:
         store.insert_many(logs())
         assert len(list(store.query(Ranked.by_logs(8)))) == 2
         assert store.clear(Log) == 30
         assert list(store.query(Ranked.by_logs(8))) == []
-        assert store.check().ok
 
 
 # -- clear ------------------------------------------------------------------------------------------------------------
@@ -117,10 +118,9 @@ def test_clear_reads_no_row(tmp_path: Path) -> None:
     with tm.open(tmp_path / "a.db", models=[Log, Levels]) as store:
         store.insert_many(logs(1000))
         events: list[tm.Event] = []
-    with tm.open(tmp_path / "a.db", models=[Log, Levels], observe=events.append) as store:
+    with sound_store(tmp_path / "a.db", models=[Log, Levels], observe=events.append) as store:
         assert store.clear(Log) == len({log.key for log in logs(1000)})
         assert [(event.verb, event.model, event.read) for event in events] == [("clear", "Log", 0)]
-        assert store.check().ok
     with tm.open(tmp_path / "a.db", models=[Log, Levels]) as store:
         assert not store.query(Log).allow_scan().exists()
 
@@ -182,10 +182,6 @@ def test_partitions_may_come_and_go_while_they_are_listed(store: tm.Store) -> No
 
 
 def test_partitions_of_what_is_no_class_of_the_store_are_refused(store: tm.Store) -> None:
-    class Other(tm.Entity, table="Other"):
-        a: tm.Field[str]
-        key = tm.Key[str](partition="{a}")
-
     with pytest.raises(tm.InvalidEntity, match="was not opened with it"):
         store.partitions(Other)
 
@@ -208,17 +204,14 @@ def test_many_are_replaced_each_by_its_etag(store: tm.Store) -> None:
         store.replace_many(logs())
 
 
-def test_an_async_store_does_the_same() -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=MODELS) as store:
-            await store.insert_many(logs())
-            read = await store.query(Log).allow_scan().list()
-            assert await store.replace_many(read) == 30
-            assert {one.values["device"] async for one in store.partitions(Log)} == {"d0", "d1", "d2"}
-            assert await store.clear(Log) == 30
-            assert await store.query(Log).allow_scan().count() == 0
-
-    asyncio.run(main())
+async def test_an_async_store_does_the_same() -> None:
+    async with tm.open_async(":memory:", models=MODELS) as store:
+        await store.insert_many(logs())
+        read = await store.query(Log).allow_scan().list()
+        assert await store.replace_many(read) == 30
+        assert {one.values["device"] async for one in store.partitions(Log)} == {"d0", "d1", "d2"}
+        assert await store.clear(Log) == 30
+        assert await store.query(Log).allow_scan().count() == 0
 
 
 # -- scans ------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -305,28 +304,25 @@ def test_what_cannot_observe_is_refused_before_a_file_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_calls_of_an_async_store_are_events(seen: Seen) -> None:
+async def test_the_calls_of_an_async_store_are_events(seen: Seen) -> None:
     async def some() -> AsyncIterator[Part]:
         for number in (5, 6):
             yield Part("a", number)
 
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=MODELS, observe=seen.append) as store:
-            await store.insert(Part("a", 1))
-            await store[Part.key("a", 1)]
-            async with store.transaction() as tx:
-                assert await tx.get(Part.key("a", 1)) is not None
-                tx.insert(Part("a", 2))
-            async with store.transaction():
-                pass
-            assert len([part async for part in store.query(Part).where(Part.box == "a")]) == 2
-            assert await store.query(Part).where(Part.box == "a").count() == 2
-            assert await store.query(Part).where(Part.box == "a").group_by(Part.color).count() == {"red": 2}
-            await store.upsert_many([Part("a", 4)])
-            await store.insert_many(some())
-            await store.delete_many(store.query(Part).where(Part.box == "a"))
-
-    asyncio.run(main())
+    async with tm.open_async(":memory:", models=MODELS, observe=seen.append) as store:
+        await store.insert(Part("a", 1))
+        await store[Part.key("a", 1)]
+        async with store.transaction() as tx:
+            assert await tx.get(Part.key("a", 1)) is not None
+            tx.insert(Part("a", 2))
+        async with store.transaction():
+            pass
+        assert len([part async for part in store.query(Part).where(Part.box == "a")]) == 2
+        assert await store.query(Part).where(Part.box == "a").count() == 2
+        assert await store.query(Part).where(Part.box == "a").group_by(Part.color).count() == {"red": 2}
+        await store.upsert_many([Part("a", 4)])
+        await store.insert_many(some())
+        await store.delete_many(store.query(Part).where(Part.box == "a"))
     assert seen.take() == [
         ("insert", "Part", "Part.key", 0, 1, "ok"),
         ("get", "Part", "Part.key", 1, 0, "ok"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -73,14 +72,12 @@ def test_a_merge_of_what_is_not_there_returns_nothing_but_its_error(store: tm.St
         store.merge(Account.key("b", 9), Account.balance.add(1), returning=True)
 
 
-def test_merge_returns_the_entity_when_it_is_awaited() -> None:
-    async def main() -> tuple[Account, object]:
-        async with tm.open_async(":memory:", models=[Account, Totals]) as store:
-            await store.insert(Account("b", 1, 10))
-            entity = await store.merge(ONE, Account.balance.add(5), returning=True)
-            return entity, await store.merge(ONE, Account.balance.add(5))  # type: ignore[func-returns-value]
-
-    assert asyncio.run(main()) == (Account("b", 1, 15), None)
+async def test_merge_returns_the_entity_when_it_is_awaited() -> None:
+    async with tm.open_async(":memory:", models=[Account, Totals]) as store:
+        await store.insert(Account("b", 1, 10))
+        entity = await store.merge(ONE, Account.balance.add(5), returning=True)
+        assert entity == Account("b", 1, 15)
+        assert await store.merge(ONE, Account.balance.add(5)) is None  # type: ignore[func-returns-value]
 
 
 # ---------------------------------------------------------------------------------------------- what is required
@@ -236,16 +233,13 @@ def test_what_is_required_is_no_write_of_an_event(tmp_path: Path) -> None:
     assert [(event.verb, event.written) for event in events] == [("insert", 1), ("transaction", 1)]
 
 
-def test_an_async_transaction_requires_too() -> None:
-    async def main() -> None:
-        async with tm.open_async(":memory:", models=[Account]) as store:
-            await store.insert(Account("b", 1))
-            one = await store[ONE]
-            await store.merge(ONE, balance=5)
-            with pytest.raises(tm.PreconditionFailed):
-                async with store.transaction() as tx:
-                    tx.require(one)
-                    await tx.insert(Account("b", 2))
-            assert not await store.exists(TWO)
-
-    asyncio.run(main())
+async def test_an_async_transaction_requires_too() -> None:
+    async with tm.open_async(":memory:", models=[Account]) as store:
+        await store.insert(Account("b", 1))
+        one = await store[ONE]
+        await store.merge(ONE, balance=5)
+        with pytest.raises(tm.PreconditionFailed):
+            async with store.transaction() as tx:
+                tx.require(one)
+                await tx.insert(Account("b", 2))
+        assert not await store.exists(TWO)

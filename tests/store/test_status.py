@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
 
 from .test_builds import NAMES, NEW, OLD, UNIQUE
 
-pytestmark = pytest.mark.file
-
-
-@pytest.fixture(autouse=True)
-def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+pytestmark = [pytest.mark.file, pytest.mark.usefixtures("never_at_once")]
 
 
 @pytest.fixture
@@ -74,12 +67,9 @@ def test_no_store_has_no_status_and_none_is_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_awaited_store_has_a_status(path: Path) -> None:
-    async def states() -> list[str]:
-        async with tm.open_async(path, models=[NEW], build=False) as store:
-            return [item.state for item in (await store.status()).items]
-
-    assert asyncio.run(states()) == ["ready", "building"]
+async def test_an_awaited_store_has_a_status(path: Path) -> None:
+    async with tm.open_async(path, models=[NEW], build=False) as store:
+        assert [item.state for item in (await store.status()).items] == ["ready", "building"]
 
 
 def test_what_migrations_did_is_the_history(path: Path) -> None:

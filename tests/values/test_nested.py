@@ -29,13 +29,9 @@ from tablemapper.values.geo import GeoPoint
 from tablemapper.values.nested import converter, value_type
 from tablemapper.values.scalars import Fault, Int32, ValueType
 
+from ..classes import Color
 from ..conftest import examples
 from ..matching import matcher
-
-
-class Color(Enum):
-    RED = "red"
-    BLUE = "blue"
 
 
 class Size(StrEnum):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.driver.connections import FORMAT_VERSION
-from tablemapper.engines.sqlite.online import takeover
 from tablemapper.evolution import compilation
 from tests.classes import entity
 from tests.engines.azure.memory import Memory
@@ -301,9 +299,7 @@ def test_a_size_above_the_most_is_clipped(place: Path, size: str) -> None:
         assert len(json(tm.inspector(store), f"/entities/Product?size={size}")["entities"]) == 200
 
 
-def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-
+def test_the_status_of_a_build_moves_and_asks_to_be_loaded_again(place: Path, never_at_once: None) -> None:
     priced = product(**BY_NAME, by_price=tm.Index[Decimal](partition="{price}"))
     with tm.open(place, models=[priced], build=False) as store:
         app = tm.inspector(store)
@@ -416,16 +412,13 @@ def test_it_never_writes(place: Path) -> None:
     assert not any(path.stat().st_size for path in place.parent.iterdir() if path.name.endswith("-wal"))
 
 
-def test_a_store_of_asyncio_is_shown_too(place: Path) -> None:
-    async def shown() -> int:
-        import httpx
+async def test_a_store_of_asyncio_is_shown_too(place: Path) -> None:
+    import httpx
 
-        async with tm.open_async(place, read_only=True) as store:
-            transport = httpx.ASGITransport(app=tm.inspector(store))
-            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-                return len((await client.get("/entities/Product?format=json")).json()["entities"])
-
-    assert asyncio.run(shown()) == 6
+    async with tm.open_async(place, read_only=True) as store:
+        transport = httpx.ASGITransport(app=tm.inspector(store))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            assert len((await client.get("/entities/Product?format=json")).json()["entities"]) == 6
 
 
 @pytest.mark.parametrize(

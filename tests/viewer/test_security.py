@@ -278,8 +278,17 @@ def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatc
         assert given[:1] == [limits], url
 
 
+def scope_of(url: str) -> dict[str, Any]:
+    """Return what a server gives an application with a request."""
+    path, _, query = url.partition("?")
+    names = {"path": path, "raw_path": path.encode(), "query_string": query.encode()}
+    return {"type": "http", "method": "GET", "headers": [], "asgi": {"version": "3.0"}, **names}
+
+
 @pytest.mark.parametrize("url", ["/query/Note?where=text==x&scan=1", "/export/Note.csv?where=text==x&scan=1"])
-def test_a_client_that_leaves_ends_its_question(store: tm.Store, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+async def test_a_client_that_leaves_ends_its_question(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     store.insert_many(Note("g", str(number), "y") for number in range(5_000))
     monkeypatch.setattr("tablemapper.viewer.questions.SECONDS", 60.0)
     examined, asking, real = [0], asyncio.Event(), Spending.check_time
@@ -305,25 +314,12 @@ def test_a_client_that_leaves_ends_its_question(store: tm.Store, monkeypatch: py
 
     async def send(message: Any) -> None: ...
 
-    async def visited() -> None:
-        nonlocal loop
-        loop = asyncio.get_running_loop()
-        path, _, query = url.partition("?")
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-        }
-        await tm.inspector(store)(scope | {"headers": [], "asgi": {"version": "3.0"}}, receive, send)
-
-    loop: Any = None
-    asyncio.run(visited())
+    loop = asyncio.get_running_loop()
+    await tm.inspector(store)(scope_of(url), receive, send)
     assert 10 <= examined[0] < 30
 
 
-def test_a_client_that_leaves_ends_what_reads_much(store: tm.Store) -> None:
+async def test_a_client_that_leaves_ends_what_reads_much(store: tm.Store) -> None:
     store.insert_many(Note(f"f{number}", "t") for number in range(1_000))
     for url in ("/statistics/Note", "/advice"):
         messages: list[Any] = []
@@ -334,15 +330,7 @@ def test_a_client_that_leaves_ends_what_reads_much(store: tm.Store) -> None:
         async def send(message: Any, sent: list[Any] = messages) -> None:
             sent.append(message)
 
-        scope = {
-            "type": "http",
-            "method": "GET",
-            "path": url,
-            "raw_path": url.encode(),
-            "query_string": b"",
-            "headers": [],
-        }
-        asyncio.run(tm.inspector(store)(scope, receive, send))
+        await tm.inspector(store)(scope_of(url), receive, send)
         assert b"nobody waits for the answer any more" in messages[-1]["body"]
 
 

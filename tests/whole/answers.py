@@ -24,8 +24,6 @@ from .models import Model, Record, compiled
 from .oracle import Row, State, entries, holds, in_order, in_range, plain, sort_values
 from .questions import Ask, Question, can_be_asked
 
-__all__ = ["Case", "Trial", "random_rows"]
-
 
 @attrs.frozen
 class Case:

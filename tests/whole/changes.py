@@ -15,8 +15,6 @@ from .models import Field, Record
 from .oracle import Row, clean, total
 from .questions import Assignment
 
-__all__ = ["changed", "cleaned", "is_refused", "random_row", "ruled"]
-
 
 def random_row(rng: random.Random, record: Record) -> Row | None:
     """Return a row of a class; None if the class refuses what was drawn."""

@@ -11,11 +11,6 @@ import attrs
 
 from .kinds import ANY, DATE, DECIMAL, FLOAT, HIERARCHY, INT, LOCAL, MOMENTS, NUMBERS, STR, WRITTEN, Kind, text_of
 
-__all__ = [
-    "Both", "Calculation", "Compare", "Condition", "Contains", "Either", "In", "Null", "Operand", "StartsWith", "Unless", "operands",
-    "parts_of", "random_calculation", "random_condition",
-]  # fmt: skip
-
 
 @attrs.frozen
 class Operand:

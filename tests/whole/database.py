@@ -21,8 +21,6 @@ from tablemapper.planning.plan import Plan
 
 from .judges import Differs
 
-__all__ = ["Explained", "explaining"]
-
 _MADE = ("statements", "lines", "keys", "counts", "merged", "partition", "next_partition")
 """The methods of a Select that make SQL."""
 _BOUND = re.compile(r'([ti])\."(PartitionKey|RowKey)" (=|>=|<|IN) ')

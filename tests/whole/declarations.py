@@ -17,8 +17,6 @@ from .kinds import Color, Decimal, Home, datetime, tm
 from .models import Model, compiled
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
 
-__all__ = ["Declaration", "declaration"]
-
 Sku = NewType("Sku", str)
 Code = NewType("Code", Sku)
 

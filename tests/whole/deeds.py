@@ -24,8 +24,6 @@ from .questions import Assignment, random_assignment, random_part
 if TYPE_CHECKING:
     from .answers import Trial
 
-__all__ = ["Deed", "Expected", "Write", "Writes", "key_text", "random_deeds", "random_writes"]
-
 Outcome: TypeAlias = State | type[Exception]
 """What is there afterwards, or the error."""
 Fits: TypeAlias = Callable[[Record, Assignment], bool]

@@ -29,8 +29,6 @@ from tablemapper.schema import assignments, groups, rows
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 
-__all__ = ["FAULTS", "Fault"]
-
 Patch = pytest.MonkeyPatch
 Fault: TypeAlias = Callable[[Patch], None]
 

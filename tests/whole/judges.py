@@ -21,8 +21,6 @@ from .questions import Ask, Question
 if TYPE_CHECKING:
     from .answers import Trial
 
-__all__ = ["JUDGES", "Differs", "Named", "ambiguous", "most_of", "place", "same_rows"]
-
 Named: TypeAlias = tuple[str, Row]
 """A row, with its class."""
 

@@ -1,7 +1,9 @@
 """The types that random models are made of, each with values: common ones, empty ones, extremes, near misses.
 
-Programs that the search prints import this module, so that they can be run as they are.
+Programs that the search prints take all that is imported here, so that they can be run as they are.
 """
+
+# ruff: noqa: F401
 
 from __future__ import annotations
 
@@ -23,52 +25,6 @@ try:
     import pydantic
 except ImportError:  # on other Pythons
     at = pydantic = None
-
-__all__ = [
-    "ANY",
-    "BOX",
-    "COUNTED",
-    "DATE",
-    "DECIMAL",
-    "EXTRA",
-    "FLOAT",
-    "HIERARCHY",
-    "INT",
-    "INT32",
-    "KINDS",
-    "LOCAL",
-    "LOCAL_SCALARS",
-    "MOMENT",
-    "MOMENTS",
-    "NESTED",
-    "NUMBERS",
-    "SCALARS",
-    "SPELLINGS",
-    "STR",
-    "UTC",
-    "UUID",
-    "WRITTEN",
-    "Annotated",
-    "Box",
-    "Color",
-    "Decimal",
-    "Home",
-    "Kind",
-    "Literal",
-    "Meta",
-    "Mood",
-    "Rank",
-    "at",
-    "datetime",
-    "exact",
-    "inf",
-    "islice",
-    "kind_of",
-    "namespace",
-    "pydantic",
-    "text_of",
-    "tm",
-]  # fmt: skip  (programs need these)
 
 WRITTEN = "_timestamp"
 """Where a row has when it was written, which the store alone says: rows that differ in it only are the same."""

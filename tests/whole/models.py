@@ -10,20 +10,6 @@ import attrs
 from .conditions import Calculation, Condition, Operand, operands
 from .kinds import INT, MOMENT, NESTED, WRITTEN, Kind, namespace, text_of
 
-__all__ = [
-    "Component",
-    "Field",
-    "Index",
-    "Measure",
-    "Model",
-    "Record",
-    "Rule",
-    "Slot",
-    "Template",
-    "compiled",
-    "slots_of",
-]
-
 
 @attrs.frozen
 class Slot:

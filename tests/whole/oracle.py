@@ -33,24 +33,6 @@ from .conditions import (
 from .kinds import ANY, WRITTEN, Kind
 from .models import Field, Index, Measure, Model, Record, Slot, slots_of
 
-__all__ = [
-    "Row",
-    "State",
-    "average",
-    "clean",
-    "cut_time",
-    "extreme",
-    "holds",
-    "in_order",
-    "index_rows",
-    "measure_of",
-    "plain",
-    "same_partition",
-    "sort_values",
-    "total",
-    "value",
-]
-
 Row: TypeAlias = dict[str, Any]
 Identity: TypeAlias = tuple[Any, ...]
 

@@ -31,8 +31,6 @@ from ..conftest import folder_in_memory
 from ..migrations.shapes import OLD, OLD_TOTALS, contents, indexes, part, write
 from ..sqlite_vfs import Power
 
-__all__ = ["Found", "search", "without_syncs"]
-
 STEPS = 12
 MODELS = [OLD, OLD_TOTALS]
 MORE = [part(**indexes(), by_price=tm.Index[str](partition="{price}"))]

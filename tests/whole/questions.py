@@ -28,22 +28,6 @@ from .kinds import ANY, COUNTED, HIERARCHY, STR, WRITTEN, text_of
 from .models import Field, Record, slots_of
 from .oracle import State, value
 
-__all__ = [
-    "Ask",
-    "Assignment",
-    "Question",
-    "can_be_asked",
-    "random_asks",
-    "random_assignment",
-    "random_changes",
-    "random_part",
-    "random_parts",
-    "random_question",
-    "random_views",
-    "random_walk",
-    "smaller",
-]
-
 Step: TypeAlias = tuple[Operand, bool]
 
 

@@ -28,8 +28,6 @@ from .kinds import (
 from .models import Component, Field, Index, Measure, Model, Record, Rule, Slot, Template, slots_of
 from .oracle import clean, cut_time
 
-__all__ = ["random_model", "with_levels", "with_maintained", "with_rules", "with_turned", "with_undeclared"]
-
 
 def random_model(rng: random.Random, *, local: bool = False) -> Model:
     """Return one or two classes of a table, and aggregates of the first; times may be local ones."""

@@ -48,21 +48,6 @@ TURNED = 60_000_000
 WRITES = 80_000_000
 """The first seed of every other write by key: alone, in transactions, of many at once."""
 
-__all__ = [
-    "DEEDS",
-    "LOCAL",
-    "MAINTAINED",
-    "RULES",
-    "TURNED",
-    "UNDECLARED",
-    "WRITES",
-    "Failure",
-    "Kept",
-    "Tally",
-    "search",
-    "shrunk",
-]
-
 
 @attrs.frozen
 class Failure:

@@ -13,8 +13,6 @@ from tablemapper.engines import opening
 from tablemapper.execution.prepared import BatchLimits
 from tablemapper.schema.model import compile_schema
 
-__all__ = ["back_and_forth", "if_there", "make_sizes_small", "opened", "outdated", "together"]
-
 _NOW = 1_767_225_600_000_000
 _SMALL: dict[str, dict[str, int]] = {
     "engines.sqlite.rows.load": {"_CHUNK": 2},

@@ -35,9 +35,8 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online import takeover
 
 from ..interrupts import NEVER, Where, names_of_places, strike
+from ..threads import elsewhere
 from ..twins import file_of, turn_is_free
-
-__all__ = ["VERBS", "World", "race", "sweep", "template"]
 
 MEMORY = Path(":memory:")
 _SEVERAL = 4  # interrupts of one store that is warm
@@ -372,16 +371,7 @@ def _content(store: tm.Store) -> dict[Any, str]:
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    results: list[Any] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            results.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
+    thread, results = elsewhere(work)
     thread.join(PATIENCE)
     assert results, "another thread waits for ever"
     if isinstance(results[0], BaseException):

@@ -14,6 +14,7 @@ import pytest
 import tablemapper as tm
 
 from ..sql import run_sql
+from ..stores import sound_store
 
 
 class Account(tm.Entity, table="Accounts"):
@@ -176,7 +177,7 @@ def test_the_live_values_of_a_group_can_be_damaged(path: Path) -> None:
 
 
 def test_sums_are_as_large_as_they_are(tmp_path: Path) -> None:
-    with tm.open(tmp_path / "x.db", models=MODELS) as store:
+    with sound_store(tmp_path / "x.db", models=MODELS) as store:
         prices = [Decimal("1E+6144"), Decimal("1E-6143"), Decimal("9" * 34), Decimal("-1E+6144")]
         store.insert_many(Account("p", f"r{n}", price) for n, price in enumerate(prices))
         assert store[Sum.key("p")].total == store.query(Account).where(Account.num == 0, Account.p == "p").sum(
@@ -184,7 +185,6 @@ def test_sums_are_as_large_as_they_are(tmp_path: Path) -> None:
         )
         assert store.query(Sum).where(Sum.p == "p").sum(Sum.total) == store[Sum.key("p")].total
         assert len(str(store[Sum.key("p")].total)) > 6000
-        assert store.check().ok
 
 
 # ---------------------------------------------------------------------------------------------- check()
@@ -213,9 +213,8 @@ def test_a_check_reports_what_became_of_the_disk_under_an_open_store(path: Path,
 
 
 def test_a_check_of_a_store_in_memory_is_a_check(tmp_path: Path) -> None:
-    with tm.open(":memory:", models=MODELS) as store:
+    with sound_store(":memory:", models=MODELS) as store:
         store.insert(Account("p", "r"))
-        assert store.check().ok
 
 
 # ---------------------------------------------------------------------------------------------- runs with a name

@@ -16,7 +16,7 @@ from tablemapper.schema.model import compile_schema
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..interrupts import places, strike
-from ..twins import Twin, Twins, check_clean, file_of
+from ..twins import Pairs, Twin, Twins, check_clean, file_of
 
 
 @pytest.fixture
@@ -26,17 +26,8 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
         yield store
 
 
-class Pairs:
+class Writers(Pairs):
     """Writes pairs in several ways."""
-
-    def __init__(self, store: tm.Store, group: str) -> None:
-        self.store = store
-        self.group = group
-        self.number = 0
-
-    def _next(self) -> tuple[Twin, Twin]:
-        self.number += 2
-        return Twin(self.group, self.number), Twin(self.group, self.number + 1)
 
     def transaction(self) -> None:
         with self.store.transaction() as tx:
@@ -84,7 +75,7 @@ pytestmark = [
     "way", range(5), ids=["transaction", "insert_many", "read_and_rewrite", "get_and_rewrite", "swap"]
 )
 def test_an_interrupt_at_each_place_of_a_write_leaves_it_whole_or_undone(store: tm.Store, way: int) -> None:
-    pairs = Pairs(store, "a")
+    pairs = Writers(store, "a")
     pairs.transaction()
     work = pairs.ways()[way]
     work()
@@ -106,7 +97,7 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
     written = [0] * 3
 
     def other(which: int) -> None:
-        pairs = Pairs(store, f"other-{which}")
+        pairs = Writers(store, f"other-{which}")
         try:
             while not stop.wait(0.001):  # else one thread under a trace waits for three that never rest
                 pairs.transaction()
@@ -118,7 +109,7 @@ def test_an_interrupt_while_others_write_harms_none_of_them(store: tm.Store, ful
     for thread in threads:
         thread.start()
     try:
-        mine = Pairs(store, "mine")
+        mine = Writers(store, "mine")
         mine.transaction()
         ways = mine.ways()
         for way in ways:
@@ -147,7 +138,7 @@ def test_an_interrupt_while_waiting_for_a_leader_says_what_became_of_the_write(s
     """It stands in line no more, or it is written whole."""
     inside, leave = threading.Event(), threading.Event()
     file = file_of(store)
-    pairs = Pairs(store, "a")
+    pairs = Writers(store, "a")
     pairs.transaction()
 
     def lead() -> None:
@@ -200,7 +191,7 @@ def test_the_harness_finds_a_transaction_that_is_begun_and_ended_in_python(
             self._connection.execute("ROLLBACK" if kind else "COMMIT")
 
     monkeypatch.setattr(InPython.__enter__, "__code__", compiled_as_ours(InPython.__enter__))
-    pairs = Pairs(store, "a")
+    pairs = Writers(store, "a")
     pairs.transaction()
     writes = file_of(store)._writes
     writes.connection = InPython(writes.connection)  # type: ignore[assignment]

@@ -73,9 +73,8 @@ with tm.open(sys.argv[1], models=MODELS) as store:
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read of /proc")
-def test_a_stream_needs_no_more_memory_the_longer_it_is(tmp_path: Path, full_size: bool) -> None:
+def test_a_stream_needs_no_more_memory_the_longer_it_is(path: Path, full_size: bool) -> None:
     count, most = (1_000_000, 50) if full_size else (100_000, 25)  # MB: SQLite sorts in a cache of a fixed size
-    path = tmp_path / "m.db"
     with tm.open(path, models=MODELS, durability="relaxed") as store:
         half = count // 2
         store.insert_many(Letter("ab"[n % 2], n) for n in range(half))

@@ -410,9 +410,8 @@ SCRIPTS: dict[str, Migrated] = {
 
 @pytest.mark.parametrize("case", SCRIPTS.values(), ids=SCRIPTS)
 def test_the_script_in_the_message_does_what_it_says(
-    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Migrated
+    servers: tuple[Server, Server], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Migrated
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, case.old)
     before.write(0)
     with pytest.raises(Answer, match=r"^SchemaMismatch: \w+: [\s\S]*This needs a migration") as refused:

@@ -112,9 +112,8 @@ def package(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_classes_that_are_split_or_joined(
-    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Reshaped
+    servers: tuple[Server, Server], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Reshaped
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, case.old)
     before.write(0)
     if "Stock" in case.others[0]:
@@ -147,9 +146,8 @@ def test_classes_that_are_split_or_joined(
 
 
 def test_a_class_that_is_carved_out_of_another(
-    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    servers: tuple[Server, Server], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, Version())
     before.write(0)
     new = Version(more=FIRST, models=", First")
@@ -233,10 +231,9 @@ def test_a_class_that_holds_nothing_may_become_anything(servers: tuple[Server, S
     ids=["index", "aggregate", "field"],
 )  # fmt: skip
 def test_what_a_migration_dropped_is_refused_to_those_who_declare_it_and_may_come_back_as_something_else(
-    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    servers: tuple[Server, Server], path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     more: Version, drop: str, refused: str, again: Version | None,
 ) -> None:  # fmt: skip
-    path = tmp_path / "store.db"
     before = Service(servers[0], "service", path, more)
     before.write(0)
     old = PRODUCT.format(field=more.body) + more.more

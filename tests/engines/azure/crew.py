@@ -17,8 +17,6 @@ import tablemapper as tm
 from tablemapper.engines.azure import engine
 from tablemapper.engines.azure.outer.outbox import Outbox, Times
 
-__all__ = ["MODELS", "TIMES", "Board", "Member", "hurried"]
-
 TIMES = Times(deadline=2.0, lease=4.0, grace=6.0)
 TEAMS = ("red", "green", "blue")
 

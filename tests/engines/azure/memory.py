@@ -29,6 +29,7 @@ from tablemapper.engines.azure.tables.service import (
     Filter,
     Find,
     Get,
+    Lost,
     Page,
     Refused,
     Request,
@@ -282,3 +283,18 @@ def _entity(key: tuple[str, str], stored: Stored, select: tuple[str, ...]) -> En
             members[name + TYPE] = f"Edm.{edm}"
         members[name] = value
     return members
+
+
+class Faulty(Memory):
+    """A service of which one request ends its client, before or after it is executed, or whose answer is lost."""
+
+    number, at, way = 0, -1, ""
+
+    def send(self, request: Any) -> Any:
+        self.number += 1
+        if self.number != self.at:
+            return super().send(request)
+        if self.way == "before":
+            raise KeyboardInterrupt
+        super().send(request)
+        raise Lost("the answer") if self.way == "lost" else KeyboardInterrupt

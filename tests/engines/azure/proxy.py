@@ -14,8 +14,6 @@ from typing import Any, cast
 
 import attrs
 
-__all__ = ["Faults", "Proxy", "proxy"]
-
 _KEPT = {"connection", "transfer-encoding", "keep-alive", "content-length"}  # headers of one hop
 
 

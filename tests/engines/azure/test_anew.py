@@ -35,7 +35,6 @@ from .schedule import Rates, Schedule, played
 from .test_builds import NEW, RATES, SIZES, TIMES, Clocked, Play, cls
 
 Patch = pytest.MonkeyPatch
-NO_WAIT = attrs.evolve(TIMES, look=0.0, deadline=0.0)
 
 
 def damage(rng: random.Random, memory: Memory, table: str) -> int:
@@ -58,17 +57,10 @@ class Anew(Play):
     """Programs of one version that write the same entities, and those that build damaged aggregates anew."""
 
     def __init__(self, seed: int, rates: Rates = RATES) -> None:
-        random.seed(seed)  # (of pauses)
-        self.rng = random.Random(seed)
-        self.memory = Clocked(seed)
-        self.ops = itertools.count()
-        self.numbers = itertools.count(100)
-        self.errors: list[BaseException] = []
+        store = self.begun(seed, NEW)
         self.alone = self.built = False
         self.shops = "aab"
-        self.first = self.memory.open(NEW)
         items = cls(NEW, "Item")
-        store = tm.Store(self.first)
         for shop in "ab":
             for n in range(5):
                 store.upsert(items(shop, n, self.rng.choice(["red", "blue", None]), SIZES[n % 4]))
@@ -87,16 +79,7 @@ class Anew(Play):
         with_both = self.rng.random() < 0.5
         for some in [labels] if with_both else [[one] for one in labels]:
             yield from changed("TableMapper", 60.0, _once(partial(given_up, labels=some)))
-        program = yield from self.opened(NEW)
-        builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 3, 60.0)
-        for _ in range(400):
-            try:
-                if (yield from builder.step(self.rng.randrange(1, 5), None)) is None:
-                    return
-            except tm.TableMapperError as error:
-                if isinstance(error, tm.SchemaMismatch | tm.CorruptStore):
-                    self.errors.append(error)
-            yield Pause(self.rng.random() * 0.4)
+        yield from self.build((yield from self.opened(NEW)))
 
     def run(self) -> dict[str, int]:
         self.schedule.run()

@@ -3,7 +3,6 @@ late requests, and those who sweep meanwhile."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import math
@@ -36,6 +35,7 @@ from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations
 
+from ...stores import sound_store
 from .memory import Memory, Options
 from .place import AzurePlace
 from .schedule import Rates, Schedule, played
@@ -680,6 +680,11 @@ class Bench:
         assert report.ok, str(report)
 
 
+@pytest.fixture
+def bench() -> Bench:
+    return Bench([Account, Squad])
+
+
 def _filled(bench: Bench) -> Account:
     bench.store.insert(Account("acme", "7", "ada@x", "red", 2.5))
     return bench.store[Account.key("acme", "7")]
@@ -690,8 +695,7 @@ def _changed(account: Account) -> Account:
     return account
 
 
-def test_a_verb_sends_so_many_requests() -> None:
-    bench = Bench([Account, Squad])
+def test_a_verb_sends_so_many_requests(bench: Bench) -> None:
     store = bench.store
     named = 1  # (the partition, once an hour)
     assert bench.sent(lambda: store.insert(Account("acme", "7", "ada@x", "red", 2.5))) == 7 + named
@@ -714,8 +718,7 @@ def test_a_verb_sends_so_many_requests() -> None:
     assert bench.sent(lambda: store.query(Account).where(Account.email == "q@x").first()) == 2
 
 
-def test_what_follows_from_many_new_entities_is_sent_together() -> None:
-    bench = Bench([Account, Squad])
+def test_what_follows_from_many_new_entities_is_sent_together(bench: Bench) -> None:
     people = [Account(f"tenant{n % 4}", f"{n:03}", None, f"team{n % 5}", 1.0) for n in range(196)]
     # 4 partitions are named, and have a transaction of 49 entities, 49 rows of an index, and the intent, each; then come the
     # rows of 5 partitions of an index, 5 groups (which are read), and the end of 4 intents.
@@ -758,8 +761,7 @@ def test_a_group_whose_index_would_have_too_long_a_key_is_not_shown_until_it_has
     bench.swept()
 
 
-def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> None:
-    bench = Bench([Account, Squad])
+def test_many_changes_of_one_group_of_which_one_was_added_are_added_once(bench: Bench) -> None:
     engine: Any = bench.store._engine
     plain, bench.service.memory.send = bench.service.memory.send, bench.service.memory.send
     intents: list[Any] = []
@@ -784,8 +786,7 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once() -> No
     bench.swept()
 
 
-def test_rows_that_an_index_has_of_groups_change_with_them() -> None:
-    bench = Bench([Account, Squad])
+def test_rows_that_an_index_has_of_groups_change_with_them(bench: Bench) -> None:
     bench.store.insert_many([Account(f"t{n}", "1", None, ["red", "blue"][n % 3 > 0], 1.0) for n in range(6)])
     assert [(one.team, one.accounts) for one in bench.store.query(Squad.by_accounts("blue"))] == [("blue", 4)]
     first = bench.store.query(Squad.by_accounts("red", 2)).one()
@@ -801,8 +802,7 @@ def test_rows_that_an_index_has_of_groups_change_with_them() -> None:
     bench.swept()
 
 
-def test_a_group_with_too_many_different_values_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench([Account, Squad])
+def test_a_group_with_too_many_different_values_takes_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "_VALUES", 100)
     monkeypatch.setattr(groups, "_FULL", 0)
     with pytest.raises(tm.InvalidEntity, match="use min_ever or max_ever, or group by a shard") as caught:
@@ -852,8 +852,7 @@ def test_each_request_of_the_longest_write_may_be_the_last(way: str) -> None:
             return
 
 
-def test_the_error_of_a_taken_value_names_its_holder_and_leaves_nothing() -> None:
-    bench = Bench([Account, Squad])
+def test_the_error_of_a_taken_value_names_its_holder_and_leaves_nothing(bench: Bench) -> None:
     bench.store.insert(Account("acme", "7", "ada@x", "red"))
     with pytest.raises(tm.UniqueViolation, match=r"'ada@x'.*\('acme', '7'\)"):
         bench.store.insert(Account("zeta", "1", "ada@x", "blue"))
@@ -867,8 +866,7 @@ def test_the_error_of_a_taken_value_names_its_holder_and_leaves_nothing() -> Non
     bench.swept()
 
 
-def test_two_entities_swap_their_unique_values() -> None:
-    bench = Bench([Account, Squad])
+def test_two_entities_swap_their_unique_values(bench: Bench) -> None:
     bench.store.insert_many([Account("acme", "1", "a@x"), Account("acme", "2", "b@x")])
     one, two = bench.store[Account.key("acme", "1")], bench.store[Account.key("acme", "2")]
     one.email, two.email = two.email, one.email
@@ -879,8 +877,7 @@ def test_two_entities_swap_their_unique_values() -> None:
     bench.swept()
 
 
-def test_a_total_is_counted_from_entities_and_a_group_read_by_name() -> None:
-    bench = Bench([Account, Squad])
+def test_a_total_is_counted_from_entities_and_a_group_read_by_name(bench: Bench) -> None:
     bench.store.insert_many([Account("acme", str(number), None, "red", float(number)) for number in range(5)])
     red = bench.store.query(Account).where(Account.team == "red")
     assert red.count() == 5
@@ -889,8 +886,7 @@ def test_a_total_is_counted_from_entities_and_a_group_read_by_name() -> None:
     assert (squad.accounts, squad.total, squad.most) == (5, 10.0, 4.0)
 
 
-def test_a_page_of_an_index_goes_on_where_the_last_one_ended() -> None:
-    bench = Bench([Account, Squad])
+def test_a_page_of_an_index_goes_on_where_the_last_one_ended(bench: Bench) -> None:
     bench.store.insert_many([Account("acme", f"{number:02}", None, "red", float(number)) for number in range(25)])
     query, found, token = bench.store.query(Account.by_team("red")), [], None
     while True:
@@ -902,8 +898,7 @@ def test_a_page_of_an_index_goes_on_where_the_last_one_ended() -> None:
     assert found == [f"{number:02}" for number in range(25)]
 
 
-def test_a_key_that_is_too_long_for_the_row_of_an_index_is_hashed_in_it() -> None:
-    bench = Bench([Account, Squad])
+def test_a_key_that_is_too_long_for_the_row_of_an_index_is_hashed_in_it(bench: Bench) -> None:
     long = "x" * 250
     bench.store.insert_many([Account("t" * 300, long + str(number), None, "red") for number in range(3)])
     assert {one.id for one in bench.store.query(Account.by_team("red"))} == {long + str(number) for number in range(3)}
@@ -911,8 +906,7 @@ def test_a_key_that_is_too_long_for_the_row_of_an_index_is_hashed_in_it() -> Non
     bench.swept()
 
 
-def test_a_sweep_leaves_a_write_alone_that_is_under_way() -> None:
-    bench = Bench([Account, Squad])
+def test_a_sweep_leaves_a_write_alone_that_is_under_way(bench: Bench) -> None:
     account = _changed(_filled(bench))
     bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"
     with pytest.raises(KeyboardInterrupt):
@@ -926,8 +920,7 @@ def test_a_sweep_leaves_a_write_alone_that_is_under_way() -> None:
     assert bench.store.check().ok
 
 
-def test_a_group_that_is_below_zero_is_not_there() -> None:
-    bench = Bench([Account, Squad])
+def test_a_group_that_is_below_zero_is_not_there(bench: Bench) -> None:
     bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"  # (after the commit)
     with pytest.raises(KeyboardInterrupt):
         bench.store.insert(Account("acme", "1", None, "red", 1.0))
@@ -942,12 +935,11 @@ def test_a_group_that_is_below_zero_is_not_there() -> None:
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_kept(
-    patient: bool, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not patient:  # (as if an intent went as soon as it is carried out)
         age = sweep.Sweeper.age
         monkeypatch.setattr(sweep.Sweeper, "age", lambda self, one: age(self, one) + 1000 * (one.get("state") == "D"))
-    bench = Bench([Account, Squad])
     bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"  # (after the commit)
     with pytest.raises(KeyboardInterrupt):
         bench.store.insert(Account("acme", "1", None, "red", 1.0))
@@ -979,11 +971,10 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_a_marker_that_its_writer_deletes_is_of_an_intent_that_no_sweep_read(
-    patient: bool, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not patient:
         _no_lease(monkeypatch)
-    bench = Bench([Account, Squad])
     committed, read_by_sweep, plain = threading.Event(), threading.Event(), bench.memory.send
 
     def insert() -> None:
@@ -1009,18 +1000,13 @@ def test_a_marker_that_its_writer_deletes_is_of_an_intent_that_no_sweep_read(
     assert bench.store[Squad.key("red")].accounts == (2 if patient else 3)
 
 
-def test_a_sweep_is_awaited() -> None:
-    bench = Bench([Account, Squad])
-
-    async def run() -> int:
-        async with AsyncStore(bench.store._engine, Workers(threads=2, cursors=2, timeout=1)) as store:
-            return await store.sweep(full=True)
-
-    assert asyncio.run(run()) == 0
+async def test_a_sweep_is_awaited(bench: Bench) -> None:
+    async with AsyncStore(bench.store._engine, Workers(threads=2, cursors=2, timeout=1)) as store:
+        assert await store.sweep(full=True) == 0
 
 
 def test_on_the_emulator_all_follows(connection: str) -> None:
-    with tm.open(connection, models=[Account, Squad]) as store:
+    with sound_store(connection, models=[Account, Squad]) as store:
         store.insert_many([Account("acme", str(number), f"{number}@x", "red", float(number)) for number in range(30)])
         for number in range(0, 30, 3):
             account = store[Account.key("acme", str(number))]
@@ -1033,11 +1019,10 @@ def test_on_the_emulator_all_follows(connection: str) -> None:
         assert [one.id for one in store.query(Account.by_email("3@y"))] == ["3"]
         assert {squad.team: squad.accounts for squad in store.query(Squad).allow_scan()} == {"red": 19, "blue": 10}
         assert store.sweep(full=False) == 0
-        assert store.check().ok
 
 
 def test_writers_of_one_group_on_the_emulator_lose_nothing(connection: str) -> None:
-    with tm.open(connection, models=[Account, Squad]) as store:
+    with sound_store(connection, models=[Account, Squad]) as store:
         with ThreadPoolExecutor(8) as pool:
             list(
                 pool.map(
@@ -1046,4 +1031,3 @@ def test_writers_of_one_group_on_the_emulator_lose_nothing(connection: str) -> N
             )
         squad = store[Squad.key("red")]
         assert (squad.accounts, squad.total) == (40, math.fsum([0.1] * 40))
-        assert store.check().ok

@@ -82,14 +82,7 @@ class Play:
     """Programs of two versions that write the same entities, and builders, which may end early."""
 
     def __init__(self, seed: int, rates: Rates = RATES, *, alone: bool = False) -> None:
-        random.seed(seed)  # (of pauses)
-        self.rng = random.Random(seed)
-        self.memory = Clocked(seed)
-        self.ops = itertools.count()
-        self.numbers = itertools.count(100)
-        self.errors: list[BaseException] = []
-        self.first = self.memory.open(OLD)
-        store = tm.Store(self.first)
+        store = self.begun(seed, OLD)
         (item,) = [one for one in OLD.models if one.name == "Item"]
         self.alone = alone
         """Whether one older writer is beside one builder, and no values are to be unique."""
@@ -110,6 +103,17 @@ class Play:
             self.schedule.start(self.builder())
         for _ in range(0 if alone else 2):
             self.schedule.start(self.sweeper())
+
+    def begun(self, seed: int, schema: Schema) -> tm.Store:
+        """Return an empty store, over a service of its own."""
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        self.memory = Clocked(seed)
+        self.ops = itertools.count()
+        self.numbers = itertools.count(100)
+        self.errors: list[BaseException] = []
+        self.first = self.memory.open(schema)
+        return tm.Store(self.first)
 
     def code(self) -> str | None:
         return None if self.alone or self.rng.random() < 0.6 else self.rng.choice("pqrstu")
@@ -169,6 +173,10 @@ class Play:
     def builder(self) -> Work[None]:
         yield Pause(self.rng.random() * (1 if self.alone else 12))
         program = yield from self.opened(NEW)
+        yield from self.build(program)
+
+    def build(self, program: Program) -> Work[None]:
+        """Build until nothing is left to be built."""
         builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 20 if self.alone else 3, 60.0)
         for _ in range(400):
             try:

@@ -25,33 +25,12 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
-from ...classes import entity
+from ...classes import Other, entity
+from ...stores import sound_store
 from ...threads import at_once
+from ..test_contract import Kind, Part, held
 from .memory import Memory, Options
 from .place import AzurePlace
-
-
-class Part(tm.Entity, table="Parts"):
-    kind: tm.Field[str]
-    number: tm.Field[int]
-    name: tm.Field[str | None] = tm.field(default=None)
-    weight: tm.Field[float | None] = tm.field(default=None)
-    code: tm.Field[str | None] = tm.field(default=None)
-    tags: tm.Field[list[str]] = tm.field(factory=list)
-
-    key = tm.Key[str, int](partition="{kind}", row=("part", "{number}"))
-    by_name = tm.Index[str, str, int](partition="{kind}", row=("{name}", "{number}"), include=("weight",))
-    by_code = tm.Index[str, str](partition="{kind}", row="{code}", unique=True)
-    by_tag = tm.Index[str, str](partition="{kind}", row="{tags}")
-
-
-class Kind(tm.Aggregate, of=Part, table="Parts"):
-    kind: tm.Field[str] = tm.group_by(Part.kind)
-    parts: tm.Field[int] = tm.count()
-    weight: tm.Field[float | None] = tm.sum(Part.weight)
-    heaviest: tm.Field[float | None] = tm.max(Part.weight)
-
-    key = tm.Key[str](partition="{kind}", row="total")
 
 
 class Plain(tm.Entity, table="Plains"):
@@ -100,10 +79,6 @@ def store(service: Counting) -> Iterator[tm.Store]:
         yield store
 
 
-def held(store: tm.Store) -> list[Part]:
-    return list(store.query(Part).allow_scan())
-
-
 # ------------------------------------------------------------------------------------------ what a verb costs
 
 
@@ -146,8 +121,8 @@ def test_all_that_follows_from_a_write_is_in_its_transaction(store: tm.Store, se
     store.insert(Part("a", 1, "x", 2.0, "c", ["red", "blue"]))
     (commit,) = [one for one in service.sent if isinstance(one, Commit)]
     assert [change.row for change in commit.changes] == [
-        "part !a1", "total", ' "xPart.by_name !x !a1  !part !a1', ' "xPart.by_code !c  !', ' "xPart.by_tag !red  !part !a1',
-        ' "xPart.by_tag !blue  !part !a1',
+        "part !a1", "total", ' "xKind.by_parts !a1  !total', ' "xPart.by_name !x !a1  !part !a1', ' "xPart.by_code !c  !',
+        ' "xPart.by_tag !red  !part !a1', ' "xPart.by_tag !blue  !part !a1',
     ]  # fmt: skip
 
 
@@ -726,7 +701,7 @@ def test_every_plan_equals_a_scan(seed: int) -> None:
 
 
 def test_the_sample_on_the_emulator(connection: str) -> None:
-    with tm.open(connection, models=MODELS) as store:
+    with sound_store(connection, models=MODELS) as store:
         store.insert_many(Part("a", number, f"n{number % 3}", 0.5 * number, f"c{number}") for number in range(30))
         assert store[Kind.key("a")] == Kind("a", 30, sum(0.5 * number for number in range(30)), 14.5)
         assert [part.number for part in store.query(Part.by_name("a", "n1"))] == list(range(1, 30, 3))
@@ -740,7 +715,6 @@ def test_the_sample_on_the_emulator(connection: str) -> None:
         with pytest.raises(tm.PreconditionFailed):
             store.replace(entity)
         assert store[Kind.key("a")].heaviest == 14.0
-        assert store.check().ok
     with tm.open(connection, models=MODELS) as store:
         assert store.query(Part).where(Part.kind == "a").count() == 29
         assert "secret" not in f"{store!r} {store._engine!r}"
@@ -763,23 +737,19 @@ def test_the_sdk_reads_every_type(connection: str) -> None:
 def test_a_store_without_models_follows_the_catalogue_which_it_looks_at_from_time_to_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Bin(tm.Entity, table="Bins"):
-        name: tm.Field[str]
-        key = tm.Key[str](partition="{name}")
-
     memory = Memory()
     place: Any = AzurePlace(memory=memory)
     tm.open(place, models=MODELS).close()
     with tm.open(place, read_only=True) as store:
         before = dict(store.classes)
-        tm.open(place, models=[*MODELS, Bin]).close()
+        tm.open(place, models=[*MODELS, Other]).close()
         sent = len(memory.sent)
         assert dict(store.classes) == before
         assert len(memory.sent) == sent
         monkeypatch.setattr(Current, "classes", Current.look)
-        assert set(store.classes) == {*before, "Bin"}
+        assert set(store.classes) == {*before, "Other"}
         assert store.classes["Part"] is before["Part"]
-        assert store.query(store.classes["Bin"]).allow_scan().count() == 0
+        assert store.query(store.classes["Other"]).allow_scan().count() == 0
 
 
 def test_a_store_on_the_emulator_is_read_without_models_and_copied(connection: str, tmp_path: Path) -> None:
@@ -789,13 +759,12 @@ def test_a_store_on_the_emulator_is_read_without_models_and_copied(connection: s
     with tm.open(connection, read_only=True) as store:
         assert store.query(store.classes["Part"]).allow_scan().count() == 9
     assert tm.status(connection)["Part.by_code"].state == "ready"
-    with tm.open(tmp_path / "copy.db", models=MODELS) as copy, tm.open(connection, models=MODELS) as store:
+    with tm.open(tmp_path / "copy.db", models=MODELS) as copy, sound_store(connection, models=MODELS) as store:
         copy.merge(Part.key("a", 3), name="y")
         copy.delete(Part.key("a", 4))
         copy.insert(Part("b", 4, code="4"))
         assert tm.copy(copy, store).changed == 3
         assert held(store) == held(copy)
-        assert store.check().ok
 
 
 @pytest.mark.long
@@ -825,7 +794,7 @@ def test_a_wrong_key_shows_no_secret(connection: str) -> None:
 # ------------------------------------------------------------------------------------------ async
 
 
-def test_a_cancelled_call_ends_within_a_pause() -> None:
+async def test_a_cancelled_call_ends_within_a_pause() -> None:
     memory = Memory()
     AzurePlace(memory=memory).open(compile_schema([Plain])).close()
 
@@ -842,19 +811,16 @@ def test_a_cancelled_call_ends_within_a_pause() -> None:
         def open(self, schema: Any, **_: Any) -> AzureEngine:
             return AzureEngine.open(busy, "here", schema)
 
-    async def main() -> float:
-        async with tm.open_async(Place(), models=[Plain]) as store:  # type: ignore[arg-type]
-            assert await store.get(Plain.key("a")) is None
-            task = asyncio.create_task(store.insert(Plain("a")))
-            while not busy.sent:
-                await asyncio.sleep(0.01)
-            began = time.monotonic()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            return time.monotonic() - began
-
-    assert asyncio.run(main()) < 30  # (of 60)
+    async with tm.open_async(Place(), models=[Plain]) as store:  # type: ignore[arg-type]
+        assert await store.get(Plain.key("a")) is None
+        task = asyncio.create_task(store.insert(Plain("a")))
+        while not busy.sent:
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < 30  # (of 60)
     assert len(busy.sent) == 1
 
 
@@ -916,10 +882,9 @@ def test_a_program_checks_and_repairs_indexes_that_it_does_not_declare() -> None
     memory, bare = Memory(), piece()
     with tm.open(AzurePlace(memory=memory), models=[whole]) as store:  # type: ignore[arg-type]
         store.insert_many([whole("x", n) for n in range(4)])
-    with tm.open(AzurePlace(memory=memory), models=[bare]) as store:  # type: ignore[arg-type]
+    with sound_store(AzurePlace(memory=memory), models=[bare]) as store:
         store.insert(bare("y", 9))
         assert store.check().ok
         memory.tables["BitsByAll"] = dict(list(memory.tables["BitsByAll"].items())[1:])
         assert [problem.kind for problem in store.check().problems] == ["missing"]
         assert store.repair().ok
-        assert store.check().ok

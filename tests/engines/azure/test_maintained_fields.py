@@ -14,6 +14,7 @@ from tablemapper.engines.azure.tables.service import Get
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
+from ...stores import sound_store
 from .memory import Memory
 from .place import AzurePlace
 
@@ -157,10 +158,9 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
             assert early[Author.key("x", "a0")].books in (3, 4)  # (the old program knows of it within its look)
             old._engine.current._looked = -1e9  # type: ignore[attr-defined]
             old.insert(Novel("x", "a0", 101, 1, Decimal(1)))
-        with tm.open(place, models=MODELS) as store:
+        with sound_store(place, models=MODELS) as store:
             assert store.repair().ok
             assert store[Author.key("x", "a0")].books == 5
-            assert store.check().ok
 
 
 @pytest.mark.parametrize(
@@ -178,10 +178,9 @@ def test_a_store_with_such_fields_is_copied_both_ways(store: tm.Store, tmp_path:
         tm.copy(store, file)
         assert all(map(right, file.query(Author).allow_scan()))
         other: Any = AzurePlace(memory=Memory(), still=True)
-        with tm.open(other, models=MODELS) as back:
+        with sound_store(other, models=MODELS) as back:
             tm.copy(file, back)
             assert all(map(right, back.query(Author).allow_scan()))
-            assert back.check().ok
     store.backup(tmp_path / "backup.db")
     with tm.open(tmp_path / "backup.db", models=MODELS) as backup:
         assert all(map(right, backup.query(Author).allow_scan()))

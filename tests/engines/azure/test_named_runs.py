@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.service import Lost
 from tablemapper.execution.prepared import BatchLimits
 
 from ...classes import entity
-from .memory import Memory
+from .memory import Faulty, Memory
 from .place import AzurePlace
 
 
@@ -37,21 +36,6 @@ class Bare(tm.Entity, table="Bares"):
     number: tm.Field[int]
     n: tm.Field[int] = tm.field(default=1)
     key = tm.Key[str, int](partition="{group}", row="{number}")
-
-
-class Faulty(Memory):
-    """A service of which one request ends its client, before or after it is executed, or whose answer is lost."""
-
-    number, at, way = 0, -1, ""
-
-    def send(self, request: Any) -> Any:
-        self.number += 1
-        if self.number != self.at:
-            return super().send(request)
-        if self.way == "before":
-            raise KeyboardInterrupt
-        super().send(request)
-        raise Lost("the answer") if self.way == "lost" else KeyboardInterrupt
 
 
 def opened(memory: Memory, cls: Any) -> tm.Store:

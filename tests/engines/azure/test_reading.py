@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -555,14 +554,11 @@ def test_on_a_file_both_are_accepted_without_effect() -> None:
         assert file.query(Word, Phrase).allow_scan().allow_sort().allow_eventual().count() == 0
 
 
-def test_both_are_awaited() -> None:
-    async def run() -> None:
-        async with tm.open_async(":memory:", models=MODELS) as file:
-            await file.insert(Item("s", "a", 1))
-            query = file.query(Item).where(Item.shop == "s").allow_sort().allow_eventual()
-            assert [item.name for item in await query.list()] == ["a"]
-
-    asyncio.run(run())
+async def test_both_are_awaited() -> None:
+    async with tm.open_async(":memory:", models=MODELS) as file:
+        await file.insert(Item("s", "a", 1))
+        query = file.query(Item).where(Item.shop == "s").allow_sort().allow_eventual()
+        assert [item.name for item in await query.list()] == ["a"]
 
 
 class Task(tm.Entity, table="Tasks"):

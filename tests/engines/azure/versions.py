@@ -15,8 +15,6 @@ import tablemapper as tm
 
 from ...classes import aggregate, entity
 
-__all__ = ["ADDED", "Kinds", "new", "old", "work"]
-
 Kinds = list[type[tm.Record]]
 
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.file.opening import open_file
 
 from ... import sqlite_vfs  # noqa: F401  registers the file layers
-from .table import create_table
+from .table import open_table
 
 
 @pytest.fixture
 def file(path: Path) -> Iterator[File]:
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         yield file

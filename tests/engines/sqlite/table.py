@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import apsw
 
 from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 
 
@@ -25,6 +26,15 @@ def insert(value: object) -> Callable[[Writer], int]:
         return w.timestamp
 
     return apply
+
+
+def open_table(where: Path | str, values: Iterable[object] = (), **options: Any) -> File:
+    """Open a file, and make the table in it, with some values."""
+    file = open_file(where, **options)
+    file.write(create_table)
+    if values:
+        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(value,) for value in values]))
+    return file
 
 
 def checkpoint(file: File) -> bool:

@@ -15,8 +15,9 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import aggregate, entity
+from ...classes import Color, aggregate, entity
 from ...sql import run_sql
+from ...stores import sound_store
 
 AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -255,11 +256,6 @@ def test_the_default_of_a_property_is_set_once_whatever_else_a_later_version_cha
     assert newest[later.key("y", 1)].rank == 4
 
 
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
 class Paint(enum.Enum):
     BLUE = "blue"
     RED = "red"
@@ -282,9 +278,8 @@ def test_what_changes_nothing_that_is_stored_moves_no_generation(change: str, tm
         store.insert(one("a", 1, 1.0, value))
     before = generation(tmp_path / "x.db")
     for cls in (two, one, two):
-        with tm.open(tmp_path / "x.db", models=[cls]) as store:
+        with sound_store(tmp_path / "x.db", models=[cls]) as store:
             store.replace(store[cls.key("a", 1)])
-            assert store.check().ok
     assert generation(tmp_path / "x.db") == before
 
 
@@ -322,7 +317,7 @@ READS: dict[str, Callable[[tm.Store, Any, Any], Any]] = {
 
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("key", [False, True], ids=["a column", "a table"])
-def test_a_read_that_meets_another_name_finds_it(read: str, tmp_path: Path, *, key: bool) -> None:
+def test_a_read_that_meets_another_name_finds_it(read: str, place: Path, *, key: bool) -> None:
     more = {"kind": Literal["k"], "key": tm.Key(partition="{category}", row=("p", "{number}", "{kind}"))} if key else {}
     wide = {**more, "kind": Literal["k", "l"]} if key else {}
     other = version("Other", key=tm.Key(partition="{category}", row=("other", "{number}")))
@@ -335,17 +330,15 @@ def test_a_read_that_meets_another_name_finds_it(read: str, tmp_path: Path, *, k
         for cls in (old, new):
             full = cls.key
             type(cls).key = property(lambda self, full=full: lambda category, number: full(category, number, "k"))
-    path = tmp_path / "x.db"
-    with tm.open(path, models=[old, other]) as running:
+    with sound_store(place, models=[old, other]) as running:
         for number in (1, 2):
             running.insert(old("a", number, float(number), "x", *(["k"] if key else [])))
         running.insert(other("a", 1, 1.0))
         before = READS[read](running, old, other)
         assert READS[read](running, old, other) == before
-        with tm.open(path, models=[new, other]):
+        with tm.open(place, models=[new, other]):
             pass
         assert READS[read](running, old, other) == before
-        assert running.check().ok
 
 
 # ---------------------------------------------------------------------------------------------- widened values
@@ -362,22 +355,21 @@ WIDENED: dict[str, tuple[Any, Any, Any, Any]] = {
 
 @pytest.mark.parametrize("index", [False, True], ids=["plain", "in an index"])
 @pytest.mark.parametrize("change", WIDENED)
-def test_values_that_an_old_version_does_not_know_are_no_damage(change: str, tmp_path: Path, *, index: bool) -> None:
+def test_values_that_an_old_version_does_not_know_are_no_damage(change: str, place: Path, *, index: bool) -> None:
     narrow, wide, known, unknown = WIDENED[change]
     more = {"by_price": tm.Index(partition="{price}", include=("state",))} if index else {}
     old, new = version(state=narrow, **more), version(state=wide, **more)
-    path = tmp_path / "x.db"
-    with tm.open(path, models=[old]) as running:
+    with tm.open(place, models=[old]) as running:
         running.insert(old("a", 1, 1.0, known))
         assert running[old.key("a", 1)].state == known
         assert [p.state for p in running.query(old).where(old.category == "a")] == [known]
-        with tm.open(path, models=[new]) as newer:
+        with sound_store(place, models=[new]) as newer:
             stored = {"red": "red"}.get(getattr(known, "value", ""), known)
             if wide is str and narrow is Color:
                 assert newer[new.key("a", 1)].state == stored
             newer.insert(new("a", 2, 2.0, unknown))
             assert newer.check().ok
-            for store in (running, tm.open(path, models=[old])):
+            for store in (running, tm.open(place, models=[old])):
                 assert store[old.key("a", 1)].state == known
                 for read in (
                     lambda store=store: store.get(old.key("a", 2)),
@@ -393,7 +385,6 @@ def test_values_that_an_old_version_does_not_know_are_no_damage(change: str, tmp
                         read()
                 store.upsert(old("a", 3, 3.0, known))
                 store.merge(old.key("a", 1), price=4.0)
-            assert newer.check().ok
 
 
 def test_a_value_that_an_old_version_does_not_know_is_told_with_what_the_newest_version_declares(
@@ -426,13 +417,12 @@ class Villa:
 Villa.__name__ = "Home"
 
 
-def test_members_that_an_old_version_does_not_know_are_kept_or_the_change_is_refused(tmp_path: Path) -> None:
+def test_members_that_an_old_version_does_not_know_are_kept_or_the_change_is_refused(place: Path) -> None:
     old, new = version(home=Home), version(home=Villa)
-    path = tmp_path / "x.db"
-    with tm.open(path, models=[old]) as running, tm.open(path, models=[new]) as newer:
+    with sound_store(place, models=[old]) as running, sound_store(place, models=[new]) as newer:
         newer.insert(new("a", 1, 1.0, Villa("Rome", "large")))
         newer.insert(new("a", 2, 2.0, Villa("Oslo")))
-        for store in (running, tm.open(path, models=[old])):
+        for store in (running, tm.open(place, models=[old])):
             found = store[old.key("a", 1)]
             assert found.home == Home("Rome")
             found.price += 1
@@ -444,8 +434,6 @@ def test_members_that_an_old_version_does_not_know_are_kept_or_the_change_is_ref
                 store.replace(found)
             store.insert(old("b", int(store is running), 1.0, Home("Bonn")))
         assert newer[new.key("a", 1)].home == Villa("Rome", "large")
-        assert newer.check().ok
-        assert running.check().ok
 
 
 # ---------------------------------------------------------------------------------------------- what cannot be followed
@@ -469,7 +457,7 @@ def test_what_cannot_be_maintained_refuses_the_writes_of_its_class_alone(path: P
     old = version()
     new = version(home=Palace | None, by_city=tm.Index(partition="{home.city}"))
     other = version("Other", "Others")
-    with tm.open(path, models=[old, other]) as running, tm.open(path, models=[new]) as newer:
+    with tm.open(path, models=[old, other]) as running, sound_store(path, models=[new]) as newer:
         newer.merge(new.key("c0", 0), home=Palace("Rome"))
         with pytest.raises(
             tm.SchemaMismatch, match=r"Product.by_city needs the version that declares it.*nothing was written"
@@ -481,32 +469,29 @@ def test_what_cannot_be_maintained_refuses_the_writes_of_its_class_alone(path: P
             running.delete(old.key("c0", 0))
         running.insert(other("x", 1, 1.0))
         assert running.get(old.key("x", 1)) is None
-        assert newer.check().ok
 
 
 # ---------------------------------------------------------------------------------------------- tables, keys, classes
 
 
-def test_a_class_carved_out_over_rows_that_lie_in_its_keys_is_refused(tmp_path: Path) -> None:
+def test_a_class_carved_out_over_rows_that_lie_in_its_keys_is_refused(place: Path) -> None:
     employee = version("Employee", "Staff", key=tm.Key(partition="{category}", row="{name}"), name=str, number=None)
     special = version("Department", "Staff", key=tm.Key(partition="{category}", row="Department"), number=None)
-    path = tmp_path / "x.db"
-    with tm.open(path, models=[employee]) as running:
+    with tm.open(place, models=[employee]) as running:
         running.insert(employee("Sales", 1.0, "Department"))
         with pytest.raises(
             tm.SchemaMismatch, match=r"a row of Employee has a key of Department, as \('Sales', 'Department'\)"
         ) as caught:
-            tm.open(path, models=[employee, special])
+            tm.open(place, models=[employee, special])
         assert "m.rewrite(old.Employee" in (caught.value.script or "")
         running.delete(employee.key("Sales", "Department"))
-        with tm.open(path, models=[employee, special]) as newer:
+        with sound_store(place, models=[employee, special]) as newer:
             newer.insert(special("Sales", 2.0))
-            for store in (running, tm.open(path, models=[employee])):
+            for store in (running, tm.open(place, models=[employee])):
                 with pytest.raises(tm.SchemaMismatch, match="this key belongs to Department"):
                     store.insert(employee("Support", 1.0, "Department"))
                 store.upsert(employee("Support", 1.0, "Ann"))
-            assert newer.check().ok
-        with tm.open(path, models=[special]) as alone:
+        with tm.open(place, models=[special]) as alone:
             alone.insert(special("Support", 2.0))
 
 
@@ -517,18 +502,17 @@ def test_a_class_that_looks_like_one_under_a_new_name_is_told(path: Path, caplog
     assert "m.rename_class(old.Product, new.Article)" in caplog.text
 
 
-def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
+def test_a_class_that_holds_nothing_is_declared_anew(place: Path) -> None:
     one = version(by_price=tm.Index(partition="{price}"))
     total = totals(one, spent=(float, tm.sum(one.price)))
     two = version(price=str, by_price=tm.Index(partition="{price}", row="{number}"), key=tm.Key(partition="{number}", row="{category}"))  # fmt: skip
     other = version("Other", "Others")
-    with tm.open(path, models=[one, total, other]) as running:
+    with tm.open(place, models=[one, total, other]) as running:
         running.insert(one("a", 1, 1.0))
         with pytest.raises(tm.SchemaMismatch):
-            tm.open(path, models=[two])
+            tm.open(place, models=[two])
         running.delete(one.key("a", 1))
-        with tm.open(path, models=[two]) as newer:
+        with sound_store(place, models=[two]) as newer:
             newer.insert(two("a", 1, "x"))
             for use in (
                 lambda: running.insert(one("a", 2, 1.0)),
@@ -547,58 +531,48 @@ def test_a_class_that_holds_nothing_is_declared_anew(tmp_path: Path) -> None:
             assert running[other.key("a", 1)].price == 1.0
             assert running.check().ok
             assert [p.price for p in newer.query(two.by_price("x"))] == ["x"]
-            assert newer.check().ok
     with pytest.raises(tm.SchemaMismatch):
-        tm.open(path, models=[one])
-    with tm.open(path, models=[two]) as newer:
+        tm.open(place, models=[one])
+    with tm.open(place, models=[two]) as newer:
         newer.delete(two.key(1, "a"))
-    with tm.open(path, models=[one, total]) as again:
+    with sound_store(place, models=[one, total]) as again:
         again.insert(one("a", 1, 1.0))
         assert again[total.key("a")].spent == 1.0
-        assert again.check().ok
 
 
 @pytest.mark.parametrize(
     "rank", [int, list[str], (list[str], tm.field(factory=list)), datetime], ids=["int", "list", "factory", "time"]
 )
-def test_a_version_without_a_required_field_declares_a_class_that_holds_nothing_anew(tmp_path: Path, rank: Any) -> None:
-    path = tmp_path / "x.db"
+def test_a_version_without_a_required_field_declares_a_class_that_holds_nothing_anew(place: Path, rank: Any) -> None:
     plain, ranked = version(), version(rank=rank)
-    with tm.open(path, models=[ranked]) as running, tm.open(path, models=[plain]) as other:
+    with tm.open(place, models=[ranked]) as running, sound_store(place, models=[plain]) as other:
         other.insert(plain("a", 1, 1.0))  # without a rank, which the other version reads as if it were there
         with pytest.raises(tm.SchemaMismatch, match="was declared again on .*, when it held no entities"):
             running.get(ranked.key("a", 1))
-        assert other.check().problems == ()
     with pytest.raises(tm.SchemaMismatch):
-        tm.open(path, models=[ranked])
+        tm.open(place, models=[ranked])
 
 
 @pytest.mark.parametrize(
     "rank", [int | None, (int, 3), (int | None, 3), (tm.Extra, tm.field(factory=tm.Extra))],
     ids=["optional", "default", "optional with a default", "undeclared ones"],
 )  # fmt: skip
-def test_a_version_without_a_field_that_may_be_missing_lives_beside_the_one_that_has_it(
-    tmp_path: Path, rank: Any
-) -> None:
-    path = tmp_path / "x.db"
+def test_a_version_without_a_field_that_may_be_missing_lives_beside_the_one_that_has_it(place: Path, rank: Any) -> None:
     plain, ranked = version(), version(rank=rank)
-    with tm.open(path, models=[ranked]) as running, tm.open(path, models=[plain]) as other:
+    with tm.open(place, models=[ranked]) as running, sound_store(place, models=[plain]) as other:
         other.insert(plain("a", 1, 1.0))
         assert running[ranked.key("a", 1)].price == 1.0
-        assert other.check().problems == ()
 
 
-def test_a_class_that_shares_its_table_is_declared_anew(tmp_path: Path) -> None:
-    path = tmp_path / "x.db"
+def test_a_class_that_shares_its_table_is_declared_anew(place: Path) -> None:
     other = version("Other", key=tm.Key(partition="{category}", row=("other", "{number}")))
     one, two = version(key=tm.Key(partition="{category}", row=("p", "{number}"))), version(price=str, key=tm.Key(partition="{category}", row=("q", "{number}")))  # fmt: skip
-    with tm.open(path, models=[one, other]) as running:
+    with tm.open(place, models=[one, other]) as running:
         running.insert(other("a", 1, 1.0))
-        with tm.open(path, models=[two, other]) as newer:
+        with sound_store(place, models=[two, other]) as newer:
             newer.insert(two("a", 1, "x"))
             assert newer[other.key("a", 1)].price == 1.0
             assert [type(row).__name__ for row in newer.partition(two.category == "a")] == ["Other", "Product"]
-            assert newer.check().ok
 
 
 def test_the_bytes_of_a_file_that_is_refused_stay_as_they_were(path: Path) -> None:
@@ -642,11 +616,10 @@ def test_undeclared_properties_may_be_added(path: Path, open_store: Open) -> Non
     assert newer[new.key("x", 1)].more == {}
 
 
-def test_an_undeclared_property_that_a_newer_version_declares_is_not_lost(tmp_path: Path) -> None:
+def test_an_undeclared_property_that_a_newer_version_declares_is_not_lost(place: Path) -> None:
     extra = (tm.Extra, tm.field(factory=tm.Extra))
     old, new = version(more=extra), version(more=extra, color=(str | None, None))
-    path = tmp_path / "x.db"
-    with tm.open(path, models=[old]) as running, tm.open(path, models=[new]):
+    with tm.open(place, models=[old]) as running, tm.open(place, models=[new]):
         with pytest.raises(tm.SchemaMismatch, match='"color" is declared by a newer version'):
             running.insert(old("x", 1, 1.0, tm.Extra(color="red")))
         running.insert(old("x", 1, 1.0, tm.Extra(size=3)))
@@ -702,10 +675,8 @@ def test_an_aggregate_over_a_field_that_got_a_member_is_maintained_by_versions_t
     old, wider = version(grade=(two, "new")), version(grade=(three, "new"))
     with tm.open(path, models=[old, grades(old, two)], durability="relaxed"):
         pass
-    with tm.open(path, models=[wider], durability="relaxed") as store:
+    with sound_store(path, models=[wider], durability="relaxed") as store:
         store.insert(wider("c0", 50, 1.0, "worn"))
-        assert store.check().problems == ()
     of_wider = grades(wider, three)
-    with tm.open(path, models=[wider, of_wider], durability="relaxed") as store:
+    with sound_store(path, models=[wider, of_wider], durability="relaxed") as store:
         assert store[of_wider.key("worn")].products == 1
-        assert store.check().problems == ()

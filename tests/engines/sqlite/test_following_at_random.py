@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,18 +22,7 @@ from tablemapper.engines.sqlite.rows import jobs
 from tablemapper.engines.sqlite.sql import classes
 from tablemapper.evolution import compilation, following
 
-from ...classes import aggregate, entity
-
-
-class Color(enum.Enum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
+from ...classes import Color, Level, aggregate, entity
 
 TYPES: dict[str, tuple[Any, list[Any]]] = {
     "name": (str, ["", "x", "yé", "long " * 50]),

@@ -15,6 +15,7 @@ import pytest
 import tablemapper as tm
 
 from ...classes import aggregate, entity
+from ...stores import sound_store
 
 
 class Kind(enum.Enum):
@@ -110,9 +111,8 @@ def test_the_old_name_of_a_class_is_written_whatever_its_new_one_has_over_nested
         assert {step.old_version for step in tm.migrate(tmp_path / "s.db", scripts).plan} == {"writes"}
         older.insert(old("x", 2, FULL))
         older.delete(old.key("x", 1))
-        with tm.open(tmp_path / "s.db", models=[new]) as newer:
+        with sound_store(tmp_path / "s.db", models=[new]) as newer:
             assert list(newer.query(new.by_rent(Decimal("2.50")))) == [new("x", 2, FULL)]
-            assert newer.check().ok
 
 
 def test_a_member_whose_default_only_its_code_knows_stops_writes(tmp_path: Path) -> None:
@@ -148,10 +148,9 @@ def test_an_entity_that_is_moved_under_the_old_name_of_its_class_keeps_what_only
     with tm.open(tmp_path / "s.db", models=[old]) as older:
         older.insert(old("x", 1))
         tm.migrate(tmp_path / "s.db", [tm.migration(after=None, old=[old], new=[new])(renamed)])
-        with tm.open(tmp_path / "s.db", models=[newest]) as newer:
+        with sound_store(tmp_path / "s.db", models=[newest]) as newer:
             newer.merge(newest.key("x", 1), home=FULL)
             older.move(older[old.key("x", 1)], old.key("y", 2))
             assert list(newer.query(newest).allow_scan()) == [newest("y", 2, FULL)]
             newer.move(newer[newest.key("y", 2)], newest.key("z", 3))
             assert list(older.query(old).allow_scan()) == [old("z", 3)]
-            assert newer.check().ok

@@ -12,7 +12,6 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import takeover
 from tablemapper.engines.sqlite.rows import jobs as jobs_module
 from tablemapper.engines.sqlite.rows import maintained as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
@@ -20,6 +19,8 @@ from tablemapper.engines.sqlite.sql.statements import Statements
 
 from ...classes import aggregate, entity
 from ...sql import run_sql
+
+pytestmark = pytest.mark.usefixtures("never_at_once")
 
 
 def versions() -> tuple[list[Any], list[Any]]:
@@ -222,12 +223,6 @@ def run(path: Path, seed: int, steps: int = 30) -> None:
     beside.close()
 
 
-@pytest.fixture(autouse=True)
-def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have every job wait for its batches, however few entities there are."""
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_at_each_commit_what_is_built_is_what_the_entities_up_to_the_cursor_make_it(tmp_path: Path, seed: int) -> None:
     run(tmp_path / "s.db", seed)
@@ -306,64 +301,62 @@ def test_a_build_whose_notes_are_damaged_is_corrupt_store(damage: str, path: Pat
             store.build(limit=1)
 
 
-def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
-    with tm.open(tmp_path / "s.db", models=OLD) as store:
+def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(path: Path) -> None:
+    with tm.open(path, models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
-    tm.open(tmp_path / "s.db", models=NEW, build=False).close()
-    _damage(
-        tmp_path / "s.db", "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf') WHERE name = 'models'"
-    )
+    tm.open(path, models=NEW, build=False).close()
+    _damage(path, "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf') WHERE name = 'models'")
     with pytest.raises(tm.CorruptStore, match='the build "Part'):
-        tm.open(tmp_path / "s.db", models=OLD)
+        tm.open(path, models=OLD)
 
 
-def test_a_measure_that_is_no_field_is_corrupt_store(tmp_path: Path) -> None:
-    tm.open(tmp_path / "s.db", models=NEW).close()
+def test_a_measure_that_is_no_field_is_corrupt_store(path: Path) -> None:
+    tm.open(path, models=NEW).close()
     _damage(
-        tmp_path / "s.db",
+        path,
         "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'",
     )
     with pytest.raises(tm.CorruptStore, match="the measures price of Shelf"):
-        tm.open(tmp_path / "s.db", models=OLD)
+        tm.open(path, models=OLD)
 
 
-def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(tmp_path: Path) -> None:
-    tm.open(tmp_path / "s.db", models=OLD).close()
-    with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
-        _damage(tmp_path / "s.db", "UPDATE tablemapper_builds SET done = 'x'")
+def test_a_progress_that_is_no_number_is_corrupt_store_for_who_asks_for_what_is_built(path: Path) -> None:
+    tm.open(path, models=OLD).close()
+    with tm.open(path, models=NEW, build=False) as store:
+        _damage(path, "UPDATE tablemapper_builds SET done = 'x'")
         with pytest.raises(tm.CorruptStore, match="the progress"):
             list(store.query(Shelf).allow_scan())
 
 
-def test_a_key_that_is_no_text_is_damage_while_something_is_built(tmp_path: Path) -> None:
-    with tm.open(tmp_path / "s.db", models=OLD) as store:
+def test_a_key_that_is_no_text_is_damage_while_something_is_built(path: Path) -> None:
+    with tm.open(path, models=OLD) as store:
         store.insert_many(OLD[0]("a", number) for number in range(3))
-    with tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
+    with tm.open(path, models=NEW, build=False) as store:
         store.build(limit=1)
-        _damage(tmp_path / "s.db", "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
+        _damage(path, "UPDATE Parts SET PartitionKey = 0 WHERE RowKey = 'a2'")
         assert {(one.kind, one.key) for one in store.check().problems} >= {("damaged", (0, "a2"))}
 
 
-def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(tmp_path: Path) -> None:
-    with tm.open(tmp_path / "s.db", models=NEW) as store:
+def test_a_disabled_index_of_a_class_that_is_not_there_is_corrupt_store(path: Path) -> None:
+    with tm.open(path, models=NEW) as store:
         store._engine.disable("Part.by_name")
     _damage(
-        tmp_path / "s.db",
+        path,
         """UPDATE tablemapper_catalogue SET form = replace(form, '"Part.by_name":', '"Rack.by_name":') WHERE name = 'states'""",
     )
-    with pytest.raises(tm.CorruptStore), tm.open(tmp_path / "s.db", models=NEW, build=False) as store:
+    with pytest.raises(tm.CorruptStore), tm.open(path, models=NEW, build=False) as store:
         store.build()
 
 
-def test_a_build_reads_no_property_that_it_does_not_need(tmp_path: Path) -> None:
+def test_a_build_reads_no_property_that_it_does_not_need(path: Path) -> None:
     def note(**body: Any) -> Any:
         key = tm.Key[int](partition="note", row="{number}")
         return entity("Note", "Notes", {"number": int, "name": str, "text": str}, key, **body)
 
     plain, indexed = note(), note(by_name=tm.Index[str](partition="{name}"))
-    with tm.open(tmp_path / "s.db", models=[plain]) as store:
+    with tm.open(path, models=[plain]) as store:
         store.insert(plain(1, "a", "long " * 1_000))
-    with tm.open(tmp_path / "s.db", models=[indexed], build=False) as store:
+    with tm.open(path, models=[indexed], build=False) as store:
         engine = store._engine
         assert isinstance(engine, SqliteEngine)
         (job,) = engine._sqlite.all_jobs

@@ -20,14 +20,13 @@ from tablemapper.errors import CorruptStore, NotAStore, StoreError, StoreReadOnl
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....sql import run_sql
-from ..table import Clock, beside, checkpoint, create_table, in_child, insert
+from ..table import Clock, beside, checkpoint, in_child, insert, open_table
 
 
 def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Path) -> None:
     before = os.umask(0)
     try:
-        file = open_file(path)
-        file.write(create_table)
+        file = open_table(path)
         assert beside(path) == ["store.db-shm", "store.db-turn", "store.db-wal"]
         for name in os.listdir(path.parent):
             assert stat.S_IMODE(os.stat(path.parent / name).st_mode) == 0o600
@@ -38,8 +37,7 @@ def test_a_new_file_is_private_and_leaves_nothing_beside_it_once_closed(path: Pa
 
 
 def test_what_was_written_is_there_after_reopening_and_the_store_keeps_its_name(path: Path) -> None:
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         file.write(insert("x"))
         name = file.store_id()
     with open_file(path, create=False) as file:
@@ -53,8 +51,7 @@ def test_an_empty_file_counts_as_new(path: Path) -> None:
     path.touch()
     with pytest.raises(NotAStore, match="is empty; name the file of a store"):
         open_file(path, create=False)
-    with open_file(path) as file:
-        file.write(create_table)
+    open_table(path).close()
     open_file(path, create=False).close()
 
 
@@ -117,8 +114,7 @@ def test_a_hot_journal_of_a_creation_that_was_cut_short_does_not_make_the_file_f
         + (4096).to_bytes(4, "big")
         + bytes(484)
     )
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         assert file.integrity() == []
 
 
@@ -218,8 +214,7 @@ def later_and_older(path: Path) -> tuple[Path, Path]:
     """Return two copies of a store with their logs, as kills would leave them: the first was written for longer."""
     later, older = path.with_name("later.db"), path.with_name("older.db")
     clock = Clock()
-    with open_file(path, clock=clock) as file:
-        file.write(create_table)
+    with open_table(path, clock=clock) as file:
         for copied in (older, later):
             for _ in range(3):
                 clock.now += 10_000_000
@@ -253,8 +248,7 @@ def test_the_log_of_another_file_is_refused_and_nothing_is_touched(path: Path, t
 
 def test_a_store_that_was_killed_while_it_gave_up_its_reserved_time_opens(path: Path) -> None:
     clock, copied = Clock(), path.with_name("copied.db")
-    with open_file(path, clock=clock) as file:
-        file.write(create_table)
+    with open_table(path, clock=clock) as file:
         for _ in range(30):
             clock.now += 1
             file.write(insert("x"))
@@ -287,8 +281,7 @@ GONE = "was removed or replaced while it was open, and writes since then are los
 @pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
 def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_noticed(path: Path, how: str, durability: Any) -> None:
     clock = Clock(0)
-    with open_file(path, durability=durability, readers=0, monotonic=clock) as file:
-        file.write(create_table)
+    with open_table(path, durability=durability, readers=0, monotonic=clock) as file:
         file.write(insert("x"))
         assert file.read("SELECT v FROM t") == [("x",)]
         take_away(path, how)
@@ -306,8 +299,7 @@ def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_noticed(path: Pa
 @pytest.mark.parametrize("how", ["removed", "replaced", "moved"])
 def test_a_write_that_was_lost_is_noticed_at_the_latest_when_the_file_is_closed(path: Path, how: str) -> None:
     clock = Clock(0)
-    file = open_file(path, monotonic=clock)
-    file.write(create_table)
+    file = open_table(path, monotonic=clock)
     clock.now += 1
     file.write(insert("x"))
     take_away(path, how)
@@ -439,8 +431,7 @@ def test_what_only_an_attack_needs_is_refused(file: File, statement: str) -> Non
 
 
 def test_a_trigger_that_someone_put_into_the_file_does_not_run(path: Path) -> None:
-    with open_file(path) as file:
-        file.write(create_table)
+    open_table(path).close()
     run_sql(path, "CREATE TRIGGER evil AFTER INSERT ON t BEGIN DELETE FROM t; END")
     with open_file(path) as file:
         file.write(insert(1))

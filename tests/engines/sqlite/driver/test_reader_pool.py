@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 import gc
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreClosed, StoreLocked
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ....threads import at_once
-from ..table import create_table, eventually, insert
+from ....threads import at_once, elsewhere
+from ..table import eventually, insert, open_table
 
 
 @pytest.fixture
 def file(path: Path) -> Iterator[File]:
-    with open_file(path, readers=1, most_readers=2, timeout=60.0) as file:
-        file.write(create_table)
-        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(n,) for n in range(1_000)]))
+    with open_table(path, range(1_000), readers=1, most_readers=2, timeout=60.0) as file:
         yield file
-
-
-def elsewhere(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
-    """Start ``work`` in another thread; return that, and where its result or error will be."""
-    results: list[Any] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            results.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return thread, results
 
 
 def waiting(file: File, count: int) -> None:
@@ -83,8 +63,7 @@ def test_a_thread_that_holds_a_reader_never_waits_for_another(file: File) -> Non
 
 
 def test_waiting_for_a_reader_ends_in_one_clear_error(path: Path) -> None:
-    with open_file(path, most_readers=1, timeout=0.02) as file:
-        file.write(create_table)
+    with open_table(path, most_readers=1, timeout=0.02) as file:
         file.write(insert(1))
         with file.snapshot():
             thread, results = elsewhere(lambda: file.read(READ))
@@ -125,9 +104,7 @@ def test_many_threads_share_few_readers_and_lose_none(file: File) -> None:
 
 
 def test_nested_loops_never_wait_for_each_other_and_few_readers_are_kept(path: Path) -> None:
-    with open_file(path, readers=2) as file:
-        file.write(create_table)
-        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(3)]))
+    with open_table(path, range(3), readers=2) as file:
         streams = [file.stream("SELECT * FROM t", chunk=1) for _ in range(30)]
         assert [next(stream) for stream in streams] == [[(1, 0)]] * 30
         del streams

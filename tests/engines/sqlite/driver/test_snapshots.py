@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import SnapshotTooOld, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import Clock, checkpoint, create_table, insert
+from ..table import Clock, checkpoint, insert, open_table
 
 
 def test_a_stream_reads_one_state_in_chunks_and_gives_its_reader_back(file: File) -> None:
@@ -67,9 +66,7 @@ def test_a_wrong_statement_does_not_spoil_the_reader(file: File) -> None:
 
 def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(0)
-    with open_file(path, monotonic=clock) as file:
-        file.write(create_table)
-        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+    with open_table(path, range(10), monotonic=clock) as file:
         stream = file.stream("SELECT v FROM t", chunk=1)
         with file.snapshot() as snapshot, caplog.at_level(logging.WARNING, "tablemapper"):
             clock.now = 29
@@ -94,24 +91,23 @@ def test_an_old_stream_is_logged_and_then_refused(path: Path, caplog: pytest.Log
 
 def test_a_cold_snapshot_is_held_for_as_long_as_a_check_takes(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock(0)
-    with open_file(path, monotonic=clock) as file:
-        file.write(create_table)
-        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
-        with file.snapshot(cold=True) as snapshot, caplog.at_level(logging.WARNING, "tablemapper"):
-            stream = snapshot.stream("SELECT v FROM t", chunk=5)
-            next(stream)
-            clock.now = 10_000
-            file.write(insert(11))
-            next(stream)
-            assert snapshot.get("SELECT count(*) FROM t") == (10,)
-            assert not caplog.records
+    with (
+        open_table(path, range(10), monotonic=clock) as file,
+        file.snapshot(cold=True) as snapshot,
+        caplog.at_level(logging.WARNING, "tablemapper"),
+    ):
+        stream = snapshot.stream("SELECT v FROM t", chunk=5)
+        next(stream)
+        clock.now = 10_000
+        file.write(insert(11))
+        next(stream)
+        assert snapshot.get("SELECT count(*) FROM t") == (10,)
+        assert not caplog.records
 
 
 def test_a_state_that_nobody_asks_for_any_more_is_let_go_by_a_write(path: Path) -> None:
     clock = Clock(0)
-    with open_file(path, monotonic=clock) as file:
-        file.write(create_table)
-        file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+    with open_table(path, range(10), monotonic=clock) as file:
         stream = file.stream("SELECT v FROM t", chunk=1)
         next(stream)
         with file.snapshot() as snapshot:

@@ -16,7 +16,7 @@ from tablemapper.engines.sqlite.file.writer import Writer
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....conftest import folder_in_memory
-from ..table import Clock, create_table, insert
+from ..table import Clock, create_table, insert, open_table
 
 STEPS = st.lists(
     st.tuples(
@@ -97,8 +97,7 @@ def test_a_single_writer_pays_no_statement_for_its_timestamps_after_a_while(path
         clock.now += 1_000
         file.write(insert(None))
 
-    with open_file(path, clock=clock) as file:
-        file.write(create_table)
+    with open_table(path, clock=clock) as file:
         for _ in range(50):
             write()
         assert file._connection is not None
@@ -112,8 +111,7 @@ def test_a_single_writer_pays_no_statement_for_its_timestamps_after_a_while(path
 
 def test_closing_hands_back_what_was_allowed_and_not_used(path: Path) -> None:
     clock = Clock()
-    with open_file(path, clock=clock) as file:
-        file.write(create_table)
+    with open_table(path, clock=clock) as file:
         for _ in range(20):
             clock.now += 1
             last = file.write(insert(None))

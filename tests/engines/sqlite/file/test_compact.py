@@ -16,7 +16,7 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked
 
 from ....sqlite_vfs import Attempt, die, every_call
-from ..table import beside, create_table, in_child, insert
+from ..table import beside, in_child, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -26,8 +26,7 @@ ROWS = [(n, f"{n}" * 40) for n in range(0, 400, 8)]
 
 def fill(path: Path) -> None:
     """Leave a file with much free space."""
-    with open_file(path, durability="relaxed") as file:
-        file.write(create_table)
+    with open_table(path, durability="relaxed") as file:
         file.write(lambda w: w.executemany("INSERT INTO t VALUES (?, ?)", [(n, f"{n}" * 40) for n in range(400)]))
         file.write(lambda w: w.execute("DELETE FROM t WHERE k % 8") and None)
 
@@ -137,8 +136,7 @@ def test_what_the_system_refuses_meanwhile_is_an_error_of_the_store(
 
 
 def test_a_store_in_memory_is_compacted_too() -> None:
-    with open_file(":memory:") as file:
-        file.write(create_table)
+    with open_table(":memory:") as file:
         file.write(lambda w: w.executemany("INSERT INTO t VALUES (?, ?)", ROWS))
         file.write(lambda w: w.execute("DELETE FROM t WHERE k > 100") and None)
         pages = file.get("PRAGMA page_count")

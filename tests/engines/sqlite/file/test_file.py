@@ -21,7 +21,7 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import StoreClosed, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, create_table, in_child, insert
+from ..table import beside, in_child, insert, open_table
 
 SEEK = "SELECT v FROM t WHERE k = ?"
 
@@ -224,9 +224,7 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_say_no(file
 
 @pytest.mark.parametrize("where", ["file", "memory"])
 def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
-    file = open_file(path if where == "file" else ":memory:")
-    file.write(create_table)
-    file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [(i,) for i in range(10)]))
+    file = open_table(path if where == "file" else ":memory:", range(10))
     stream = file.stream("SELECT v FROM t", chunk=1)
     file.close()
     file.close()
@@ -250,8 +248,7 @@ def test_a_closed_file_refuses_everything(path: Path, where: str) -> None:
 
 
 def test_damage_is_listed(path: Path) -> None:
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         file.write(lambda w: w.execute("CREATE INDEX i ON t (v)"))
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", [("x" * 100 + str(i),) for i in range(500)]))
         assert file.integrity() == []

@@ -11,12 +11,11 @@ from tablemapper.errors import StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....threads import at_once
-from ..table import create_table, insert
+from ..table import create_table, insert, open_table
 
 
 def test_a_store_in_memory_does_the_same() -> None:
-    with open_file(":memory:") as file:
-        file.write(create_table)
+    with open_table(":memory:") as file:
         first = file.write(insert("a"))
         assert file.write(insert("b")) > first
         assert file.read("SELECT v FROM t") == [("a",), ("b",)]
@@ -45,8 +44,7 @@ def test_stores_in_memory_are_apart_and_can_be_saved(tmp_path: Path) -> None:
 
 
 def test_threads_share_a_store_in_memory() -> None:
-    with open_file(":memory:") as file:
-        file.write(create_table)
+    with open_table(":memory:") as file:
 
         def work() -> None:
             for _ in range(100):

@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreClosed, StoreError
 
-from ..table import create_table, insert
+from ..table import insert, open_table
 
 
 @pytest.fixture
 def file() -> Iterator[File]:
-    with open_file(":memory:") as opened:
-        opened.write(create_table)
+    with open_table(":memory:") as opened:
         for value in range(10):
             opened.write(insert(value))
         yield opened

@@ -17,7 +17,7 @@ from tablemapper.engines.sqlite.file.opening import open_file, restore_file
 from tablemapper.errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError, StoreLocked
 
 from ....sqlite_vfs import Attempt, die, every, every_call
-from ..table import beside, checkpoint, create_table, in_child, insert
+from ..table import beside, checkpoint, in_child, insert, open_table
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from the failing layer
 
@@ -30,8 +30,7 @@ OLD, NEW = [("old",)] * 40, [("new",)] * 20
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A backup."""
-    with open_file(tmp_path / "new.db") as file:
-        file.write(create_table)
+    with open_table(tmp_path / "new.db") as file:
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", NEW))
         file.backup(tmp_path / "copy.db")
     return tmp_path / "copy.db"
@@ -47,8 +46,7 @@ def old_store(place: Path) -> None:
     """Leave what a killed process leaves: commits that are in the log only, and the files beside."""
 
     def killed() -> None:
-        file = open_file(place)
-        file.write(create_table)
+        file = open_table(place)
         checkpoint(file)
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", OLD[1:]))
         for _ in range(2):

@@ -11,19 +11,18 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.file import restore
-from tablemapper.engines.sqlite.file.opening import open_file, restore_file
+from tablemapper.engines.sqlite.file.opening import restore_file
 from tablemapper.errors import TableMapperError
 
 from ....sqlite_vfs import Power
-from ..table import create_table
+from ..table import open_table
 from .test_restore import NEW, OLD, old_store, rows
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a store that a killed process left; a backup stands beside it. Calls of the system are noted."""
-    with open_file(tmp_path / "new.db") as file:
-        file.write(create_table)
+    with open_table(tmp_path / "new.db") as file:
         file.write(lambda w: w.executemany("INSERT INTO t (v) VALUES (?)", NEW))
         file.backup(tmp_path / "copy.db")
     live = tmp_path / "live"

@@ -20,7 +20,7 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.ticket_lock import TicketLock
 
 from ....threads import at_once
-from ..table import create_table, drawn, eventually, insert
+from ..table import create_table, drawn, eventually, insert, open_table
 
 
 @pytest.fixture
@@ -325,8 +325,7 @@ def test_a_process_that_is_killed_gives_its_turn_back(place: Path) -> None:
 
 
 def test_a_forked_child_does_not_keep_the_turn_of_its_parent(path: Path) -> None:
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         turns = file._writes.turns
         assert turns.take(time.monotonic() + 60)
         end, pipe = os.pipe()
@@ -354,16 +353,14 @@ def test_where_there_are_no_such_locks_the_store_works_all_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ticket_lock, "fcntl", None)
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         file.write(insert(1))
         assert not path.with_name("store.db-turn").exists()
 
 
 def test_a_turn_file_that_can_not_be_opened_is_done_without(path: Path) -> None:
     path.with_name("store.db-turn").mkdir()
-    with open_file(path) as file:
-        file.write(create_table)
+    with open_table(path) as file:
         file.write(insert(1))
 
 

@@ -23,7 +23,7 @@ from tablemapper.errors import InvalidEntity, SchemaMismatch, StoreError, StoreL
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
 from ....interrupts import places, strike
-from ..table import Clock, create_table, drawn, eventually, insert
+from ..table import Clock, create_table, drawn, eventually, insert, open_table
 
 
 def test_a_write_returns_what_it_was_given_and_counts_its_changes(file: File) -> None:
@@ -255,8 +255,7 @@ def test_closing_waits_for_nobody(path: Path, locked: apsw.Connection) -> None:
 
 
 def test_a_process_that_writes_alone_takes_a_turn_once(path: Path) -> None:
-    with open_file(path, monotonic=lambda: 0.0) as file:  # however long each takes
-        file.write(create_table)
+    with open_table(path, monotonic=lambda: 0.0) as file:  # however long each takes
         for _ in range(5):
             file.write(insert(1))
         assert drawn(path) == 1
@@ -273,8 +272,7 @@ def test_a_process_that_writes_alone_takes_a_turn_once(path: Path) -> None:
 def test_a_process_that_writes_for_long_takes_turns_even_alone(path: Path) -> None:
     """Others would seldom find SQLite's lock free between its transactions."""
     now = 0.0
-    with open_file(path, monotonic=lambda: now) as file:
-        file.write(create_table)
+    with open_table(path, monotonic=lambda: now) as file:
         file.write(insert(1))
         assert drawn(path) == 1
 
@@ -352,8 +350,7 @@ def test_a_log_that_others_keep_from_being_copied_is_copied_with_the_commit(
 
 def test_a_write_alone_tells_the_seconds_from_begin_to_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0)
-    with open_file(path, monotonic=clock) as file:
-        file.write(create_table)
+    with open_table(path, monotonic=clock) as file:
 
         def later(seconds: float) -> Callable[..., None]:
             return lambda *_: clock.sleep(seconds)
@@ -390,8 +387,7 @@ def test_a_write_alone_tells_whether_others_wrote_within_a_second(path: Path) ->
 
 def test_processes_that_write_without_a_pause_are_served_alike(path: Path) -> None:
     """With SQLite's lock alone one of them gets next to nothing."""
-    with open_file(path) as file:
-        file.write(create_table)
+    open_table(path).close()
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     gate = context.Barrier(4)
     processes = [context.Process(target=client_process, args=(str(path), which, gate)) for which in range(4)]
