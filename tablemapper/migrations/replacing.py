@@ -21,10 +21,11 @@ from ..entities.declaration import abstract_declaration
 from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter
 from ..schema.forms import Forms
+from ..schema.model import model_of
 from ..scripts.fields import Fields
 from ..scripts.plan import beside
 from ..scripts.script import Script
-from ..scripts.steps import Drop, is_edit, pairs
+from ..scripts.steps import Drop, Resolve, is_edit, pairs
 from ..scripts.undoing import undoing
 from ..store.copying import consistent, copy_engine
 from .report import MigrationReport, Step
@@ -111,6 +112,18 @@ def part_of(script: Script, transition: Transition) -> Script:
     new = [cls for cls in script.new if cls.__name__ in transition.new.by_name]
     steps = [step for step in script.steps if not isinstance(step, Drop) or step.owner.__name__ in transition.ending]
     return attrs.evolve(script, after=None, old=tuple(old), new=tuple(new), steps=tuple(steps))
+
+
+def unextended(script: Script, forms: Forms) -> Script:
+    """Return a script without the new classes that later versions have extended: no copy knows which versions are in use."""
+    extended = {
+        cls.__name__
+        for cls in script.new
+        if cls.__name__ in forms and not forms[cls.__name__].fields.keys() <= model_of(cls).form.fields.keys()
+    }
+    new = [cls for cls in script.new if not {cls.__name__, model_of(cls).form.source} & extended]
+    steps = [step for step in script.steps if not isinstance(step, Resolve) or step.index.entity in new]
+    return attrs.evolve(script, new=tuple(new), steps=tuple(steps))
 
 
 class _Watched(Meter):

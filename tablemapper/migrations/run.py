@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from functools import cache, partial
 from pathlib import Path
@@ -39,7 +39,7 @@ from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .replacing import alone, check_names, needs_former, part_of, replace
+from .replacing import alone, check_names, needs_former, part_of, replace, unextended
 from .report import MigrationReport, Step, counted, listed, plan_steps, stopped
 
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
@@ -170,27 +170,24 @@ def _over_copy(
     replaces: bool = False,
 ) -> MigrationReport:
     """Run scripts over a copy that nobody else uses; what stops them is in the report."""
-    engine = open_migrations(copy, durability="relaxed")
+
+    def known(script: Script) -> Script:
+        return unextended(script, engine.forms()) if replaces else script
 
     def settle(script: Script) -> tuple[Fault, ...]:
-        return _settled(copy, script, partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
+        return _settled(copy, known(script), partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
 
-    try:
-        run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle, replaces=replaces)
-        report = run.to(to)
-    except MigrationStopped as stopped:
-        found: MigrationReport = stopped.report
-        return found
-    finally:
-        engine.close()
-    last = run.last if report.done else None
-    if (
-        last is not None and run.copied is not None
-    ):  # (the copy does not know which versions of other classes are in use)
-        last = attrs.evolve(last, new=tuple([cls for cls in last.new if cls.__name__ in run.copied]))
-    if last is not None and last.new and (faults := settle(last) or _duplicates(copy, last)):
-        return attrs.evolve(report, done=False, faults=faults)
-    return report
+    with closing(open_migrations(copy, durability="relaxed")) as engine:
+        try:
+            run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle, replaces=replaces)
+            report = run.to(to)
+        except MigrationStopped as stopped:
+            found: MigrationReport = stopped.report
+            return found
+        last = run.last if report.done else None
+        if last is not None and last.new and (faults := settle(last) or _duplicates(copy, known(last))):
+            return attrs.evolve(report, done=False, faults=faults)
+        return report
 
 
 def _check_room(place: str | os.PathLike[str], folder: str) -> None:
@@ -241,8 +238,6 @@ class _Run:
         """How many scripts were done when this run had run one."""
         self.last: Script | None = None
         """The script that this run ran last, if the store is still where that led; for an undoing, the one that undoes."""
-        self.copied: Collection[str] | None = None
-        """The classes that this made, if it undid another one."""
 
     def to(self, target: str | None) -> MigrationReport:
         """Migrate forth or back to a script, and return the report; None: to the last script.
@@ -404,8 +399,6 @@ class _Run:
         dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
         check_old(script, engine.forms(), dropped, back=back)
         transition = transition_of(script, engine.forms(), dropped, back=back)
-        if back:
-            self.copied = () if transition is None else transition.new.by_name.keys()
         if self._replaces and not back:
             check_names(script, engine.forms(), transition)
         if transition is None:
