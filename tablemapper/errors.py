@@ -71,6 +71,7 @@ __all__ = [
     "UniqueViolation",
     "check_seconds",
     "did_you_mean",
+    "notes_of",
     "shown",
     "tell_written",
 ]
@@ -327,6 +328,11 @@ def tell_written(error: BaseException, verb: str, written: int, more: str = "") 
     error.add_note(f"{verb}: {written} entities were written before this{more}")
     with suppress(AttributeError):
         error.written = written  # type: ignore[attr-defined]
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """Return what was added to an error on its way."""
+    return tuple(getattr(error, "__notes__", ()))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

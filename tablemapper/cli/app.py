@@ -23,7 +23,7 @@ from rich.text import Text
 
 from ..engines.opening import is_account, status
 from ..entities.entity import Record
-from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, shown
+from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, shown
 
 
 class Exit(IntEnum):
@@ -110,7 +110,8 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
     except TableMapperError as error:
         # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
         code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
-        return _fail(type(error).__name__, _as_typed(str(error)), code, json=json)
+        text = "\n".join([str(error), *notes_of(error)])
+        return _fail(type(error).__name__, _as_typed(text), code, json=json)
     except KeyboardInterrupt:
         return _fail("KeyboardInterrupt", "interrupted; finished work is kept", Exit.INTERRUPTED, json=json)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from ..errors import MigrationStopped
+from ..errors import MigrationStopped, notes_of
 from ..migrations.run import migrate as run_migrations
 from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
@@ -86,7 +86,7 @@ def migrate(
         report = run_migrations(path, migrations, progress=not json, **options)
         left = "" if report.ok or dry_run else "not finished: run it again to continue"
     except MigrationStopped as stopped:
-        report, left = stopped.report, str(stopped).partition("\n")[0]
+        report, left = stopped.report, "\n".join([str(stopped).partition("\n")[0], *notes_of(stopped)])
     return show(report, str(report), *filter(None, [left]), json=json, ok=report.ok)
 
 

@@ -303,7 +303,7 @@ class _Run:
             if back and needs_former(script):
                 fault = "it cannot be undone on Azure Tables, which keep no value of a field that is dropped or filled"
                 raise InvalidMigration(script.id, [f"{fault}: write a script that leads back"])
-            if self._limit is not None:
+            if self._limit is not None and isinstance(self._engine, ReplacingEngine):
                 raise InvalidMigration(script.id, ["it copies entities, all at once on Azure Tables: leave out limit="])
 
     def _is_behind(self, done: int, ahead: Sequence[Script], *, back: bool) -> bool:

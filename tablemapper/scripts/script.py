@@ -321,7 +321,7 @@ def migration(
         new: the classes as they are after it, frozen in the script.
 
     Raises:
-        InvalidMigration: one of these is not a list of classes.
+        InvalidMigration: one of these is of another type.
     """
 
     def decorate(function: Callable[[Migration], None]) -> MigrationFunction:
@@ -330,6 +330,8 @@ def migration(
             for side, given in (("old", old), ("new", new))
             if not isinstance(given, list | tuple)
         ]
+        if after is not None and not isinstance(after, str):
+            faults.append(f"after=: expected the id of a script, a str, or None, got {shown(after)}")
         if any(kind(function) for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction)):
             faults.append("it lists the steps at once; write it as a plain function, without async and yield")
         if faults:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import scripts  # noqa: F401  its commands
+from tablemapper.cli import scripts
 from tablemapper.cli.app import Exit, run
 
 SHAPE = """class Part(tm.Entity, table="Parts"):
@@ -116,6 +116,23 @@ def test_entities_that_cannot_be_converted_are_listed_and_end_with_1(capsys: pyt
     out = capsys.readouterr().out
     assert "Part ('a', 'a1'), ('a', 'a2'): " in out
     assert "2 entities cannot be converted; all others are, and nothing was switched: mend these or the script" in out
+
+
+@pytest.mark.parametrize("error", [tm.StoreError, tm.MigrationStopped])
+def test_what_was_added_to_an_error_is_shown(
+    error: type[Exception], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> Any:
+        options = {"report": tm.MigrationReport(False, ())} if error is tm.MigrationStopped else {}
+        stopped = error("it stopped", **options)
+        stopped.add_note("the store may be frozen")
+        raise stopped
+
+    _fill("1")
+    monkeypatch.setattr(scripts, "run_migrations", stop)
+    assert run(["migrate", "parts.db"]) != Exit.OK
+    said = capsys.readouterr()
+    assert "it stopped\nthe store may be frozen\n" in said.out + said.err
 
 
 def test_a_run_that_ends_at_its_limit_says_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,6 +104,13 @@ def test_shapes_that_are_no_lists_are_told(old: Any, new: Any) -> None:
         script(old, new)
 
 
+def test_the_script_before_is_named_by_its_id() -> None:
+    with pytest.raises(
+        tm.InvalidMigration, match="after=: expected the id of a script, a str, or None, got MigrationFunction"
+    ):
+        script([PLAIN], [SIZED], after=SIZES)
+
+
 def test_a_field_of_another_class_of_that_name_is_told() -> None:
     other = part({"shelf": str, "number": int, "size": int})
     with pytest.raises(

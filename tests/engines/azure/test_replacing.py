@@ -676,6 +676,7 @@ def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: A
 def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> None:
     with pytest.raises(tm.InvalidMigration, match="all at once on Azure Tables: leave out limit="):
         tm.migrate(place, [ages], limit=5)
+    assert tm.migrate(place, [ages], dry_run=True, limit=0).plan  # (which copies nothing)
     with tm.open(place, models=Old.ALL) as old:
         old.freeze()
         with pytest.raises(tm.StoreLocked, match="frozen"):
