@@ -609,6 +609,18 @@ def test_two_that_open_a_new_store_at_once_agree() -> None:
     assert len(set(found)) == 1
 
 
+def test_a_catalogue_that_another_program_is_just_creating_is_not_taken_for_somebody_elses() -> None:
+    memory = Memory()
+    memory.send(CreateTable("TableMapper"))
+    memory.send(Commit("TableMapper", "clock", (Change("upsert", "", {}),)))
+    assert AzurePlace(memory=memory).open(compile_schema(MODELS)).store_id
+    memory = Memory()
+    memory.send(CreateTable("TableMapper"))
+    memory.send(Commit("TableMapper", "clock", (Change("upsert", "", {}), Change("upsert", "other", {}))))
+    with pytest.raises(tm.NotAStore, match="is not that of a store"):
+        AzurePlace(memory=memory).open(compile_schema(MODELS))
+
+
 class Special(tm.Entity, table="Mixed"):
     team: tm.Field[str]
     size: tm.Field[int] = tm.field(default=0)

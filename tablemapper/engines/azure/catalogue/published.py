@@ -39,7 +39,7 @@ from ....schema.forms import AppliedForm, Forms, ModelForm, StateForm, Tombstone
 from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ..outer.outbox import Times
-from ..tables.drive import ATTEMPTS, Work, delay, found, read, server_time
+from ..tables.drive import ATTEMPTS, CLOCK, Work, delay, found, read, server_time
 from ..tables.service import ETAG, Change, Commit, Comparison, CreateTable, Entity, Find, Get, Lost, Page, Refused
 
 T = TypeVar("T")
@@ -419,8 +419,11 @@ def _tables(forms: Mapping[str, ModelForm]) -> set[str]:
 
 
 def _is_foreign(table: str, timeout: float) -> Work[bool]:
-    page: Page = yield from read(Find(table, top=1), timeout)
-    return any(one["PartitionKey"] != _STORE for one in page.entities)
+    page: Page = yield from read(Find(table, top=2), timeout)
+    # (Who creates a store writes the row of the clock first.)
+    return any(
+        one["PartitionKey"] != _STORE and (one["PartitionKey"], one["RowKey"]) != (CLOCK, "") for one in page.entities
+    )
 
 
 def tables_of(schema: Schema) -> list[str]:

@@ -24,6 +24,8 @@ from .service import Change, Commit, CreateTable, DeleteTable, Entity, Find, Los
 
 T = TypeVar("T")
 
+CLOCK = "clock"
+"""The partition of a catalogue whose one row is written for the time of that."""
 _THREADS = 16
 _SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
 ATTEMPTS = 30  # of a work that others are faster than
@@ -95,7 +97,7 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Work[
 
 def server_time(catalogue: str, timeout: float) -> Work[int]:
     """Return the clock of the service in µs: that of a row that is written for it."""
-    (etag,) = yield from read(Commit(catalogue, "clock", (Change("upsert", "", {}),)), timeout)
+    (etag,) = yield from read(Commit(catalogue, CLOCK, (Change("upsert", "", {}),)), timeout)
     return int(Stamp(etag))
 
 
