@@ -647,6 +647,36 @@ def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) ->
         assert store.check().ok
 
 
+def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again() -> None:
+    person = entity("Person", "People", {"id": str, "text": str}, tm.Key[str](partition="{id}"))
+    other = entity("Other", "Notes", {"id": str}, tm.Key[str](partition="{id}"))
+
+    @tm.migration(after=None, old=[Old.Note], new=[person])
+    def people(m: tm.Migration) -> None:
+        m.rename_class(Old.Note, person)
+
+    memory, waited = Watched(), 0
+    place: Any = Timed(memory=memory, still=True)
+    with tm.open(place, models=[Old.Note]) as store:
+        store.insert(Old.Note("a", "t"))
+    tm.migrate(place, [people])
+
+    def contract_too(number: int, request: Any) -> None:
+        nonlocal waited
+        waited += [one.state for one in tm.status(place).history] == ["contracted"]
+        if waited == 10:  # (the other one waits until every program knows)
+            tm.migrate(place, [people], contract=True)
+            with tm.open(place, models=[person, other]) as store:
+                store.insert(other("new"))
+
+    memory.each = contract_too
+    tm.migrate(place, [people], contract=True)
+    memory.each = None
+    assert waited > 10
+    with tm.open(place, models=[person, other]) as store:
+        assert store[other.key("new")] == other("new")
+
+
 def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: Any) -> None:
     class User(tm.Entity, table="Users"):
         tenant: tm.Field[str]

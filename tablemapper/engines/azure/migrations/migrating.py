@@ -26,7 +26,7 @@ from ....errors import NotAStore
 from ....evolution.compilation import stored_schema
 from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.forms import Forms
+from ....schema.forms import AppliedForm, Forms
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
 from ...migration import Batches, Outdated, Replacement
@@ -211,9 +211,7 @@ class AzureMigrations:
             self._erase(labels, ended)
         else:
             late = set()
-        if entry.kept:
-            self._wait(self._held.head.times(self._times).settled)
-        self.run(deleted_tables(entry.kept, self.timeout))
+        self._delete_kept(lambda one: one.id == id and one.undone is None)
         before, draft = self._classes(), self._draft(entry.kept)
         self._publish(lambda held: held.value if is_undone(held.value, id) else contracted(draft, held.value, id, ()))
         if late:
@@ -222,16 +220,22 @@ class AzureMigrations:
 
     def drop_former(self) -> None:
         """Delete the tables of migrations that were undone; a store of an account has no former definitions."""
-        undone = [one for one in self.history() if one.undone is not None and one.kept]
-        if undone:
+        if undone := self._delete_kept(lambda one: one.undone is not None):
+
+            def without(held: Published) -> Catalogue:
+                history = held.value.history
+                return attrs.evolve(held.value, history=history.without(*[one for one in history if one in undone]))
+
+            self._publish(without)
+
+    def _delete_kept(self, of: Callable[[AppliedForm], bool]) -> list[AppliedForm]:
+        """Delete the tables that some migrations keep, once every program knows of these; return those that kept some."""
+        if any(one.kept for one in self.history() if of(one)):
             self._wait(self._held.head.times(self._times).settled)
-            self.run(deleted_tables([name for one in undone for name in one.kept], self.timeout))
-            self._publish(
-                lambda held: attrs.evolve(
-                    held.value,
-                    history=held.value.history.without(*[one for one in held.value.history if one in undone]),
-                )
-            )
+            self.look()  # (another run may have done it meanwhile, and a table may have its name again)
+        found = [one for one in self.history() if of(one) and one.kept]
+        self.run(deleted_tables([name for one in found for name in one.kept], self.timeout))
+        return found
 
     def _publish(self, change: Callable[[Published], Catalogue]) -> None:
         """Publish what a function makes of the catalogue; of its own result it makes the same."""
