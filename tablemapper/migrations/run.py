@@ -181,8 +181,8 @@ def _over_copy(
         try:
             run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle, replaces=replaces)
             report = run.to(to)
-        except MigrationStopped as stopped:
-            found: MigrationReport = stopped.report
+        except MigrationStopped as error:
+            found: MigrationReport = error.report
             return found
         last = run.last if report.done else None
         if last is not None and last.new and (faults := settle(last) or _duplicates(copy, known(last))):

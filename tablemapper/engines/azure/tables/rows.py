@@ -139,11 +139,11 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
             values[-1] = f"{form.format(repr(name), repr(name + TYPE))} else {values[-1]}"
     lines.append("    return out")
     usual = frozenset([*OF_ALL, ETAG, OP, *known, *(name + TYPE for name in known)])
-    watched = None if any(field.type.undeclared for field in model.columns) else known
+    has_extra = any(field.type.undeclared for field in model.columns)
     lines += [
         "def row(e):",
         f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
-        f"hidden(e, {names.name('usual', usual)}, {names.name('known', watched)}))",
+        f"hidden(e, {names.name('usual', usual)}, has_extra={has_extra}))",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
     return Codec(model, stored, reads_as, functions["members"], functions["row"])
@@ -263,7 +263,7 @@ def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str |
     return msgspec.json.encode(found).decode()
 
 
-def _hidden(entity: Members, usual: frozenset[str], known: frozenset[str] | None) -> Hidden:
+def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> Hidden:
     if not (others := entity.keys() - usual):
         return Hidden(entity.get(OP, ""))
     undeclared: dict[str, Any] = {}
@@ -271,7 +271,7 @@ def _hidden(entity: Members, usual: frozenset[str], known: frozenset[str] | None
     for name in properties(entity, filter(others.__contains__, entity)):
         if name.startswith(VALUES):
             values[int(name[len(VALUES) :])] = base64.b64decode(entity[name])
-        elif known is not None and name not in known and not name.startswith(OURS):
+        elif not (has_extra or name.startswith(OURS)):
             undeclared[name] = entity[name]
             if (edm := entity.get(name + TYPE)) is not None:
                 undeclared[name + TYPE] = edm
