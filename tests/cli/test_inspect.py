@@ -24,6 +24,8 @@ from tablemapper.viewer.app import make_app
 from tests.classes import Other
 from tests.viewer.visits import visit
 
+from ..classes import entity
+
 
 class Part(tm.Entity, table="Parts"):
     bin: tm.Field[str]
@@ -204,13 +206,8 @@ def test_models_that_are_older_are_said_to_lack_what_the_file_has(
         "import tablemapper as tm\n\nclass Part(tm.Entity, table='Parts'):\n    bin: tm.Field[str]\n"
         "    number: tm.Field[int]\n    key = tm.Key[str, int](partition='{bin}', row='{number}')\n"
     )
-
-    class Part(tm.Entity, table="Parts"):
-        bin: tm.Field[str]
-        number: tm.Field[int]
-        size: tm.Field[int] = tm.field(default=0)
-        key = tm.Key[str, int](partition="{bin}", row="{number}")
-
+    members = {"bin": str, "number": int, "size": (int, tm.field(default=0))}
+    Part = entity("Part", "Parts", members, tm.Key[str, int](partition="{bin}", row="{number}"))
     with tm.open("other.db", models=[Part]) as store:
         store.insert(Part("a", 1))
     assert run(["get", "other.db", "Part", "a", "1", "--models", "less"]) == Exit.OK

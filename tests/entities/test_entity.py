@@ -18,7 +18,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import Loose
+from ..classes import Loose, entity
 
 
 class Product(tm.Entity, table="Products"):
@@ -135,12 +135,7 @@ def test_an_attribute_that_cannot_be_used_so_is_refused_with_what_to_do(
 
 
 def test_values_are_kept_in_one_form() -> None:
-    class Moment(tm.Entity, table="Moments"):
-        at: tm.Field[datetime]
-        value: tm.Field[float]
-
-        key = tm.Key[datetime](partition="{at}")
-
+    Moment = entity("Moment", "Moments", {"at": datetime, "value": float}, tm.Key[datetime](partition="{at}"))
     moment = Moment(datetime(2020, 1, 1, 12, tzinfo=timezone(timedelta(hours=2))), -0.0)
     assert moment.at == datetime(2020, 1, 1, 10, tzinfo=UTC)
     assert moment.at.tzinfo is UTC
@@ -150,10 +145,10 @@ def test_values_are_kept_in_one_form() -> None:
 
 
 def test_key_fields_are_read_only_once_the_entity_is_stored(book: Product, stored: Product) -> None:
-    for entity in (book, stored):
+    for one in (book, stored):
         with pytest.raises(tm.InvalidEntity, match=r"store\.move"):
-            entity.product_id = "b-2"
-        entity.name = "Dune Messiah"
+            one.product_id = "b-2"
+        one.name = "Dune Messiah"
 
 
 def test_key_fields_can_be_set_before(book: Product) -> None:

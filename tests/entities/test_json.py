@@ -15,7 +15,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.extra import Int32Value
 
-from ..classes import Color, Level
+from ..classes import Color, Level, entity
 from ..stores import sound_store
 
 
@@ -259,13 +259,8 @@ def test_an_etag_travels_and_is_compared_when_the_entity_is_written() -> None:
 
 
 def test_an_entity_that_came_with_its_etag_maintains_indexes_of_what_is_stored() -> None:
-    class Item(tm.Entity, table="Items"):
-        number: tm.Field[int]
-        name: tm.Field[str]
-
-        key = tm.Key[int](partition="{number}")
-        by_name = tm.Index[str](partition="{name}")
-
+    key = tm.Key[int](partition="{number}")
+    Item = entity("Item", "Items", {"number": int, "name": str}, key, by_name=tm.Index[str](partition="{name}"))
     with sound_store(":memory:", models=[Item]) as store:
         item = Item(1, "a")
         store.insert(item)
@@ -319,12 +314,7 @@ def test_a_struct_that_leaves_out_defaults_and_a_union_know_their_members() -> N
     class Dog(msgspec.Struct, tag="dog"):
         name: str
 
-    class Owner(tm.Entity, table="Owners"):
-        name: tm.Field[str]
-        pet: tm.Field[Cat | Dog]
-
-        key = tm.Key[str](partition="{name}")
-
+    Owner = entity("Owner", "Owners", {"name": str, "pet": Cat | Dog}, tm.Key[str](partition="{name}"))
     assert tm.from_json(Owner, '{"name": "a", "pet": {"type": "cat", "lives": 9}}').pet == Cat()
     text = '{"name": "a", "pet": {"type": "dog", "name": "x", "lives": 9}}'
     assert faults(lambda: tm.from_json(Owner, text)) == ["pet.lives: no such field (fields: name)"]
@@ -460,12 +450,8 @@ def test_a_schema_names_the_bounds_that_msgspec_cannot_check() -> None:
 
 
 def test_a_schema_names_constraints_and_the_way_in_checks_them() -> None:
-    class Rated(tm.Entity, table="Rated"):
-        name: tm.Field[str]
-        stars: tm.Field[Annotated[int, msgspec.Meta(ge=0, le=5)]]
-
-        key = tm.Key[str](partition="{name}")
-
+    members = {"name": str, "stars": Annotated[int, msgspec.Meta(ge=0, le=5)]}
+    Rated = entity("Rated", "Rated", members, tm.Key[str](partition="{name}"))
     assert tm.json_schema(Rated)["properties"]["stars"] == {"type": "integer", "minimum": 0, "maximum": 5}
     for call in (
         lambda: tm.from_json(Rated, '{"name": "a", "stars": 6}'),

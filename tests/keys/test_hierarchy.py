@@ -184,14 +184,8 @@ def test_entities_are_written_by_their_levels(tmp_path: Path) -> None:
 def test_a_version_that_knows_less_maintains_what_the_catalogue_has(tmp_path: Path) -> None:
     with tm.open(tmp_path / "t.db", models=[Document, Sizes, Levelled]):
         pass
-
-    class Old(tm.Entity, table="Documents"):
-        site: tm.Field[str]
-        path: tm.Field[tuple[str, ...]]
-        size: tm.Field[int] = tm.field(default=0)
-
-        key = tm.Key[str, tuple[str, ...]](partition="{site}", row="{path}")
-
+    members = {"site": str, "path": tuple[str, ...], "size": (int, tm.field(default=0))}
+    Old = entity("Old", "Documents", members, tm.Key[str, tuple[str, ...]](partition="{site}", row="{path}"))
     Old.__name__ = "Document"
     with tm.open(tmp_path / "t.db", models=[Old]) as store:
         store.insert(Old("s", ("a", "b"), 3))
@@ -224,17 +218,9 @@ def test_a_script_of_a_migration_is_written_and_run(tmp_path: Path, monkeypatch:
 
 
 def test_other_types_stand_in_the_table_beside_it() -> None:
-    class Site(tm.Entity, table="Documents"):
-        site: tm.Field[str]
-
-        key = tm.Key[str](partition="{site}", row="site")
-
-    class Page(tm.Entity, table="Documents"):
-        site: tm.Field[str]
-        path: tm.Field[tuple[str, ...]]
-
-        key = tm.Key[str, tuple[str, ...]](partition="{site}", row=("page", "{path}"))
-
+    Site = entity("Site", "Documents", {"site": str}, tm.Key[str](partition="{site}", row="site"))
+    key = tm.Key[str, tuple[str, ...]](partition="{site}", row=("page", "{path}"))
+    Page = entity("Page", "Documents", {"site": str, "path": tuple[str, ...]}, key)
     with tm.open(":memory:", models=[Site, Page]) as store:
         store.insert(Site("s"))
         store.insert_many([Page("s", ()), Page("s", ("site",)), Page("s", ("a", "b"))])

@@ -66,13 +66,7 @@ def test_values_of_a_wider_class_are_read_with_that(tmp_path: Path, table: str) 
 
 
 def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Path) -> None:
-    class Thing(tm.Entity, table="Things"):
-        shelf: tm.Field[str]
-        number: tm.Field[int]
-        price: tm.Field[int]
-
-        key = KEY
-
+    Thing = entity("Thing", "Things", {"shelf": str, "number": int, "price": int}, KEY)
     old = Thing
 
     class Thing(tm.Entity, table="Things", type="thing"):  # type: ignore[no-redef]
@@ -126,10 +120,7 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
 def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(
     place: Path,
 ) -> None:
-    class Part(tm.Entity, table="Parts"):
-        number: tm.Field[int]
-        key = tm.Key[int](partition="all", row="{number}")
-
+    Part = entity("Part", "Parts", {"number": int}, tm.Key[int](partition="all", row="{number}"))
     old, old_part = [Part], Part
 
     class Part(tm.Entity, table="Parts"):  # type: ignore[no-redef]

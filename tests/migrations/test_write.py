@@ -57,12 +57,8 @@ def complete(path: Path) -> None:
 
 
 def test_a_field_that_goes_to_a_new_class_may_be_dropped_or_split_off(package: Callable[[], str]) -> None:
-    class Firm(tm.Entity, table="Firms"):
-        name: tm.Field[str]
-        maker: tm.Field[str | None] = tm.field(default=None)
-
-        key = tm.Key[str](partition="{name}")
-
+    members = {"name": str, "maker": (str | None, tm.field(default=None))}
+    Firm = entity("Firm", "Firms", members, tm.Key[str](partition="{name}"))
     name = package()
     tm.Migrations(name).write([shape(maker=(str | None, {"default": None}))], "initial")
     path = tm.Migrations(name).write([shape(), Firm], "firms")

@@ -12,6 +12,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
 HEAD = """
 from __future__ import annotations
 import datetime as dt
@@ -202,13 +204,9 @@ def test_a_refusal_says_what_each_path_lacks(text: str, said: str) -> None:
 
 
 def test_a_time_cut_down_is_told_to_be_asked_for_itself() -> None:
-    class Reading(tm.Entity, table="Readings"):
-        at: tm.Field[dt.datetime]
-        value: tm.Field[int]
-
-        key = tm.Key[dt.datetime](partition="{at:%Y-%m-%d}", row="{at}")
-        by_at = tm.Index[dt.datetime](partition="{at}")
-
+    members = {"at": dt.datetime, "value": int}
+    key = tm.Key[dt.datetime](partition="{at:%Y-%m-%d}", row="{at}")
+    Reading = entity("Reading", "Readings", members, key, by_at=tm.Index[dt.datetime](partition="{at}"))
     with tm.open(":memory:", models=[Reading]) as store:
         for condition in (Reading.at.truncate("%H") == "07", Reading.at.truncate("%m-%Y") > "03-2026"):
             with pytest.raises(tm.ScanRefused) as refused:
@@ -220,14 +218,9 @@ def test_a_time_cut_down_is_told_to_be_asked_for_itself() -> None:
 
 
 def test_a_list_that_is_too_long_to_bound_anything_is_named_and_no_index_is_proposed_for_it() -> None:
-    class Note(tm.Entity, table="Notes"):
-        group: tm.Field[str]
-        rank: tm.Field[int]
-        size: tm.Field[int]
-
-        key = tm.Key[str, int](partition="{group}", row="{size}")
-        by_rank = tm.Index[int](partition="{rank}")
-
+    members = {"group": str, "rank": int, "size": int}
+    key = tm.Key[str, int](partition="{group}", row="{size}")
+    Note = entity("Note", "Notes", members, key, by_rank=tm.Index[int](partition="{rank}"))
     with tm.open(":memory:", models=[Note]) as store:
         long = [str(number) for number in range(1001)]
         assert store.query(Note).where(Note.group.is_in(long[1:])).count() == 0

@@ -11,6 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.expressions.tree import And
 
+from ..classes import entity
 from ..matching import matcher
 
 DAY, HOUR, TICK = timedelta(days=1), timedelta(hours=1), timedelta(microseconds=1)
@@ -117,13 +118,9 @@ def test_a_day_examines_its_rows_only(store: tm.Store) -> None:
 
 
 def test_bounds_of_one_value_that_hold_rows_of_another_leave_a_range_to_the_filter() -> None:
-    class Part(tm.Entity, table="Parts"):
-        code: tm.Field[bytes]
-        size: tm.Field[date]
-
-        key = tm.Key[date, bytes](partition="{size}", row="{code}")
-        by_code = tm.Index[bytes, date](partition="{code}{size}")
-
+    members = {"code": bytes, "size": date}
+    key = tm.Key[date, bytes](partition="{size}", row="{code}")
+    Part = entity("Part", "Parts", members, key, by_code=tm.Index[bytes, date](partition="{code}{size}"))
     with tm.open(":memory:", models=[Part]) as store:
         store.insert(Part(b"\xff", date(2024, 1, 1)))
         late = store.query(Part).where(Part.code.is_in([b"\xff", b""]), Part.size >= date(2025, 1, 1))

@@ -25,7 +25,7 @@ from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.query import Query
 
-from ..classes import Other
+from ..classes import Other, entity
 from ..conftest import examples
 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
@@ -642,11 +642,7 @@ def test_the_first_of_more_days_than_are_read_one_by_one_satisfies_all(days: int
     "name", ["a\\b", "a\\", "\\u0041", "\0", "a\0b", "\n", "a'b", "a.b", "", " ", "[0]", "é", "\u2028", "😀", "$"]
 )
 def test_an_entry_of_a_dict_is_found_whatever_its_key_holds(name: str) -> None:
-    class Box(tm.Entity, table="Boxes"):
-        number: tm.Field[int]
-        sizes: tm.Field[dict[str, int]]
-        key = tm.Key[int](partition="{number}")
-
+    Box = entity("Box", "Boxes", {"number": int, "sizes": dict[str, int]}, tm.Key[int](partition="{number}"))
     with tm.open(":memory:", models=[Box]) as store:
         store.insert_many([Box(0, {}), Box(1, {name: 5}), Box(2, {name: 7, "A": 1}), Box(3, {"A": 5})])
         query = store.query(Box).allow_scan()

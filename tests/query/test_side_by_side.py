@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..matching import matcher
 
 
@@ -90,13 +91,8 @@ def test_what_a_limit_chooses_is_the_first_of_all_partitions(store: tm.Store) ->
 
 @pytest.mark.needs("backward")
 def test_partitions_of_an_index_without_a_row_are_merged_by_the_entities_keys() -> None:
-    class Box(tm.Entity, table="Boxes"):
-        name: tm.Field[str]
-        kind: tm.Field[str]
-
-        key = tm.Key[str](partition="{name}")
-        by_kind = tm.Index[str](partition="{kind}")
-
+    members = {"name": str, "kind": str}
+    Box = entity("Box", "Boxes", members, tm.Key[str](partition="{name}"), by_kind=tm.Index[str](partition="{kind}"))
     with tm.open(":memory:", models=[Box]) as boxes:
         boxes.insert_many(Box(name, "large" if name in "ace" else "small") for name in "abcdef")
         query = boxes.query(Box).where(Box.kind.is_in(["large", "small"])).order_by(Box.name)

@@ -128,11 +128,8 @@ def test_an_index_of_undeclared_properties_is_built_over_what_is_there_and_opene
 
 
 def test_the_index_that_a_refusal_proposes_can_be_declared() -> None:
-    class Bare(tm.Entity, table="Bares"):
-        id: tm.Field[str]
-        more: tm.Field[tm.Extra] = tm.field(factory=tm.Extra)
-        key = tm.Key[str](partition="{id}")
-
+    members = {"id": str, "more": (tm.Extra, tm.field(factory=tm.Extra))}
+    Bare = entity("Bare", "Bares", members, tm.Key[str](partition="{id}"))
     with tm.open(":memory:", models=[Bare]) as store, pytest.raises(tm.ScanRefused) as refused:
         list(store.query(Bare).where(Bare.more["color"] == "red"))
     assert 'tm.Index[str](partition="{more.color}")' in str(refused.value)
@@ -159,13 +156,8 @@ def test_what_cannot_be_indexed_is_refused(store: tm.Store) -> None:
 
 
 def test_a_text_and_a_value_of_another_type_are_nobodys() -> None:
-    class Part(tm.Entity, table="Parts"):
-        id: tm.Field[int]
-        more: tm.Field[tm.Extra]
-
-        key = tm.Key[int](partition="{id}")
-        by_size = tm.Index[str](partition="{more[size]}x")
-
+    key = tm.Key[int](partition="{id}")
+    Part = entity("Part", "Parts", {"id": int, "more": tm.Extra}, key, by_size=tm.Index[str](partition="{more[size]}x"))
     size: Any = Part.more["size"]
     with tm.open(":memory:", models=[Part]) as parts:
         parts.insert_many([Part(1, tm.Extra(size="a")), Part(2, tm.Extra(size=2))])

@@ -12,6 +12,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
 QUARTER = timedelta(minutes=15)
 
 
@@ -208,11 +210,7 @@ def test_a_missing_time_has_no_local_day(store: tm.Store) -> None:
 
 
 def test_a_local_day_fixes_no_partition(store: tm.Store) -> None:
-    class Log(tm.Entity, table="Logs"):
-        at: tm.Field[datetime]
-
-        key = tm.Key[datetime](partition="{at:%Y-%m-%d-%H}", row="{at}")
-
+    Log = entity("Log", "Logs", {"at": datetime}, tm.Key[datetime](partition="{at:%Y-%m-%d-%H}", row="{at}"))
     with tm.open(":memory:", models=[Log]) as logs:
         logs.insert_many(map(Log, TIMES))
         with pytest.raises(tm.errors.InvalidQuery, match="does not fix"):

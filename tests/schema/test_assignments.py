@@ -18,6 +18,8 @@ from tablemapper.schema import assignments as module
 from tablemapper.schema.assignments import assignments
 from tablemapper.schema.model import compile_schema
 
+from ..classes import entity
+
 
 @attrs.define
 class Part:
@@ -240,12 +242,7 @@ def test_expressions_that_differ_in_constants_share_one_function(monkeypatch: py
 
 
 def test_fields_of_one_name_and_several_types_are_calculated_each_in_its_own_way() -> None:
-    class Exact(tm.Entity, table="Exacts"):
-        name: tm.Field[str]
-        n: tm.Field[Decimal]
-
-        key = tm.Key[str](partition="{name}")
-
+    Exact = entity("Exact", "Exacts", {"name": str, "n": Decimal}, tm.Key[str](partition="{name}"))
     exact = Exact("a", Decimal("1.1111111111111111111111111111111"))
     assert calculated("n", Thing.n * 3 + 1) == 22
     assignments(compile_schema([Exact]).models[0], "merge", (), {"n": Exact.n * 3 + 1}).apply(exact)

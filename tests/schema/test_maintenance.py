@@ -15,6 +15,8 @@ import tablemapper as tm
 from tablemapper.entities.declaration import declaration_of
 from tablemapper.schema.model import Schema, compile_schema
 
+from ..classes import aggregate, entity
+
 
 @attrs.frozen
 class Home:
@@ -203,16 +205,10 @@ def test_a_row_that_can_not_be_read_is_named() -> None:
 
 @pytest.mark.needs("one_commit")
 def test_a_group_keeps_its_etag_while_nothing_that_is_shown_of_it_changes(tmp_path: Path) -> None:
-    class Reading(tm.Entity, table="Readings"):
-        device: tm.Field[str]
-        number: tm.Field[int]
-        key = tm.Key[str, int](partition="{device}", row="{number}")
-
-    class Peak(tm.Aggregate, of=Reading, table="Peaks"):
-        device: tm.Field[str] = tm.group_by(Reading.device)
-        highest: tm.Field[int | None] = tm.max(Reading.number)
-        key = tm.Key[str](partition="{device}")
-
+    members = {"device": str, "number": int}
+    Reading = entity("Reading", "Readings", members, tm.Key[str, int](partition="{device}", row="{number}"))
+    members = {"device": (str, tm.group_by(Reading.device)), "highest": (int | None, tm.max(Reading.number))}
+    Peak = aggregate("Peak", Reading, members, tm.Key[str](partition="{device}"), "Peaks")
     with tm.open(tmp_path / "peaks.db", models=[Reading, Peak]) as store:
         store.insert(Reading("a", 5))
         etag = tm.info(store[Peak.key("a")]).etag

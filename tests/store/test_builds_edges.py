@@ -210,16 +210,10 @@ def test_a_token_meets_the_fence_of_what_it_reads(tmp_path: Path, how: str) -> N
 def test_an_ever_begins_with_what_its_build_meets_and_counts_all_from_when_it_is_ready(
     count: int, tmp_path: Path
 ) -> None:
-    class Shot(tm.Entity, table="Shots"):
-        player: tm.Field[str]
-        points: tm.Field[int]
-        key = tm.Key[str, int](partition="{player}", row="{points}")
-
-    class Best(tm.Aggregate, of=Shot, table="Bests"):
-        player: tm.Field[str] = tm.group_by(Shot.player)
-        top: tm.Field[int | None] = tm.max_ever(Shot.points)
-        key = tm.Key[str](partition="{player}")
-
+    members = {"player": str, "points": int}
+    Shot = entity("Shot", "Shots", members, tm.Key[str, int](partition="{player}", row="{points}"))
+    members = {"player": (str, tm.group_by(Shot.player)), "top": (int | None, tm.max_ever(Shot.points))}
+    Best = aggregate("Best", Shot, members, tm.Key[str](partition="{player}"), "Bests")
     with tm.open(tmp_path / "s.db", models=[Shot]) as store:
         store.insert_many(Shot("a", number) for number in range(count))
     with tm.open(tmp_path / "s.db", models=[Shot, Best], build=False) as store:

@@ -13,6 +13,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
 pytestmark = pytest.mark.file
 
 PACKAGE = str(Path(tm.__file__).parent)
@@ -87,12 +89,7 @@ def test_a_merge_in_a_transaction_calls_few_functions(store: tm.Store) -> None:
 
 
 def test_opening_with_a_field_and_an_index_more_calls_few_functions(store: tm.Store, tmp_path: Path) -> None:
-    class Later(tm.Entity, table="Later"):
-        shop: tm.Field[str]
-        number: tm.Field[int]
-
-        key = tm.Key[str, int](partition="{shop}", row="{number}")
-
+    Later = entity("Later", "Later", {"shop": str, "number": int}, tm.Key[str, int](partition="{shop}", row="{number}"))
     declared = Later
 
     class Later(tm.Entity, table="Later"):  # type: ignore[no-redef]

@@ -18,6 +18,7 @@ from tablemapper.schema.model import model_of
 from tablemapper.store import windows
 from tablemapper.store.columns import values_of
 
+from ..classes import entity
 from ..sql import run_sql
 
 
@@ -134,12 +135,8 @@ def test_a_key_that_is_taken_is_named_and_the_windows_before_it_are_written(ways
 
 @pytest.mark.needs("all_or_none_load", when=lambda ways: ways[0])
 def test_a_key_of_a_more_special_class_is_refused_and_its_window_is_not_written(ways: bool) -> None:
-    class Anything(tm.Entity, table="Notes"):
-        shelf: tm.Field[str]
-        name: tm.Field[str]
-
-        key = tm.Key[str, str](partition="{shelf}", row="{name}")
-
+    members = {"shelf": str, "name": str}
+    Anything = entity("Anything", "Notes", members, tm.Key[str, str](partition="{shelf}", row="{name}"))
     columns = {"shelf": ["a"] * 15, "name": [f"n{at}" for at in range(15)]}
     columns["name"][12] = "config"
     with tm.open(":memory:", models=[Anything, Config]) as store:

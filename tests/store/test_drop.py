@@ -154,16 +154,8 @@ def test_what_is_being_built_can_be_dropped(path: Path) -> None:
 
 
 def test_large_values_go_with_a_class_that_shares_its_table(tmp_path: Path) -> None:
-    class Report(tm.Entity, table="Files"):
-        id: tm.Field[int]
-        text: tm.Field[str]
-        key = tm.Key[int](partition="reports", row="{id}")
-
-    class Photo(tm.Entity, table="Files"):
-        id: tm.Field[int]
-        data: tm.Field[bytes]
-        key = tm.Key[int](partition="photos", row="{id}")
-
+    Report = entity("Report", "Files", {"id": int, "text": str}, tm.Key[int](partition="reports", row="{id}"))
+    Photo = entity("Photo", "Files", {"id": int, "data": bytes}, tm.Key[int](partition="photos", row="{id}"))
     with relaxed(tmp_path / "s.db", Report, Photo) as store:
         store.insert_many(Report(number, "x" * 30_000) for number in range(3))
         store.insert_many(Photo(number, b"x" * 30_000) for number in range(2))

@@ -167,10 +167,7 @@ def test_the_file_and_the_log_of_a_writer_that_was_killed_stay_as_they_are(path:
 
 
 def test_a_class_that_the_file_lacks_or_knows_otherwise_is_refused_with_every_difference(path: str) -> None:
-    class Order(tm.Entity, table="Orders"):
-        id: tm.Field[int]
-        key = tm.Key[int](partition="{id}")
-
+    Order = entity("Order", "Orders", {"id": int}, tm.Key[int](partition="{id}"))
     for models, name in ([Order], "Order is new"), ([with_color()], "color"):
         before = contents(path)
         with pytest.raises(tm.SchemaMismatch, match=name):
@@ -302,16 +299,9 @@ def content(store: tm.Store, cls: Any) -> list[Any]:
 
 
 def test_a_class_of_a_catalogue_whose_maintained_field_only_its_code_knows_is_not_written(tmp_path: Path) -> None:
-    class Leaf(tm.Entity, table="Leaves"):
-        tree: tm.Field[str]
-        number: tm.Field[int]
-        key = tm.Key[str, int](partition="{tree}", row="{number}")
-
-    class Tree(tm.Entity, table="Trees"):
-        tree: tm.Field[str] = tm.field(name="called")
-        leaves: tm.Field[int] = tm.count(of=Leaf)
-        key = tm.Key[str](partition="{tree}")
-
+    Leaf = entity("Leaf", "Leaves", {"tree": str, "number": int}, tm.Key[str, int](partition="{tree}", row="{number}"))
+    members = {"tree": (str, tm.field(name="called")), "leaves": (int, tm.count(of=Leaf))}
+    Tree = entity("Tree", "Trees", members, tm.Key[str](partition="{tree}"))
     with tm.open(tmp_path / "trees.db", models=[Leaf, Tree]) as store:
         store.insert(Tree("oak"))
         store.insert(Leaf("oak", 1))

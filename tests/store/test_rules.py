@@ -13,6 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import model_of
 
+from ..classes import entity
 from ..stores import sound_store
 
 
@@ -197,9 +198,7 @@ def test_a_rule_may_say_again_what_a_key_field_is_but_not_change_it(store: tm.St
 
 
 def test_a_class_without_a_rule_pays_nothing() -> None:
-    class Plain(tm.Entity, table="Plains"):
-        name: tm.Field[str]
-        key = tm.Key[str](partition="{name}")
+    Plain = entity("Plain", "Plains", {"name": str}, tm.Key[str](partition="{name}"))
 
     class Ruled(tm.Entity, table="Ruleds"):
         name: tm.Field[str]

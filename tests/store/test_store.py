@@ -14,7 +14,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import Other, Span, Whole
+from ..classes import Other, Span, Whole, aggregate, entity
 from ..engines.sqlite.table import in_child
 from ..stores import sound_store
 from ..threads import at_once
@@ -154,19 +154,10 @@ def test_an_extremum_of_an_enum_is_a_member() -> None:
         LOW = 1
         HIGH = 10
 
-    class Task(tm.Entity, table="Tasks"):
-        owner: tm.Field[str]
-        number: tm.Field[int]
-        priority: tm.Field[Priority]
-
-        key = tm.Key[str, int](partition="{owner}", row="{number}")
-
-    class Owner(tm.Aggregate, of=Task, table="Owners"):
-        owner: tm.Field[str] = tm.group_by(Task.owner)
-        most: tm.Field[Priority | None] = tm.max(Task.priority)
-
-        key = tm.Key[str](partition="{owner}")
-
+    members = {"owner": str, "number": int, "priority": Priority}
+    Task = entity("Task", "Tasks", members, tm.Key[str, int](partition="{owner}", row="{number}"))
+    members = {"owner": (str, tm.group_by(Task.owner)), "most": (Priority | None, tm.max(Task.priority))}
+    Owner = aggregate("Owner", Task, members, tm.Key[str](partition="{owner}"), "Owners")
     with sound_store(":memory:", models=[Task, Owner]) as store:
         store.insert_many([Task("a", 1, Priority.LOW), Task("a", 2, Priority.HIGH)])
         assert store[Owner.key("a")].most is Priority.HIGH
@@ -175,12 +166,8 @@ def test_an_extremum_of_an_enum_is_a_member() -> None:
 
 
 def test_two_types_of_a_table_and_a_group_that_refills() -> None:
-    class Reading(tm.Entity, table="Readings"):
-        device: tm.Field[str]
-        number: tm.Field[int]
-        value: tm.Field[Decimal | None] = tm.field(default=None)
-
-        key = tm.Key[str, int](partition="{device}", row=("r", "{number}"))
+    members = {"device": str, "number": int, "value": (Decimal | None, tm.field(default=None))}
+    Reading = entity("Reading", "Readings", members, tm.Key[str, int](partition="{device}", row=("r", "{number}")))
 
     class Peak(tm.Aggregate, of=Reading, table="Readings"):
         device: tm.Field[str] = tm.group_by(Reading.device)
@@ -200,18 +187,10 @@ def test_two_types_of_a_table_and_a_group_that_refills() -> None:
 
 
 def test_two_types_can_use_one_name_for_text_and_for_numbers() -> None:
-    class Text(tm.Entity, table="Shared"):
-        p: tm.Field[str]
-        value: tm.Field[str] = tm.field(default="")
-
-        key = tm.Key[str](partition="{p}", row="text")
-
-    class Number(tm.Entity, table="Shared"):
-        p: tm.Field[str]
-        value: tm.Field[int] = tm.field(default=0)
-
-        key = tm.Key[str](partition="{p}", row="number")
-
+    members = {"p": str, "value": (str, tm.field(default=""))}
+    Text = entity("Text", "Shared", members, tm.Key[str](partition="{p}", row="text"))
+    members = {"p": str, "value": (int, tm.field(default=0))}
+    Number = entity("Number", "Shared", members, tm.Key[str](partition="{p}", row="number"))
     with sound_store(":memory:", models=[Text, Number]) as store:
         store.insert_many([Text("a", "long " * 200), Number("a", 7)])
         store.merge(Number.key("a"), Number.value.add(1))

@@ -502,12 +502,7 @@ class Money:
 def test_values_without_an_equality_of_their_own_are_compared_as_they_are_stored() -> None:
     tm.converter().register_unstructure_hook(Money, lambda money: money.cents)
     tm.converter().register_structure_hook(Money, lambda cents, _: Money(cents))
-
-    class Purse(tm.Entity, table="Purses"):
-        owner: tm.Field[str]
-        money: tm.Field[Money]
-        key = tm.Key[str](partition="{owner}")
-
+    Purse = entity("Purse", "Purses", {"owner": str, "money": Money}, tm.Key[str](partition="{owner}"))
     with tm.open(":memory:", models=[Purse]) as store:
         store.insert(Purse("ann", Money(5)))
         with store.transaction() as tx:

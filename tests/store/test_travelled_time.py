@@ -23,6 +23,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.uuid7 import Source, uuids_from
 
+from ..classes import aggregate
 from ..parsed import parsed
 
 freezegun = pytest.importorskip("freezegun")
@@ -201,11 +202,8 @@ def test_a_class_may_be_declared_while_the_time_is_frozen() -> None:
             by_name: tm.Field[dict[str, date]] = tm.field(factory=dict)
             key = tm.Key[datetime](partition="{at}")
 
-        class Days(tm.Aggregate, of=Event, table="EventDays"):
-            day: tm.Field[date] = tm.group_by(Event.at.date())
-            events: tm.Field[int] = tm.count()
-            key = tm.Key[date](partition="{day}")
-
+        members = {"day": (date, tm.group_by(Event.at.date())), "events": (int, tm.count())}
+        Days = aggregate("Days", Event, members, tm.Key[date](partition="{day}"), "EventDays")
         with tm.open(":memory:", models=[Event, Days]) as store:
             event = Event(on=date.today(), times=[datetime.now(UTC)], by_name={"x": date.today()})
             store.insert(event)

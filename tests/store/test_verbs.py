@@ -14,6 +14,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import aggregate, entity
 from ..stores import sound_store
 
 
@@ -159,17 +160,9 @@ def test_a_row_of_a_class_that_was_not_opened_is_unknown(tmp_path: Path) -> None
 
 @pytest.mark.file
 def test_an_unknown_row_says_of_which_type_it_was_written(tmp_path: Path) -> None:
-    class Typed(tm.Entity, table="Typed", type="person"):
-        group: tm.Field[str]
-        number: tm.Field[int]
-        age: tm.Field[int]
-        key = tm.Key[str, int](partition="{group}", row=("p", "{number}"))
-
-    class Plain(tm.Entity, table="Typed"):
-        group: tm.Field[str]
-        text: tm.Field[str]
-        key = tm.Key[str](partition="{group}", row="plain")
-
+    key = tm.Key[str, int](partition="{group}", row=("p", "{number}"))
+    Typed = entity("Typed", "Typed", {"group": str, "number": int, "age": int}, key, type="person")
+    Plain = entity("Plain", "Typed", {"group": str, "text": str}, tm.Key[str](partition="{group}", row="plain"))
     with tm.open(tmp_path / "s.db", models=[Typed, Plain]) as store:
         store.insert_many([Typed("a", 1, 30), Plain("a", "x")])
     for model, known, unknown in (
@@ -569,17 +562,10 @@ def test_values_too_large_for_azure_are_refused(store: tm.Store) -> None:
 
 
 def test_infinities_and_negative_zero_are_stored(tmp_path: Path) -> None:
-    class Number(tm.Entity, table="Numbers"):
-        n: tm.Field[int]
-        value: tm.Field[float]
-        key = tm.Key[int](partition="{n}")
-        by_value = tm.Index[float](partition="{value}")
-
-    class Total(tm.Aggregate, of=Number, table="Totals"):
-        value: tm.Field[float] = tm.group_by(Number.value)
-        total: tm.Field[float] = tm.sum(Number.value)
-        key = tm.Key[float](partition="{value}")
-
+    key = tm.Key[int](partition="{n}")
+    Number = entity("Number", "Numbers", {"n": int, "value": float}, key, by_value=tm.Index[float](partition="{value}"))
+    members = {"value": (float, tm.group_by(Number.value)), "total": (float, tm.sum(Number.value))}
+    Total = aggregate("Total", Number, members, tm.Key[float](partition="{value}"), "Totals")
     with sound_store(tmp_path / "n.db", models=[Number, Total]) as store:
         store.insert_many(Number(n, value) for n, value in enumerate([math.inf, -math.inf, -0.0, 0.0]))
         assert math.copysign(1, store[Number.key(2)].value) == 1
@@ -625,11 +611,8 @@ def test_the_etag_never_goes_back_when_the_clock_does(tmp_path: Path) -> None:
 
 
 def test_group_by_day_keeps_days_apart(store: tm.Store, tmp_path: Path) -> None:
-    class PerDay(tm.Aggregate, of=Log, table="PerDay"):
-        day: tm.Field[date] = tm.group_by(Log.at.date())
-        n: tm.Field[int] = tm.count()
-        key = tm.Key[date](partition="{day}")
-
+    members = {"day": (date, tm.group_by(Log.at.date())), "n": (int, tm.count())}
+    PerDay = aggregate("PerDay", Log, members, tm.Key[date](partition="{day}"))
     with tm.open(tmp_path / "days.db", models=[Log, PerDay]) as days:
         for hour in (0, 23):
             days.insert(Log(datetime(2024, 2, 29, hour, 59, 59, 999999, UTC), "x"))

@@ -17,6 +17,8 @@ from tablemapper.engines.sqlite.rows import writes as operations
 from tablemapper.schema.model import compile_schema
 from tablemapper.store import windows as bulk
 
+from ..classes import entity
+
 
 class Part(tm.Entity, table="Parts"):
     shelf: tm.Field[str]
@@ -163,14 +165,8 @@ def test_what_is_no_entity_of_the_store_is_refused(store: tm.Store) -> None:
 
 @pytest.mark.needs("all_or_none_load")
 def test_a_key_of_a_more_special_class_is_refused(tmp_path: Path) -> None:
-    class Line(tm.Entity, table="Texts"):
-        name: tm.Field[str]
-        key = tm.Key[str](partition="all", row="{name}")
-
-    class Heading(tm.Entity, table="Texts"):
-        text: tm.Field[str]
-        key = tm.Key[()](partition="all", row="Heading")
-
+    Line = entity("Line", "Texts", {"name": str}, tm.Key[str](partition="all", row="{name}"))
+    Heading = entity("Heading", "Texts", {"text": str}, tm.Key[()](partition="all", row="Heading"))
     with tm.open(tmp_path / "t.db", models=[Line, Heading]) as store:
         for atomic in (False, True):
             with pytest.raises(tm.InvalidEntity, match="belongs to Heading"):

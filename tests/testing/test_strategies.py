@@ -26,6 +26,7 @@ from tablemapper.testing import entities, keys, strategies, values
 from tablemapper.testing.rooms import Room
 from tablemapper.values.scalars import SCALARS
 
+from ..classes import entity
 from ..whole.kinds import exact
 from ..whole.models import compiled
 from ..whole.random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
@@ -206,9 +207,9 @@ class Bounded(tm.Entity, table="Bounded"):
 def test_constraints_specs_and_nested_values_are_kept_to(
     cls: type[tm.Entity], tm_store: tm.Store, refused: list[BaseException | None]
 ) -> None:
-    for entity in drawn(entities(cls), 40):
-        tm_store.upsert(entity)
-        assert own(tm_store[entity.key]) == own(entity)  # type: ignore[attr-defined]
+    for one in drawn(entities(cls), 40):
+        tm_store.upsert(one)
+        assert own(tm_store[one.key]) == own(one)  # type: ignore[attr-defined]
     assert list(map(str, refused)) == []
 
 
@@ -288,16 +289,8 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_a_codec_is_found_within_200_examples(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     FAULTS[fault](monkeypatch)
-
-    class Faulty(tm.Entity, table="Faulty"):
-        text: tm.Field[str]
-        count: tm.Field[int]
-        price: tm.Field[Decimal]
-        at: tm.Field[datetime]
-        lasts: tm.Field[timedelta]
-        note: tm.Field[str]
-
-        key = tm.Key(partition="{text}", row="{count}")
+    members = {"text": str, "count": int, "price": Decimal, "at": datetime, "lasts": timedelta, "note": str}
+    Faulty = entity("Faulty", "Faulty", members, tm.Key(partition="{text}", row="{count}"))
 
     @settings(max_examples=200, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
     @given(entities(Faulty))

@@ -13,6 +13,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.uuid7 import Source, uuids_from
 
+from ..classes import entity
+
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 
@@ -38,12 +40,8 @@ def test_uuid7s_ascend_where_the_clock_stands_still_or_goes_back() -> None:
 
 
 def test_rows_come_in_the_order_in_which_they_were_made() -> None:
-    class Event(tm.Entity, table="Events"):
-        text: tm.Field[str]
-        id: tm.Field[UUID] = tm.field(factory=tm.uuid7)
-
-        key = tm.Key[UUID](partition="all", row="{id}")
-
+    members = {"text": str, "id": (UUID, tm.field(factory=tm.uuid7))}
+    Event = entity("Event", "Events", members, tm.Key[UUID](partition="all", row="{id}"))
     with tm.open(":memory:", models=[Event]) as store:
         store.insert_many(Event(str(n)) for n in range(20))
         assert [event.text for event in store.query(Event)] == [str(n) for n in range(20)]

@@ -213,12 +213,8 @@ def test_clearing_the_people_leaves_departments_of_nobody(store: tm.Store) -> No
 
 @pytest.mark.needs("sorts")
 def test_a_sum_of_more_digits_than_a_value_may_have_is_read_and_sorted_and_is_no_damage() -> None:
-    class Account(tm.Entity, table="Accounts"):
-        name: tm.Field[str]
-        number: tm.Field[int]
-        units: tm.Field[int]
-        money: tm.Field[Decimal]
-        key = tm.Key[str, int](partition="{name}", row="{number}")
+    members = {"name": str, "number": int, "units": int, "money": Decimal}
+    Account = entity("Account", "Accounts", members, tm.Key[str, int](partition="{name}", row="{number}"))
 
     class Owner(tm.Entity, table="Owners"):
         name: tm.Field[str]
@@ -241,18 +237,11 @@ def test_a_sum_of_more_digits_than_a_value_may_have_is_read_and_sorted_and_is_no
 
 @pytest.mark.needs("kept_indexes")
 def test_a_sum_of_both_infinities_is_none_in_the_field_in_conditions_and_in_an_index() -> None:
-    class Reading(tm.Entity, table="Readings"):
-        device: tm.Field[str]
-        number: tm.Field[int]
-        value: tm.Field[float]
-        key = tm.Key[str, int](partition="{device}", row="{number}")
-
-    class Device(tm.Entity, table="Devices"):
-        device: tm.Field[str]
-        total: tm.Field[float] = tm.sum(Reading.value, of=Reading)
-        key = tm.Key[str](partition="{device}")
-        by_total = tm.Index[float](partition="all", row="{total}")
-
+    members = {"device": str, "number": int, "value": float}
+    Reading = entity("Reading", "Readings", members, tm.Key[str, int](partition="{device}", row="{number}"))
+    members = {"device": str, "total": (float, tm.sum(Reading.value, of=Reading))}
+    key = tm.Key[str](partition="{device}")
+    Device = entity("Device", "Devices", members, key, by_total=tm.Index[float](partition="all", row="{total}"))
     with sound_store(":memory:", models=[Reading, Device]) as store:
         store.insert_many([Device("a"), Reading("a", 0, math.inf), Reading("a", 1, -math.inf)])
         assert store[Device.key("a")].total is None

@@ -83,11 +83,8 @@ def test_a_time_is_cut_when_it_is_set() -> None:
 
 
 def test_a_time_of_day_is_cut_too() -> None:
-    class Alarm(tm.Entity, table="Alarms"):
-        at: tm.Field[time] = tm.field(precision="s")
-
-        key = tm.Key[time](partition="all", row="{at:%H:%M:%S}")
-
+    members = {"at": (time, tm.field(precision="s"))}
+    Alarm = entity("Alarm", "Alarms", members, tm.Key[time](partition="all", row="{at:%H:%M:%S}"))
     assert Alarm(time(7, 30, 1, 999_999)).at == time(7, 30, 1)
 
 
@@ -115,11 +112,8 @@ def test_a_key_that_holds_a_time_whole_is_its_only_place(store: tm.Store) -> Non
 
 
 def test_what_has_no_precision_is_stored_beside_its_key() -> None:
-    class Plain(tm.Entity, table="Plains"):
-        at: tm.Field[datetime]
-
-        key = tm.Key[datetime](partition="{at:%Y-%m-%d}", row="{at:%H:%M:%S.%f}")
-
+    members = {"at": datetime}
+    Plain = entity("Plain", "Plains", members, tm.Key[datetime](partition="{at:%Y-%m-%d}", row="{at:%H:%M:%S.%f}"))
     assert Plain.__declaration__.key_only == frozenset()  # type: ignore[attr-defined]
 
 
@@ -294,12 +288,8 @@ def test_times_of_several_days_come_in_order_from_partitions_that_are_not_in_tha
 
 @pytest.mark.needs("backward")
 def test_a_key_cut_to_milliseconds_gives_the_order_without_a_precision() -> None:
-    class Event(tm.Entity, table="Events"):
-        log: tm.Field[str]
-        at: tm.Field[datetime]
-
-        key = tm.Key[str, datetime](partition="{log}", row="{at:%Y%m%d%H%M%S%L}")
-
+    members = {"log": str, "at": datetime}
+    Event = entity("Event", "Events", members, tm.Key[str, datetime](partition="{log}", row="{at:%Y%m%d%H%M%S%L}"))
     with tm.open(":memory:", models=[Event]) as store:
         store.insert_many(Event("x", START + timedelta(microseconds=1500 * n)) for n in range(5))
         newest = store.query(Event).where(Event.log == "x").order_by(Event.at.desc())

@@ -12,6 +12,8 @@ from tablemapper.catalogue.tables import Table
 from tablemapper.engines.sqlite.sql.statements import Statements
 from tablemapper.schema.model import compile_schema
 
+from ..classes import entity
+
 
 class Film(tm.Entity, table="Films"):
     year: tm.Field[int]
@@ -86,11 +88,7 @@ def test_all_parts_of_a_wide_entity_are_read_by_one_cursor() -> None:
 
 
 def test_a_text_that_is_called_id_is_stored_and_moved_aside_like_any_other(tmp_path: Path) -> None:
-    class Thing(tm.Entity, table="Things"):
-        number: tm.Field[int]
-        id: tm.Field[str]
-        key = tm.Key[int](partition="{number}")
-
+    Thing = entity("Thing", "Things", {"number": int, "id": str}, tm.Key[int](partition="{number}"))
     with tm.open(tmp_path / "s.db", models=[Thing]) as store:
         store.insert_many([Thing(1, id="short"), Thing(2, id="x" * 3_000)])
     with tm.open(tmp_path / "s.db", models=[Thing]) as store:

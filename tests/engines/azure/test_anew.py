@@ -27,7 +27,7 @@ from tablemapper.engines.azure.tables.drive import Pause, Work
 from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
-from ...classes import aggregate
+from ...classes import aggregate, entity
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
@@ -246,11 +246,8 @@ def test_groups_are_not_read_while_they_are_built_anew_by_a_program_that_only_re
 
 def test_a_new_index_on_groups_is_there_once_they_are_built_anew() -> None:
     def models(*, indexed: bool) -> Any:
-        class Member(tm.Entity, table="Members"):
-            crew: tm.Field[str]
-            id: tm.Field[int]
-
-            key = tm.Key[str, int](partition="{crew}", row=("member", "{id}"))
+        members = {"crew": str, "id": int}
+        Member = entity("Member", "Members", members, tm.Key[str, int](partition="{crew}", row=("member", "{id}")))
 
         class Crew(tm.Aggregate, of=Member, table="Members"):
             crew: tm.Field[str] = tm.group_by(Member.crew)
@@ -387,11 +384,8 @@ def sales() -> Any:
         night = tm.Index[str](partition="{shop}", where=_at_night)
         nights = tm.Index[str](partition=("at night", "{shop}"), where=_at_night)
 
-    class PerDay(tm.Aggregate, of=Sale, table="PerDay"):
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[date](partition="{day}")
+    members = {"day": (date, tm.group_by(Sale.at.date("Europe/Oslo"))), "sales": (int, tm.count())}
+    PerDay = aggregate("PerDay", Sale, members, tm.Key[date](partition="{day}"))
 
     class PerShop(tm.Aggregate, of=Sale, table="Sales"):
         shop: tm.Field[str] = tm.group_by(Sale.shop)

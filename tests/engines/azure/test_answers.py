@@ -6,6 +6,7 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import entity
 from .place import AzurePlace
 
 
@@ -32,14 +33,9 @@ def opened(*models: type[tm.Record]) -> tm.Store:
 
 
 def test_rows_of_an_index_come_in_the_order_of_keys_of_which_one_begins_another() -> None:
-    class Plain(tm.Entity, table="Paths"):
-        tree: tm.Field[str]
-        names: tm.Field[tuple[str, ...]]
-        size: tm.Field[int]
-
-        key = tm.Key[str, tuple[str, ...]](partition="{tree}", row="{names}")
-        by_size = tm.Index[int](partition="all", row="{size}")
-
+    members = {"tree": str, "names": tuple[str, ...], "size": int}
+    key = tm.Key[str, tuple[str, ...]](partition="{tree}", row="{names}")
+    Plain = entity("Plain", "Paths", members, key, by_size=tm.Index[int](partition="all", row="{size}"))
     with opened(Plain) as store:
         names = [(), ("",), ("", ""), ("a",), ("a", ""), ("a", "b"), ("a", "0"), ("ab",)]
         for at in (0, 3, 5, 1, 7, 2, 6, 4):

@@ -17,7 +17,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Find, Lost, Refused
 
-from ...classes import entity
+from ...classes import aggregate, entity
 from .memory import Memory, Options
 from .place import AzurePlace
 
@@ -33,17 +33,10 @@ def _old() -> Any:
         by_name = tm.Index[str](partition="{name}", include=("age",))
         by_age = tm.Index[str, str](partition="{tenant}", row="{age}")
 
-    class Team(tm.Aggregate, of=User, table="Teams"):
-        tenant: tm.Field[str] = tm.group_by(User.tenant)
-        users: tm.Field[int] = tm.count()
-        key = tm.Key[str](partition="{tenant}")
-
-    class Note(tm.Entity, table="Notes"):
-        id: tm.Field[str]
-        text: tm.Field[str]
-        key = tm.Key[str](partition="{id}")
-        by_text = tm.Index[str](partition="{text}")
-
+    members = {"tenant": (str, tm.group_by(User.tenant)), "users": (int, tm.count())}
+    Team = aggregate("Team", User, members, tm.Key[str](partition="{tenant}"), "Teams")
+    members = {"id": str, "text": str}
+    Note = entity("Note", "Notes", members, tm.Key[str](partition="{id}"), by_text=tm.Index[str](partition="{text}"))
     return SimpleNamespace(User=User, Team=Team, Note=Note, ALL=[User, Team, Note])
 
 
@@ -620,14 +613,8 @@ def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
 
 
 def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) -> None:
-    class Person(tm.Entity, table="People"):
-        id: tm.Field[str]
-        text: tm.Field[str]
-        key = tm.Key[str](partition="{id}")
-
-    class Other(tm.Entity, table="Notes"):
-        id: tm.Field[str]
-        key = tm.Key[str](partition="{id}")
+    Person = entity("Person", "People", {"id": str, "text": str}, tm.Key[str](partition="{id}"))
+    Other = entity("Other", "Notes", {"id": str}, tm.Key[str](partition="{id}"))
 
     @tm.migration(after=None, old=[Old.Note], new=[Person])
     def people(m: tm.Migration) -> None:
@@ -678,12 +665,8 @@ def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again
 
 
 def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: Any) -> None:
-    class User(tm.Entity, table="Users"):
-        tenant: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str]
-        age: tm.Field[str | None]
-        key = tm.Key[str, int](partition="{tenant}", row="{number}")
+    members = {"tenant": str, "number": int, "name": str, "age": str | None}
+    User = entity("User", "Users", members, tm.Key[str, int](partition="{tenant}", row="{number}"))
 
     @tm.migration(after=None, old=Old.ALL, new=[User, Old.Note])
     def fewer(m: tm.Migration) -> None:
@@ -753,9 +736,7 @@ def test_a_version_ends_with_its_migration_though_the_clock_of_its_program_is_be
 
 
 def test_what_is_lost_on_the_way_back_keeps_a_script_from_being_undone(place: Any) -> None:
-    class Note(tm.Entity, table="Notes"):
-        id: tm.Field[str]
-        key = tm.Key[str](partition="all", row="{id}")
+    Note = entity("Note", "Notes", {"id": str}, tm.Key[str](partition="all", row="{id}"))
 
     @tm.migration(after=None, old=[Old.Note], new=[Note])
     def together(m: tm.Migration) -> None:

@@ -105,13 +105,8 @@ def test_a_long_text_added_later_moves_aside_as_any_other(path: Path) -> None:
 
 def test_a_second_type_joins_a_table(path: Path) -> None:
     plain = reading()
-
-    class Device(tm.Entity, table="Readings"):
-        device: tm.Field[str]
-        value: tm.Field[str] = tm.field(default="none")
-
-        key = tm.Key[str](partition="{device}", row=("device", "!"))
-
+    members = {"device": str, "value": (str, tm.field(default="none"))}
+    Device = entity("Device", "Readings", members, tm.Key[str](partition="{device}", row=("device", "!")))
     with sound_store(path, models=[plain, Device]) as store:
         store.insert(Device("d0"))
         rows = list(store.partition(Device.device == "d0"))
@@ -137,12 +132,8 @@ MISMATCHES: list[tuple[str, Callable[[], list[type[Any]]], list[str]]] = [
 
 
 def _without(name: str) -> type[Any]:
-    class Reading(tm.Entity, table="Readings"):
-        device: tm.Field[str]
-        at: tm.Field[datetime]
-
-        key = tm.Key[str, datetime](partition="{device}", row="{at}")
-
+    members = {"device": str, "at": datetime}
+    Reading = entity("Reading", "Readings", members, tm.Key[str, datetime](partition="{device}", row="{at}"))
     assert name == "value"
     return Reading
 

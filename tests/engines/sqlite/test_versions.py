@@ -14,6 +14,8 @@ import pytest
 
 import tablemapper as tm
 
+from ...classes import entity
+
 SERVICE = """
 import enum, json, sys
 from typing import Literal
@@ -181,15 +183,8 @@ def test_two_new_versions_that_open_at_once_are_both_taken_over(start: Any) -> N
 def test_what_is_refused_stops_nobody(start: Any, tmp_path: Path) -> None:
     old = start(version())
     write(old, 0)
-
-    class Product(tm.Entity, table="Products"):
-        shop: tm.Field[str]
-        number: tm.Field[int]
-        price: tm.Field[str]
-        state: tm.Field[str]
-
-        key = tm.Key[str, int](partition="{shop}", row="{number}")
-
+    members = {"shop": str, "number": int, "price": str, "state": str}
+    Product = entity("Product", "Products", members, tm.Key[str, int](partition="{shop}", row="{number}"))
     with pytest.raises(tm.SchemaMismatch) as caught:
         tm.open(tmp_path / "x.db", models=[Product])
     assert "m.convert(old.Product.price, new.Product.price, str, back=float)" in (caught.value.script or "")
