@@ -81,9 +81,7 @@ ENGINES = {
     "azure": Engine(AzurePlace, CAPABILITIES, frozenset(_REFUSALS).difference(_BARE, ["own_time"])),
     "azurite": Engine(AzuritePlace, CAPABILITIES, frozenset(_REFUSALS).difference(_BARE)),
     "bare": Engine(
-        lambda name: DictPlace(name, lacking=_BARE),
-        attrs.evolve(ALL, **dict.fromkeys(_BARE, "")),
-        _OF_DICTS,
+        lambda name: DictPlace(name, lacking=_BARE), attrs.evolve(ALL, **dict.fromkeys(_BARE, "")), _OF_DICTS
     ),
     "dicts": Engine(DictPlace, ALL, _OF_DICTS),
 }

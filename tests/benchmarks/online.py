@@ -387,11 +387,7 @@ def writes(bench: Bench) -> Iterator[Figure]:
         with bench.open(halved, *BOTH, build=False) as store:
             store.build(limit=count // 2)
         bench.open(ready, *BOTH).close()
-        with (
-            bench.open(plain, OLD) as without,
-            bench.open(halved, OLD) as beside,
-            bench.open(ready, OLD) as after,
-        ):
+        with bench.open(plain, OLD) as without, bench.open(halved, OLD) as beside, bench.open(ready, OLD) as after:
             yield _compared(
                 bench, "write before", "a write beside a build that has not come to it, by one without",
                 (beside, late), (without, late), each, 1.1,

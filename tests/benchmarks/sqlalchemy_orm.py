@@ -27,11 +27,7 @@ class Base(DeclarativeBase):
 
 class Order(Base):
     __tablename__ = "orders"
-    __table_args__ = (
-        Index("by_status", "status", "placed_at"),
-        Index("by_sku", "sku"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (Index("by_status", "status", "placed_at"), Index("by_sku", "sku"), {"sqlite_with_rowid": False})
 
     customer: Mapped[str] = mapped_column(primary_key=True)
     placed_at: Mapped[datetime] = mapped_column(primary_key=True)

@@ -36,8 +36,7 @@ def test_a_version_is_retired(before: Version, after: Version) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [(CURRENT, _version(until=9)), (RETIRED, RETIRED), (ENDED, ENDED), (UNDONE, _version(until=9))],
+    ("before", "after"), [(CURRENT, _version(until=9)), (RETIRED, RETIRED), (ENDED, ENDED), (UNDONE, _version(until=9))]
 )
 def test_a_version_ends_as_its_class_is_declared_anew(before: Version, after: Version) -> None:
     assert before.end(9) == after
@@ -45,10 +44,7 @@ def test_a_version_ends_as_its_class_is_declared_anew(before: Version, after: Ve
 
 @pytest.mark.parametrize(
     ("before", "beside", "after"),
-    [
-        (CURRENT, _version(behind="m2", beside="m2"), CURRENT),
-        (BEHIND, _version(behind="m1", beside="m2"), BEHIND),
-    ],
+    [(CURRENT, _version(behind="m2", beside="m2"), CURRENT), (BEHIND, _version(behind="m1", beside="m2"), BEHIND)],
 )
 def test_a_version_lives_beside_a_migration_and_after_it_again(
     before: Version, beside: Version, after: Version

@@ -56,10 +56,7 @@ FORMS: list[tuple[Callable[[tm.Store], Any], str]] = [
         "Part where box == ? and tags contains ?",
     ),
     (lambda s: s.query(Part).where(Part.box == "a").select(Part.color), "Part where box == ?"),
-    (
-        lambda s: s.query(Note, Part).where(Note.box == "a"),
-        "Note where box == ? | Part where box == ?",
-    ),
+    (lambda s: s.query(Note, Part).where(Note.box == "a"), "Note where box == ? | Part where box == ?"),
 ]
 
 

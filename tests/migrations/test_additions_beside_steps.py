@@ -117,9 +117,7 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
             assert store[old.key("x", 1)] == old("x", 1, Before.Home("Rome"), 5)
 
 
-def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(
-    place: Path,
-) -> None:
+def test_an_optional_field_that_a_copy_adds_is_none_in_entities_of_the_older_version(place: Path) -> None:
     Part = entity("Part", "Parts", {"number": int}, tm.Key[int](partition="all", row="{number}"))
     old, old_part = [Part], Part
 

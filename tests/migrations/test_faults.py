@@ -256,12 +256,7 @@ def test_a_run_that_was_killed_before_it_cleared_up_leaves_nothing_that_a_later_
 
 
 def test_an_entity_whose_new_key_is_one_of_a_more_special_class_is_a_fault(path: Path) -> None:
-    chief = entity(
-        "Chief",
-        "Staff",
-        {"shelf": str},
-        tm.Key[str](partition="{shelf}", row="chief"),
-    )
+    chief = entity("Chief", "Staff", {"shelf": str}, tm.Key[str](partition="{shelf}", row="chief"))
     staff = entity("Staff", "Staff", {"shelf": str, "name": str}, tm.Key[str, str](partition="{shelf}", row="{name}"))
     one = alone(
         [staff, chief],

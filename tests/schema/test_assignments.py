@@ -210,10 +210,7 @@ TREES: st.SearchStrategy[tuple[Any, Callable[[int, int], int]]] = st.recursive(
         st.integers(-9, 9).map(lambda k: (k, lambda n, m: k)),
     ),
     lambda inner: st.tuples(st.sampled_from("+-*"), inner, inner).map(
-        lambda t: (
-            _apply(t[0], t[1][0], t[2][0]),
-            lambda n, m: _apply(t[0], t[1][1](n, m), t[2][1](n, m)),
-        )
+        lambda t: (_apply(t[0], t[1][0], t[2][0]), lambda n, m: _apply(t[0], t[1][1](n, m), t[2][1](n, m)))
     ),
     max_leaves=8,
 )

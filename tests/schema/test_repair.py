@@ -231,10 +231,7 @@ def test_the_error_of_a_write_that_meets_damage_names_the_remedy_and_that_helps(
         path, "DELETE FROM ItemsByName WHERE _rk = 'r3'", "UPDATE Totals SET _state = X'00' WHERE PartitionKey = 'p0'"
     )
     with sound_store(path, models=MODELS) as store:
-        for write in (
-            lambda: store.delete(Item.key("p1", "r3")),
-            lambda: store.merge(Item.key("p0", "r4"), num=5),
-        ):
+        for write in (lambda: store.delete(Item.key("p1", "r3")), lambda: store.merge(Item.key("p0", "r4"), num=5)):
             with pytest.raises(tm.CorruptStore, match=r"store\.repair\(\)"):
                 write()
         assert store.repair().ok

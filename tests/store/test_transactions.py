@@ -156,10 +156,7 @@ def test_each_entity_is_in_a_transaction_once(store: tm.Store) -> None:
     key = Order.key("c", 1)
     for again in (lambda tx: tx.merge(key, note="x"), lambda tx: tx.delete(key)):
         for across in (False, True):
-            with (
-                pytest.raises(tm.InvalidTransaction, match="once"),
-                store.transaction(across_partitions=across) as tx,
-            ):
+            with pytest.raises(tm.InvalidTransaction, match="once"), store.transaction(across_partitions=across) as tx:
                 tx.insert(Order("c", 1))
                 again(tx)
     assert not store.exists(key)

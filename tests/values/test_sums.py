@@ -321,8 +321,7 @@ WEAKENED: dict[str, tuple[ExactSum[Any], Callable[[random.Random, int], list[Any
     ),
     "exponents never come back": (
         attrs.evolve(
-            DECIMAL,
-            shown=lambda state: None if not state[0] else (DECIMAL.shown(state) or 0) + Decimal("0E-9"),
+            DECIMAL, shown=lambda state: None if not state[0] else (DECIMAL.shown(state) or 0) + Decimal("0E-9")
         ),
         mixed_decimals,
         exact_decimal_sum,

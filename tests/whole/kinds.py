@@ -135,10 +135,7 @@ _DECIMALS = tuple(
 )  # fmt: skip
 
 FLOAT = Kind(
-    "float",
-    (0.0, -0.0, 0.5, 0.1, 1.5, -2.0, 1e308, -1e308, 5e-324, inf, -inf),
-    ("", "desc", "hash"),
-    summed=True,
+    "float", (0.0, -0.0, 0.5, 0.1, 1.5, -2.0, 1e308, -1e308, 5e-324, inf, -inf), ("", "desc", "hash"), summed=True
 )
 DECIMAL = Kind("Decimal", _DECIMALS, ("", "desc", "hash"), "free", summed=True)
 MOMENT = Kind(

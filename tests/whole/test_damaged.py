@@ -228,13 +228,6 @@ def test_a_run_that_finds_a_damaged_note_says_so(path: Path, note: Any, keys: bo
         with pytest.raises(ZeroDivisionError):
             query.update(lambda account: account.replace(num=1 // (2 - account.num)), resume="run")
     name = "resume='run' keys" if keys else "resume='run'"
-    run_sql(
-        path,
-        "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)",
-        values=(
-            name,
-            note,
-        ),
-    )
+    run_sql(path, "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)", values=(name, note))
     with tm.open(path, models=MODELS) as store, pytest.raises(tm.errors.CorruptStore, match="resume='run'"):
         store.query(Account).where(Account.p == "p").limit(3).update(lambda account: account, resume="run")

@@ -123,10 +123,7 @@ def test_a_wrong_answer_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     a_whole_key_that_forgets_the_other_conditions(monkeypatch)
     fields = (Field("a", STR), Field("b", STR))
     model = Model((Record("First", "Things", fields, ((Slot("a"),),), (("",),)),))
-    question = Question(
-        ("First",),
-        where=(("First", Compare(A, "==", "x")), ("First", Compare(B, "==", "y"))),
-    )
+    question = Question(("First",), where=(("First", Compare(A, "==", "x")), ("First", Compare(B, "==", "y"))))
     rows = (("First", {"a": "x", "b": "z"}),)
     assert "found    1" in (Case(model, rows, question, Ask("list")).differs() or "")
     assert Case(model, rows, question, Ask("count")).differs() is None

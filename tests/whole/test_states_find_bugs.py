@@ -181,11 +181,7 @@ BUGS: list[Callable[[Patch], None]] = [
 def test_the_state_machine_finds(bug: Callable[[Patch], None], monkeypatch: Patch) -> None:
     bug(monkeypatch)
     quick = settings(
-        max_examples=15,
-        stateful_step_count=25,
-        derandomize=True,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
+        max_examples=15, stateful_step_count=25, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False
     )
     for start in range(1, 11):  # (a run begins with small examples: several short ones find more in the same time)
         try:

@@ -377,10 +377,7 @@ def test_a_constant_partition_is_said_by_its_class(store: tm.Store) -> None:
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        (
-            [Ticket.at.truncate("%Y-%m") == "2024-02"],
-            "does not fix {at:%Y-%m-%d}; compare Ticket.at itself",
-        ),
+        ([Ticket.at.truncate("%Y-%m") == "2024-02"], "does not fix {at:%Y-%m-%d}; compare Ticket.at itself"),
         ([Ticket.at.truncate("%H") == "07"], "is not a span of time; compare Ticket.at itself"),
         ([Ticket.at.truncate("%Y-%m-%d") == "2024-02-30"], "is not a span of time"),
         ([Ticket], "is made of at; nothing was given"),

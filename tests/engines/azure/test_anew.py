@@ -164,9 +164,7 @@ def _rest(one: Any) -> tuple[Any, ...]:
 def _one_mark_for_all(patch: Patch) -> None:
     """An entity that was in an earlier build counts as if it were in the one of now."""
     patch.setattr(
-        classes,
-        "Mark",
-        lambda name, built, sets, values=None: Mark(name.partition("#")[0], built, sets, values),
+        classes, "Mark", lambda name, built, sets, values=None: Mark(name.partition("#")[0], built, sets, values)
     )
 
 

@@ -515,7 +515,7 @@ def test_duplicates_of_what_is_to_be_unique_are_listed_and_resolved() -> None:
     report = store.build()
     codes = [one for one in report.violations if one.index == "Item.by_code"]
     assert [(one.value, one.holders) for one in codes] == [
-        (("a", "holder"), (("shop0", "item !a0"), ("shop0", "item !a3"), ("shop0", "item !a6"))),
+        (("a", "holder"), (("shop0", "item !a0"), ("shop0", "item !a3"), ("shop0", "item !a6")))
     ]
     assert {one.index for one in report.violations} == {"Item.by_code", "Item.by_nick"}
     assert (store.status()["Item.by_code"].state, store.status()["Item.by_code"].violations) == ("violated", 1)

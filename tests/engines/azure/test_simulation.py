@@ -124,12 +124,7 @@ def _always_done(*_: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"),
-    [
-        ("_was_done", _no_decision),
-        ("_was_done", _always_done),
-    ],
-    ids=["nodecide", "always"],
+    ("name", "mutant"), [("_was_done", _no_decision), ("_was_done", _always_done)], ids=["nodecide", "always"]
 )
 def test_a_mutant_is_caught(name: str, mutant: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writes, name, mutant)

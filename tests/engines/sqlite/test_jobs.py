@@ -313,8 +313,7 @@ def test_a_build_of_an_aggregate_that_is_not_there_is_corrupt_store(path: Path) 
 def test_a_measure_that_is_no_field_is_corrupt_store(path: Path) -> None:
     tm.open(path, models=NEW).close()
     _damage(
-        path,
-        "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'",
+        path, "UPDATE tablemapper_catalogue SET form = json_remove(form, '$.Shelf.fields.price') WHERE name = 'models'"
     )
     with pytest.raises(tm.CorruptStore, match="the measures price of Shelf"):
         tm.open(path, models=OLD)

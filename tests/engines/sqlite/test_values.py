@@ -177,9 +177,7 @@ def check_chain(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "check",
-    [check_switch_same, check_switch_ends, check_two_scripts, check_drops],
-    ids=lambda one: one.__name__,
+    "check", [check_switch_same, check_switch_ends, check_two_scripts, check_drops], ids=lambda one: one.__name__
 )
 def test_a_transition_does_all_of_it(check: Callable[[], None]) -> None:
     check()
