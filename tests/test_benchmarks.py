@@ -80,8 +80,7 @@ def test_the_command_prints_every_phase(form: str, capsys: pytest.CaptureFixture
     out = capsys.readouterr().out
     assert all(phase.title in out for phase in PHASES)
     if form == "--json":
-        result = json.loads(out)
-        assert result["phases"]["get"]["µs"]["by_hand"]["wall"][0] > 0
+        assert json.loads(out)["phases"]["get"]["µs"]["by_hand"]["wall"][0] > 0
 
 
 def test_without_the_other_mappers_it_runs_and_says_so(

@@ -356,8 +356,7 @@ def test_a_frozen_store_is_only_read(opened: Open, name: str) -> None:
     store.freeze()
     other.freeze()
     store.freeze()
-    since = store.status().frozen
-    assert since is not None
+    assert store.status().frozen is not None
     assert "only read" in str(store.status())
     for one in (store, other):
         with pytest.raises(tm.StoreLocked, match=r"frozen since 20.*store\.unfreeze\(\)"):

@@ -82,8 +82,7 @@ def test_a_hierarchy_is_read_as_it_was_written_in_the_order_of_its_levels(docume
 
 @pytest.mark.file
 def test_the_key_is_its_only_place(store: tm.Store) -> None:
-    document = store[Document.key("s", ("a", "b"))]
-    assert document.key[1:] == ("s", "a !b !")
+    assert store[Document.key("s", ("a", "b"))].key[1:] == ("s", "a !b !")
     assert "path" not in store._engine.file.get("SELECT sql FROM sqlite_schema WHERE name = 'Documents'")[0]  # type: ignore[attr-defined]
 
 
@@ -154,8 +153,7 @@ def test_totals_and_groups_are_of_hierarchies_too(store: tm.Store, documents: tm
 
 
 def test_pages_and_parts_go_along_the_levels(documents: tm.Query[Document]) -> None:
-    pages = documents.order_by(Document.path).pages(7)
-    assert [one.path for page in pages for one in page.items] == PATHS
+    assert [one.path for page in documents.order_by(Document.path).pages(7) for one in page.items] == PATHS
     assert [one.path for part in documents.split(4) for one in part] == PATHS
 
 

@@ -242,8 +242,7 @@ def test_all_versions_go_on_when_a_field_that_both_definitions_have_is_renamed(f
         for number, (store, models) in enumerate(running, 20):
             store.insert(models[0]("b", number, number))
             assert store.check().ok
-        extremes = [store[models[1].key("b")].extreme for store, models in running]
-        assert extremes == [22, 20, 20]
+        assert [store[models[1].key("b")].extreme for store, models in running] == [22, 20, 20]
         for store, models in running:
             assert [one.number for one in store.query(models[0].by(21))] == [21]
 

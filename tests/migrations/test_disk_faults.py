@@ -105,8 +105,7 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
     moment: str, operation: str, stores: dict[str, Path], tmp_path: Path, *, sticky: bool, full_size: bool
 ) -> None:
     def work(engine: SqliteMigrations) -> None:
-        switched = engine.step(15 if moment == "batch" else 100).switched
-        assert switched == (moment == "switch")
+        assert engine.step(15 if moment == "batch" else 100).switched == (moment == "switch")
 
     failing = partial(
         attempt,
@@ -166,8 +165,7 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
         with sound_store(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
         assert tm.migrate(path, [CASE.script], contract=True, rest=0, durability="relaxed").done
-        now = dump(path)
-        assert now.keys() == after.keys()
+        assert dump(path).keys() == after.keys()
         with sound_store(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
     assert count > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)

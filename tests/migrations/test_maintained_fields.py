@@ -129,8 +129,7 @@ def test_a_field_goes_by_a_step(path: Path) -> None:
         for name in ("employees", "oldest", "retiring"):
             m.drop(getattr(old[1], name))
 
-    change = run(path, old, new, steps)
-    assert tm.migrate(path, [change], contract=True).ok
+    assert tm.migrate(path, [run(path, old, new, steps)], contract=True).ok
     with sound_store(path, models=new) as store:
         assert store.build().done
         assert [item.where for item in store.status().items if item.state == "ready"] == ["Employee", "Department"]

@@ -73,8 +73,7 @@ def test_a_copy_pauses_for_those_that_write(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(
         SqliteMigrations, "step", lambda self, most: attrs.evolve(step(self, most), pace=Pace(1.0, delay))
     )
-    pauses = paused(path, 1.5)
-    assert set(pauses) == ({3.0} if delay else set())
+    assert set(paused(path, 1.5)) == ({3.0} if delay else set())
 
 
 def test_writers_that_never_pause_cannot_hold_up_the_switch(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -320,8 +320,7 @@ def test_conditions_on_the_partition_are_named_first_where_those_on_rows_are_the
     for condition, filled in values.items():
         more = more.replace(condition, filled)
     assert [one.n for one in ask(module, text + more)[1]] == [1]
-    declared = advice_of(message)
-    assert [one.n for one in ask(thing(f"{index}\n    {declared}", key=key), text)[1]] == [1]
+    assert [one.n for one in ask(thing(f"{index}\n    {advice_of(message)}", key=key), text)[1]] == [1]
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,7 @@ def test_a_time_cut_down_is_bounded_from_outside(at: datetime, other: datetime, 
 def test_a_descending_range_is_mirrored(kind: Any, op: str, data: st.DataObject) -> None:
     template = tuple_template([kind], ["desc"])
     a, b = data.draw(VALUES[kind]), data.draw(VALUES[kind])
-    bound = bounded(template, {}, "f0", (op, a))
-    assert bound.holds(template.encode(named((b,)))) == OPS[op](b, a)
+    assert bounded(template, {}, "f0", (op, a)).holds(template.encode(named((b,)))) == OPS[op](b, a)
 
 
 def test_a_component_ends_where_the_next_begins() -> None:

@@ -113,8 +113,7 @@ def test_bounds_that_begin_buckets_leave_no_filter(store: tm.Store, conditions: 
 
 
 def test_a_day_examines_its_rows_only(store: tm.Store) -> None:
-    day = store.query(Reading).where(at >= START, at < START + DAY)
-    assert len(list(day.budget(examined=48))) == 48
+    assert len(list(store.query(Reading).where(at >= START, at < START + DAY).budget(examined=48))) == 48
 
 
 def test_bounds_of_one_value_that_hold_rows_of_another_leave_a_range_to_the_filter() -> None:

@@ -75,8 +75,7 @@ def test_an_entity_comes_once(store: tm.Store, start: Any, conditions: list[Any]
 
 @pytest.mark.parametrize(("start", "conditions", "names"), ASKED.values(), ids=ASKED)
 def test_an_entity_is_written_once(store: tm.Store, start: Any, conditions: list[Any], names: str) -> None:
-    query = store.query(start).where(*conditions).allow_scan()
-    assert query.update(a=Post.a + 10) == len(names)
+    assert store.query(start).where(*conditions).allow_scan().update(a=Post.a + 10) == len(names)
     changed = store.query(Post).where(Post.a > 10).allow_scan()
     assert {post.p: post.a - 10 for post in changed} == {name: POSTS[name][0] for name in names}
     assert changed.delete() == len(names)

@@ -82,8 +82,7 @@ def test_an_index_gives_a_stored_key_field(store: tm.Store, index: str, name: st
 def test_what_an_index_finds_by_a_stored_key_field_is_written(store: tm.Store) -> None:
     with tm.open(":memory:", models=[Part]) as own:
         own.insert_many([Part(*(getattr(part, name) for name in FIELDS)) for part in PARTS])
-        found = own.query(Part).where(Part.kind == "box", Part.number > 5)
-        assert found.update(kind="bag") == 1
+        assert own.query(Part).where(Part.kind == "box", Part.number > 5).update(kind="bag") == 1
         assert own.query(Part).where(Part.kind == "bag", Part.day < date(2027, 1, 1)).delete() == 1
         assert own.query(Part.by_number()).select(Part.number).one() == (0,)
 

@@ -33,8 +33,7 @@ def test_ties_come_in_the_order_of_the_path_then_by_key(store: tm.Store) -> None
     found = list(query)
     assert found == sorted(found, key=lambda m: (m.goals, m.guests, m.number))
     assert [m for page in query.pages(5) for m in page.items] == found
-    backwards = query.order_by(Match.goals.desc())
-    assert list(backwards) == found[::-1]
+    assert list(query.order_by(Match.goals.desc())) == found[::-1]
 
 
 @pytest.mark.needs("sorts")

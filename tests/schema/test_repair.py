@@ -195,8 +195,7 @@ def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
         where, remedy = LEFT[sql]
         assert [problem.where for problem in report.left] == [where], report
         assert remedy in report.left[0].detail
-        again = store.check()
-        assert [problem.where for problem in again.problems] == [where]
+        assert [problem.where for problem in store.check().problems] == [where]
         if where == "Item.by_code":
             store.merge(Item.key("p1", "r5"), code="c55")
             assert store.repair().ok

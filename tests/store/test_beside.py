@@ -139,8 +139,7 @@ def test_an_index_under_another_name_is_the_same_one(open_store: Open) -> None:
     assert len(found(old, OLD, "N1")) == len(list(new.query(renamed.of_name("N1")))) == 5 + 2 * 4
     assert len(list(new.query(renamed).where(renamed.name == "N1"))) == 5 + 2 * 4
     assert new.check().ok
-    tables = {row[0] for row in new._engine.file.read("SELECT name FROM sqlite_schema")}  # type: ignore[attr-defined]
-    assert "PartsOfName" not in tables
+    assert "PartsOfName" not in {row[0] for row in new._engine.file.read("SELECT name FROM sqlite_schema")}
 
 
 class v1:

@@ -181,8 +181,7 @@ def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
         }  # fmt: skip
         assert store.check().problems == ()
         assert store.repair().repaired == ()
-        report = store.build(limit=8, rest=0)
-        assert not report.done
+        assert not store.build(limit=8, rest=0).done
         assert state(store, "Part.by_name") == "building"
         write(other, PLAIN, "d")
         assert store.build(rest=0).done

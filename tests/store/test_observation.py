@@ -188,8 +188,7 @@ def test_reads_and_writes_of_columns_are_events(store: tm.Store, seen: Seen) -> 
 def test_several_classes_and_whole_partitions_are_events(store: tm.Store, seen: Seen) -> None:
     store.insert_many([Part("a", 1), Note("a")])
     seen.clear()
-    both = store.query(Part, Note)
-    assert len(list(both.where((Part.box == "a") | (Note.box == "a")).backwards())) == 2
+    assert len(list(store.query(Part, Note).where((Part.box == "a") | (Note.box == "a")).backwards())) == 2
     assert len(list(store.partition(Part.box == "a"))) == 2
     assert seen.take() == [
         ("query", "Part, Note", "Part.key, Note.key", 2, 0, "ok"),

@@ -75,8 +75,7 @@ def test_a_merge_of_what_is_not_there_returns_nothing_but_its_error(store: tm.St
 async def test_merge_returns_the_entity_when_it_is_awaited() -> None:
     async with tm.open_async(":memory:", models=[Account, Totals]) as store:
         await store.insert(Account("b", 1, 10))
-        entity = await store.merge(ONE, Account.balance.add(5), returning=True)
-        assert entity == Account("b", 1, 15)
+        assert await store.merge(ONE, Account.balance.add(5), returning=True) == Account("b", 1, 15)
         assert await store.merge(ONE, Account.balance.add(5)) is None  # type: ignore[func-returns-value]
 
 

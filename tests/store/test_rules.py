@@ -130,8 +130,7 @@ def test_the_entity_that_was_written_has_what_its_rule_set(store: tm.Store) -> N
     span = changed(store[KEY], hi=3)
     store.replace(span)
     assert span.length == 3
-    merged = store.merge(KEY, hi=4, returning=True)
-    assert merged.length == 4
+    assert store.merge(KEY, hi=4, returning=True).length == 4
 
 
 async def test_a_rule_of_an_async_store_is_asked_too() -> None:

@@ -70,8 +70,7 @@ def test_a_query_shows_its_first_rows(store: tm.Store) -> None:
 
 
 def test_several_classes_and_pages_are_tables_too(store: tm.Store) -> None:
-    mixed = store.query(Note, Part).where(Note.bin == "a")
-    assert ["Note", "a", "Note"] in [row[:3] for row in cells(mixed)]
+    assert ["Note", "a", "Note"] in [row[:3] for row in cells(store.query(Note, Part).where(Note.bin == "a"))]
     page = store.query(Part).where(Part.bin == "a").page(3)
     assert len(cells(page)) == 4
     assert "there are more" in html(page)

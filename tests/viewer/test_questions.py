@@ -133,8 +133,7 @@ def test_a_wrong_question_keeps_its_form_and_says_what_is_wrong(app: Any, query:
     assert 'id="fault"' in page.text
     assert 'id="query"' in page.text
     assert visit(app, "/query/Product?limit=0").status_code == 400
-    typed = visit(app, "/query/Product?field=price&op=%3C&value=cheap").text
-    assert 'value="cheap"' in typed
+    assert 'value="cheap"' in visit(app, "/query/Product?field=price&op=%3C&value=cheap").text
 
 
 def test_a_refused_scan_shows_what_would_serve_it_and_can_be_allowed(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +144,7 @@ def test_a_refused_scan_shows_what_would_serve_it_and_can_be_allowed(app: Any, m
     assert "b-7" in visit(app, allow).text
     assert numbers(asked(app, "where=name==%3Db-7&scan=1")) == [7]
     monkeypatch.setattr(questions, "EXAMINED", 10)
-    stopped = asked(app, "where=name==%3Db-7&scan=1")
-    assert stopped["stopped"]
+    assert asked(app, "where=name==%3Db-7&scan=1")["stopped"]
     assert 'id="stopped"' in visit(app, "/query/Product?where=name==%3Db-7&scan=1").text
 
 
@@ -189,10 +187,8 @@ def test_the_model_is_drawn_and_written(app: Any) -> None:
 
 
 def test_partitions_and_statistics_are_those_of_the_store(app: Any, store: tm.Store) -> None:
-    found = visit(app, "/partitions/Product?format=json").json()
-    assert found["partitions"]["largest"][0]["entities"] == 60
-    page = visit(app, "/partitions/Product")
-    assert "/entities/Product?partition=books" in links(page)
+    assert visit(app, "/partitions/Product?format=json").json()["partitions"]["largest"][0]["entities"] == 60
+    assert "/entities/Product?partition=books" in links(visit(app, "/partitions/Product"))
     sizes = visit(app, "/statistics/Product?format=json").json()
     assert sizes["bytes"] == store.statistics(store.classes["Product"]).bytes
     text = visit(app, "/statistics/Product").text

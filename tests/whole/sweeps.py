@@ -308,8 +308,7 @@ def _asyncio(w: World) -> None:
             await store.insert_many(some)
             assert await store.get(Cell.key("a", 3)) is not None
             assert len([one async for one in store.query(Cell).where(Cell.p == "a")]) == 12
-            many = [one.r async for one in store.query(Cell).where(Cell.p == "many")]
-            assert len(many) == 300
+            assert len([one.r async for one in store.query(Cell).where(Cell.p == "many")]) == 300
             await asyncio.gather(*[store.exists(Cell.key("a", r)) for r in range(3)])
 
     asyncio.run(main())

@@ -81,8 +81,7 @@ def test_the_sample_of_the_design_runs_as_written(tmp_path: Path) -> None:
     with tm.open(tmp_path / "shop.db", models=models) as store:
         store.insert(Product("books", "b-1", "Dune", Decimal("9.99"), "Ace"))
         book = store[Product.key("books", "b-1")]
-        maybe = store.get(Product.key("books", "b-2"))
-        assert maybe is None
+        assert store.get(Product.key("books", "b-2")) is None
         book.price = Decimal("7.99")
         store.replace(book)
         store.merge(Product.key("books", "b-1"), name="Dune (1965)")
@@ -114,8 +113,7 @@ def test_the_sample_of_the_design_runs_as_written(tmp_path: Path) -> None:
         expected = [r for r in reversed(readings) if nine <= r.taken_at < eleven and r.temperature > 21.5][:10]
         assert list(warm) == expected
         assert "Reading.key, backwards" in str(warm.explain())
-        page = warm.page(100, token=None)
-        assert page.items == expected
+        assert warm.page(100, token=None).items == expected
         rows = list(store.query(Product).where(Product.name == "Dune").select(Product.product_id, Product.price))
         assert rows == [("b-1", Decimal("15.98"))]
         assert list(store.query(Product.by_tag("scifi"))) == []

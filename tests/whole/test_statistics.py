@@ -89,8 +89,7 @@ def _parts(found: tm.Partitions, rows: list[tuple[str, int]]) -> None:
     numbers = Counter(key for key, _ in rows)
     assert found.number == len(numbers)
     _spread(found.entities, list(numbers.values()))
-    expected = sorted(numbers, key=lambda key: (-numbers[key], key))[:2]
-    assert [one.key for one in found.largest] == expected
+    assert [one.key for one in found.largest] == sorted(numbers, key=lambda key: (-numbers[key], key))[:2]
     for one in found.largest:
         assert (one.entities, one.bytes) == (numbers[one.key], sum(size for key, size in rows if key == one.key))
     smallest = min(numbers, key=lambda key: (numbers[key], key), default=None)

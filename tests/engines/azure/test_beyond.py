@@ -789,8 +789,7 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once(bench: 
 def test_rows_that_an_index_has_of_groups_change_with_them(bench: Bench) -> None:
     bench.store.insert_many([Account(f"t{n}", "1", None, ["red", "blue"][n % 3 > 0], 1.0) for n in range(6)])
     assert [(one.team, one.accounts) for one in bench.store.query(Squad.by_accounts("blue"))] == [("blue", 4)]
-    first = bench.store.query(Squad.by_accounts("red", 2)).one()
-    assert first == Squad("red", 2, 2.0, 1.0)
+    assert bench.store.query(Squad.by_accounts("red", 2)).one() == Squad("red", 2, 2.0, 1.0)
     # What somebody has lost does not keep others from writing; a repair puts it back.
     squads = bench.memory.tables["Squads"]
     bench.memory.tables["Squads"] = {key: row for key, row in squads.items() if not key[1].startswith(' "x')}

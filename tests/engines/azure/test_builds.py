@@ -465,8 +465,7 @@ def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
     assert "10 entities so far" in str(second.status())
     began = memory.now
     store = tm.Store(second)
-    report = store.build()
-    assert report.entities == 20
+    assert store.build().entities == 20
     assert memory.now - began >= TIMES.lease
     assert store.check().ok
 

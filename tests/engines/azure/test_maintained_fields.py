@@ -134,8 +134,7 @@ def test_they_follow_each_write_and_move_no_etag(store: tm.Store, memory: Counte
     assert store.merge(Author.key("x", "a3"), born=8, returning=True).longest == 5_000
     assert not {"books", "longest", "worth"} & memory.tables["Authors"]["x", "a3"].typed.keys()
     assert store.check().ok
-    report = store.repair()
-    assert not report.repaired
+    assert not store.repair().repaired
 
 
 def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Counted) -> None:

@@ -321,8 +321,7 @@ def test_a_large_write_shares_its_commit_with_nobody(file: File, group: Group) -
 
 
 def test_one_client_writes_in_its_own_thread(file: File) -> None:
-    threads = [file.write(lambda w: threading.get_ident()) for _ in range(3)]
-    assert threads == [threading.get_ident()] * 3
+    assert [file.write(lambda w: threading.get_ident()) for _ in range(3)] == [threading.get_ident()] * 3
 
 
 def test_the_main_thread_never_runs_the_writes_of_others(file: File) -> None:

@@ -338,8 +338,7 @@ def each_fault(copy: Path, left: Path, attempts: Iterable[Attempt]) -> list[str]
 def test_a_disk_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(
     copy: Path, left: Path, op: str, sticky: bool
 ) -> None:
-    outcomes = each_fault(copy, left, every_call(op, sticky=sticky))
-    assert len(outcomes) > 2 or op in ("xDelete", "xTruncate")
+    assert len(each_fault(copy, left, every_call(op, sticky=sticky))) > 2 or op in ("xDelete", "xTruncate")
 
 
 def test_a_system_that_fails_at_any_call_leaves_the_old_store_or_the_new_one(copy: Path, left: Path) -> None:
