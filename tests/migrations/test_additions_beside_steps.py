@@ -13,7 +13,7 @@ import tablemapper as tm
 
 from ..classes import entity
 from ..stores import sound_store
-from .shapes import migrate, script
+from .shapes import made, migrate, script, step
 
 KEY = tm.Key[str, int](partition="{shelf}", row="{number}")
 
@@ -77,13 +77,10 @@ def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Pat
         key = KEY
 
     new: Any = Thing
-
-    def steps(m: tm.Migration) -> None:
-        m.rename(old.price, new.cost)
-
+    rename = step("rename", old.price, new.cost)
     with tm.open(tmp_path / "s.db", models=[old]) as older:
         older.insert(old("x", 1, 5))
-        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+        assert migrate(tmp_path / "s.db", made(new, old, rename, name="one")).ok
         with tm.open(tmp_path / "s.db", models=[new]) as newer:
             older.insert(old("x", 2, 6))
             newer.insert(new("x", 3, 7))
@@ -91,8 +88,8 @@ def test_a_type_name_that_comes_with_a_rename_is_given_to_the_rows(tmp_path: Pat
             assert newer.check().ok
             assert older.check().ok
     for _ in range(2):
-        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), to="").ok
-        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+        assert migrate(tmp_path / "s.db", made(new, old, rename, name="one"), to="").ok
+        assert migrate(tmp_path / "s.db", made(new, old, rename, name="one")).ok
     with tm.open(tmp_path / "s.db", models=[new]) as store:
         assert store.check().ok
 
@@ -102,17 +99,14 @@ def test_a_rename_is_undone_though_a_nested_class_has_grown(tmp_path: Path) -> N
         return entity("Thing", "Things", {"shelf": str, "number": int, "home": types.Home, **fields}, KEY)
 
     old, new = home(Before, price=int), home(After, cost=int)
-
-    def steps(m: tm.Migration) -> None:
-        m.rename(old.price, new.cost)
-
+    rename = step("rename", old.price, new.cost)
     with tm.open(tmp_path / "s.db", models=[old]) as store:
         store.insert(old("x", 1, Before.Home("Rome"), 5))
     for _ in range(2):
-        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old])).ok
+        assert migrate(tmp_path / "s.db", made(new, old, rename, name="one")).ok
         with tm.open(tmp_path / "s.db", models=[new]) as store:
             assert store[new.key("x", 1)] == new("x", 1, After.Home("Rome"), 5)
-        assert migrate(tmp_path / "s.db", script([new], steps, "one", None, [old]), to="").ok
+        assert migrate(tmp_path / "s.db", made(new, old, rename, name="one"), to="").ok
         with sound_store(tmp_path / "s.db", models=[old]) as store:
             assert store[old.key("x", 1)] == old("x", 1, Before.Home("Rome"), 5)
 

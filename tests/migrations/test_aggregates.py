@@ -11,7 +11,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import aggregate, entity
-from .shapes import script
+from .shapes import made, script, step
 
 KEY = tm.Key[str, int](partition="{shelf}", row=("part", "{number}"))
 
@@ -148,13 +148,9 @@ def test_what_an_older_version_has_of_a_name_that_a_script_dropped_ends_with_its
     bare, last = world(note=int)[:1], world(note=int, kind=Decimal)[:1]
     with tm.open(path, models=named) as store:
         store.insert_many(named[0]("a", number, 3, 4) for number in range(5))
-
-    def drops(m: tm.Migration) -> None:
-        m.drop(named[1])
-        m.drop(named[0].by)
-
+    drops = step("drop", named[1]), step("drop", named[0].by)
     scripts = [
-        script(bare, drops, "first", None, named),
+        made(bare, named, *drops),
         script(last, lambda m: m.convert(bare[0].size, last[0].size, Decimal, back=back), "second", "first", bare),
     ]
     for index in ({}, {"by_count": tm.Index[int](partition="{count}")}, {"by_min": tm.Index[int](partition="{min}")}):

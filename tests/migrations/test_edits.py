@@ -16,7 +16,7 @@ from tablemapper.store import builds
 
 from ..classes import aggregate, entity
 from ..stores import sound_store
-from .shapes import FIELDS, changed, contents, migrate, part, script, totals
+from .shapes import FIELDS, changed, contents, made, migrate, part, script, step, totals
 
 
 def shapes(maker: str, shelf: str = "shelf") -> tuple[Any, Any]:
@@ -178,13 +178,8 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
         changed(FIELDS),
         by_maker=tm.Index[str](partition="{maker}", include=("price",), where=lambda p: p.maker != "m9"),
     )
-
-    def drop(m: tm.Migration) -> None:
-        m.drop(OLD.by_price)
-        m.drop(OLD_MAKERS)
-        m.drop(other)
-
-    one = script([bare], drop, "first", None, [OLD, OLD_MAKERS, other])
+    drop = step("drop", OLD.by_price), step("drop", OLD_MAKERS), step("drop", other)
+    one = made(bare, [OLD, OLD_MAKERS, other], *drop)
     with tm.open(path, models=[OLD, OLD_MAKERS]) as old:
         report = migrate(path, one)
         assert [(step.reversible, step.old_version, step.entities) for step in report.plan] == [(True, "writes", 0)] * 3
@@ -196,8 +191,7 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
             old.insert(OLD("x", 101, price="1", maker="m1", tags=[]))
     with sound_store(path, models=[bare]) as store:
         assert len(list(store.query(bare.by_maker("m1")))) == 4
-    labels = [item.where for item in tm.status(path).items if item.state == "ready"]
-    assert labels == ["Part", "Part.by_maker"]
+    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part", "Part.by_maker"]
 
 
 def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:

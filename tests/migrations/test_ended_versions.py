@@ -32,9 +32,11 @@ from .shapes import (
     cases,
     changed,
     indexes,
+    made,
     more_cases,
     part,
     script,
+    step,
     stocks,
     totals,
 )  # fmt: skip
@@ -385,11 +387,8 @@ def a_rename_beside_a_copy_is_contracted(path: Path) -> None:
 
 
 def classes_dropped(path: Path) -> None:
-    def steps(m: tm.Migration) -> None:
-        m.drop(OLD)
-        m.drop(OLD_TOTALS)
-
-    run(path, script([STOCK], steps, old=[OLD, OLD_TOTALS, STOCK]), contract=True)
+    steps = step("drop", OLD), step("drop", OLD_TOTALS)
+    run(path, made(STOCK, [OLD, OLD_TOTALS, STOCK], *steps), contract=True)
 
 
 def declared_anew(path: Path) -> None:

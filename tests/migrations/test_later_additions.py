@@ -12,7 +12,7 @@ import tablemapper as tm
 
 from ..classes import entity
 from ..stores import sound_store
-from .shapes import FIELDS, changed, contents, migrate, part, script, totals
+from .shapes import FIELDS, changed, contents, made, migrate, part, script, step, totals
 
 FIRST = part()
 MORE = part(changed(FIELDS, more=int | None), by_maker=tm.Index[str](partition="{maker}"))
@@ -111,12 +111,8 @@ def test_a_field_that_a_later_version_added_keeps_all_scripts_from_being_undone_
     with tm.open(path, models=[twice, noted]) as store:
         assert store[noted.key("a", 1)].note == "n"
     priced = part()
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(noted.price, priced.price, str)
-        m.drop(noted.note)
-
-    four = script([twice, priced], steps, "four", "three", [twice, noted])
+    steps = step("convert", noted.price, priced.price, str), step("drop", noted.note)
+    four = made([twice, priced], [twice, noted], *steps, name="four", after="three")
     assert migrate(path, *scripts, four).ok
     with sound_store(path, models=[twice, priced]) as store:
         assert store[priced.key("a", 1)].price == "1"
@@ -256,12 +252,11 @@ def test_a_version_with_an_index_that_was_dropped_for_good_stays_refused_once_a_
 def test_going_back_over_two_scripts_works_where_the_later_one_drops_what_was_added_between(path: Path) -> None:
     more = part(changed(FIELDS, more=int | None))
     one = script([RENAMED, more], lambda m: m.rename_class(OTHER, RENAMED), "one", None, [OTHER, FIRST])
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(more.price, FIRST.price, lambda price: f"{price}!", back=lambda price: price[:-1])
-        m.drop(more.more)
-
-    two = script([RENAMED, FIRST], steps, "two", "one", [RENAMED, more])
+    steps = (
+        step("convert", more.price, FIRST.price, lambda price: f"{price}!", back=lambda price: price[:-1]),
+        step("drop", more.more),
+    )
+    two = made([RENAMED, FIRST], [RENAMED, more], *steps, name="two", after="one")
 
     def forth() -> None:
         assert migrate(path, one, two).ok
@@ -291,12 +286,10 @@ SAME = part()
 FIRST_TOTALS, SAME_TOTALS = totals(FIRST, "maker"), totals(SAME, "price")
 
 
-def drop_totals(m: tm.Migration) -> None:
-    m.convert(FIRST.maker, SAME.maker, shouted, back=shouted)
-    m.drop(FIRST_TOTALS)
+drop_totals = step("convert", FIRST.maker, SAME.maker, shouted, back=shouted), step("drop", FIRST_TOTALS)
 
 
-DROPPED = script([SAME], drop_totals, "first", None, [FIRST, FIRST_TOTALS])
+DROPPED = made(SAME, [FIRST, FIRST_TOTALS], *drop_totals)
 PRICES = script([PRICED], lambda m: m.convert(SAME.price, PRICED.price, Decimal), "second", "first", [SAME])
 
 
@@ -337,13 +330,11 @@ LOOSE = part(FIELDS)
 SIZED = part(changed(FIELDS, size=int), name="Other", table="Others")
 
 
-def fill_sizes(m: tm.Migration) -> None:
-    m.drop(SHELVED.by_maker)
-    m.fill(SIZED.size, lambda other: other.number)
+fill_sizes = step("drop", SHELVED.by_maker), step("fill", SIZED.size, lambda other: other.number)
 
 
 def test_a_field_that_can_be_none_by_now_is_no_hindrance_where_the_class_is_not_copied(place: Path) -> None:
-    sizes = script([LOOSE, SIZED], fill_sizes, "sizes", None, [SHELVED, OTHER])
+    sizes = made([LOOSE, SIZED], [SHELVED, OTHER], *fill_sizes, name="sizes")
     with tm.open(place, models=[SHELVED, OTHER]) as store:
         store.insert(SHELVED("a", 1, price="1", maker="m", tags=[]))
         store.insert(OTHER("a", 1, price="1", maker=None, tags=[]))

@@ -13,7 +13,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 
 from ..stores import sound_store
-from .shapes import FIELDS, OLD, OLD_TOTALS, changed, indexes, part, parts, script, totals
+from .shapes import FIELDS, OLD, OLD_TOTALS, changed, indexes, made, part, parts, script, step, totals
 
 BY_MAKER = {"by_maker": tm.Index[str](partition="{maker}")}
 SLIM = part(**BY_MAKER)
@@ -45,14 +45,10 @@ def test_a_script_fills_one_class_and_copies_another(path: Path) -> None:
     box = part(name="Box", table="Boxes")
     filled = part(changed(FIELDS, rank=int), name="Box", table="Boxes")
     priced = part(changed(FIELDS, price=Decimal), **indexes())
-
-    def steps(m: tm.Migration) -> None:
-        m.fill(filled.rank, lambda e: e.number)
-        m.convert(OLD.price, priced.price, Decimal, back=str)
-
+    steps = step("fill", filled.rank, lambda e: e.number), step("convert", OLD.price, priced.price, Decimal, back=str)
     with tm.open(path, models=[box]) as store:
         store.insert(box("x", 7, price="1", maker=None, tags=[]))
-    migrate(path, script([filled, priced, totals(priced, "maker")], steps, "first", None, [box, OLD, OLD_TOTALS]))
+    migrate(path, made([filled, priced, totals(priced, "maker")], [box, OLD, OLD_TOTALS], *steps))
     with tm.open(path, models=[filled, priced]) as store:
         assert store[filled.key("x", 7)].rank == 7
     assert sound(path, priced) == 20
@@ -114,13 +110,12 @@ def test_a_run_that_was_killed_between_two_scripts_is_continued(
     box, case = part(name="Box", table="Boxes"), part(name="Case", table="Cases")
     with tm.open(path, models=[plain, box]) as store:
         store.insert(plain("a", 1, price="1", maker=None, tags=[]))
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(noted.price, plain.price, lambda price: f"{price}!", back=lambda price: price[:-1])
-        m.drop(noted.note)
-
+    steps = (
+        step("convert", noted.price, plain.price, lambda price: f"{price}!", back=lambda price: price[:-1]),
+        step("drop", noted.note),
+    )
     first = script([noted, case], lambda m: m.rename_class(box, case), "first", None, [plain, box])
-    second = script([plain, case], steps, "second", "first", [noted, case])
+    second = made([plain, case], [noted, case], *steps, name="second", after="first")
     if to == "":
         migrate(path, first, second)
     with monkeypatch.context() as patch:
@@ -137,11 +132,8 @@ def interrupt(*_: object) -> None:
 
 
 def test_a_script_copies_what_an_earlier_one_drops_something_of(path: Path) -> None:
-    def drop(m: tm.Migration) -> None:
-        m.drop(OLD.by_tag)
-        m.drop(OLD_TOTALS)
-
-    first = script([SLIM], drop, "first")
+    drop = step("drop", OLD.by_tag), step("drop", OLD_TOTALS)
+    first = made(SLIM, [OLD, OLD_TOTALS], *drop)
     second = script([KEYED], lambda m: m.rekey(SLIM, KEYED), "second", "first", [SLIM])
     migrate(path, first)
     migrate(path, first, second)
@@ -201,12 +193,8 @@ def test_keys_of_an_aggregate_in_a_table_of_its_own_are_free(path: Path) -> None
     key = tm.Key[int, str](partition="{number}", row="{shelf}")
     box, priced = (part(changed(FIELDS, price=price), key, "Box", "Boxes") for price in (str, Decimal))
     keyed = part(key=SHARDED, **indexes())
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(box.price, priced.price, Decimal, back=str)
-        m.rekey(OLD, keyed)
-
-    first = script([priced, keyed, totals(keyed, "maker")], steps, "first", None, [box, OLD, OLD_TOTALS])
+    steps = step("convert", box.price, priced.price, Decimal, back=str), step("rekey", OLD, keyed)
+    first = made([priced, keyed, totals(keyed, "maker")], [box, OLD, OLD_TOTALS], *steps)
     with tm.open(path, models=[box, OLD, OLD_TOTALS]) as store:
         store.insert(box("", 7, price="1", maker=None, tags=[]))
     migrate(path, first)
@@ -231,18 +219,14 @@ def test_the_plan_of_several_scripts_is_of_the_classes_as_each_one_finds_them(pa
     product = part(name="Product", table="Products", **indexes())
     priced = part(changed(FIELDS, price=Decimal), name="Product", table="Products", **indexes())
     sized = part(changed(FIELDS, price=Decimal, tags=int), name="Product", table="Products", **BY_MAKER)
-
-    def sizes(m: tm.Migration) -> None:
-        m.drop(priced.by_tag)
-        m.convert(priced.tags, sized.tags, len)
-
+    sizes = step("drop", priced.by_tag), step("convert", priced.tags, sized.tags, len)
     shapes = [[cls, totals(cls, "maker")] for cls in (product, priced, sized)]
     scripts = [
         script(shapes[0], lambda m: m.rename_class(OLD, product), "first"),
         script(
             shapes[1], lambda m: m.convert(product.price, priced.price, Decimal, back=str), "second", "first", shapes[0]
         ),
-        script(shapes[2], sizes, "third", "second", shapes[1]),
+        made(shapes[2], shapes[1], *sizes, name="third", after="second"),
     ]
     plan = migrate(path, *scripts, dry_run=True).plan
     assert [(one.migration, one.entities, one.old_version) for one in plan if "drop" not in one.text] == [

@@ -19,7 +19,7 @@ from tablemapper.scripts.steps import pairs
 from ..classes import aggregate, entity
 from ..sql import run_sql
 from ..stores import sound_store
-from .shapes import migrate, script
+from .shapes import made, migrate, script, step
 
 Grade = enum.Enum("Grade", {"NEW": "new", "USED": "used"})
 KEY = tm.Key[str, int](partition="{id}", row="{number}")
@@ -441,11 +441,8 @@ def test_a_version_that_adds_to_the_class_keeps_the_old_version_in_step(path: Pa
 
 
 def rewriting(function: Any, back: Any, into: list[Any]) -> Any:
-    def steps(m: tm.Migration) -> None:
-        m.drop(OLDER)
-        m.rewrite(OLD, function, into=into, back=back)
-
-    return script(into, steps, "first", None, [OLD, OLDER])
+    steps = step("drop", OLDER), step("rewrite", OLD, function, into=into, back=back)
+    return made(into, [OLD, OLDER], *steps)
 
 
 OLDER = totals(OLD)
@@ -608,12 +605,11 @@ def shops(rank: Any, age: Any) -> list[Any]:
 
 def test_fields_that_the_store_maintains_are_kept_on_both_sides(place: Path) -> None:
     old, new = shops(int, int), shops(str, str)
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(old[0].age, new[0].age, lambda age: "y" * age, back=lambda text: len(text))
-        m.convert(old[1].rank, new[1].rank, lambda rank: "r" * rank, back=lambda text: len(text))
-
-    first = script(new, steps, "first", None, old)
+    steps = (
+        step("convert", old[0].age, new[0].age, lambda age: "y" * age, back=lambda text: len(text)),
+        step("convert", old[1].rank, new[1].rank, lambda rank: "r" * rank, back=lambda text: len(text)),
+    )
+    first = made(new, old, *steps)
     with tm.open(place, models=old) as mine:
         mine.insert_many(old[1](shop, 3) for shop in "ab")
         mine.insert_many(old[0](shop, number, number) for shop in "ab" for number in range(3))
@@ -638,13 +634,12 @@ def test_a_class_of_the_same_script_that_the_store_can_keep_needs_no_script(plac
         return [entity(name, f"{name}s", {"id": str}, key), entity("Other", "Others", {"id": str, "size": kind}, key)]
 
     old, new = pair("Plain", str), pair("Simple", int)
-
-    def steps(m: tm.Migration) -> None:
-        m.rename_class(old[0], new[0])
-        m.convert(old[1].size, new[1].size, int, back=lambda size: f"{size}")
-
+    steps = (
+        step("rename_class", old[0], new[0]),
+        step("convert", old[1].size, new[1].size, int, back=lambda size: f"{size}"),
+    )
     with tm.open(place, models=old) as mine:
-        migrate(place, script(new, steps, "first", None, old))
+        migrate(place, made(new, old, *steps))
         with tm.open(place, models=new) as store:
             store.insert(new[0]("a"))
             assert [e.id for e in mine.query(old[0]).allow_scan()] == ["a"]

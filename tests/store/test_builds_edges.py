@@ -11,7 +11,7 @@ import pytest
 import tablemapper as tm
 
 from ..classes import aggregate, entity
-from ..migrations.shapes import begun, script
+from ..migrations.shapes import begun, made, script, step
 from ..stores import sound_store
 
 pytestmark = pytest.mark.file
@@ -144,11 +144,8 @@ def test_an_ever_starts_with_the_live_entities_and_keeps_what_was_there_once_it_
 
 def test_a_copy_beside_writes_of_empty_keys_spilled_values_and_moves(path: Path) -> None:
     new_label = entity("Label", "Both", {"number": int}, tm.Key[int](partition="label", row=("of", "{number}")))
-
-    def steps(m: tm.Migration) -> None:
-        m.convert(THING.price, PRICED.price, Decimal, back=str)
-
-    one = script([PRICED, new_label], steps, "first", None, [THING, LABEL])
+    decimals = step("convert", THING.price, PRICED.price, Decimal, back=str)
+    one = made([PRICED, new_label], [THING, LABEL], decimals)
     engine = begun(path, one)
     with tm.open(path, models=[THING, LABEL], durability="relaxed") as old:
         old.merge(THING.key(""), text=LONG + "!")

@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 
 from ...classes import aggregate, entity
-from ...migrations.shapes import script
+from ...migrations.shapes import made, script, step
 from ...stores import sound_store
 from .memory import Faulty, Memory
 from .place import AzurePlace
@@ -178,8 +178,7 @@ def test_a_rename_is_undone_done_again_and_contracted(place: Any) -> None:
         assert new[NEW.key("x", 50)].firm == "m2"
     assert tm.migrate(place, [names]).ok
     with opened(place, OLDS) as old:
-        report = tm.migrate(place, [names], contract=True)
-        assert report.contracted == ("names",)
+        assert tm.migrate(place, [names], contract=True).contracted == ("names",)
         later(old)
         with pytest.raises(tm.SchemaMismatch, match="names replaced this form of the class"):
             old.insert(old_of(("x", 51, "m1", 2.0, None)))
@@ -361,8 +360,7 @@ def test_what_is_dropped_goes_when_it_is_contracted_and_nothing_else(name: str) 
     new, *what = given()
     script = dropped("less", new, *what)
     with opened(place, FULL) as old:
-        report = tm.migrate(place, [script])
-        assert {step.old_version for step in report.plan} == {"writes"}
+        assert {step.old_version for step in tm.migrate(place, [script]).plan} == {"writes"}
         old.insert(old_of(("x", 50, "m1", 2.0, "c50")))
         assert not is_gone(place.memory, tables, labels)
         assert tm.migrate(place, [script], to="").ok
@@ -493,12 +491,9 @@ def test_a_class_that_is_being_contracted_is_not_declared_anew_before_that_has_e
 
 def test_a_script_that_renames_and_one_that_copies_run_one_after_the_other(place: Any) -> None:
     priced = part("firm", "cost", {"code": int | None}, by_code=tm.Index[int](partition="{code}", unique=True))
-
-    def digits(m: tm.Migration) -> None:
-        m.convert(NEW.code, priced.code, lambda code: None if code is None else int(code[1:]))
-
+    digits = step("convert", NEW.code, priced.code, lambda code: None if code is None else int(code[1:]))
     new = [priced, makers(priced, "firm", "cost"), shelves(priced, "cost")]
-    numbers = script(new, digits, "numbers", after="names", old=NEWS)
+    numbers = made(new, NEWS, digits, name="numbers", after="names")
     report = tm.migrate(place, [names, numbers], dry_run=True)
     assert (report.ok, report.entities, report.applied) == (True, 40, ())
     assert [step.old_version for step in report.plan] == ["writes", "writes", "stops"]

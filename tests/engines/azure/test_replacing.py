@@ -6,8 +6,8 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,45 +18,36 @@ import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Find, Lost, Refused
 
 from ...classes import aggregate, entity
+from ...migrations.shapes import made, step
 from .memory import Memory, Options
 from .place import AzurePlace
 
 
+def user_of(age: Any, key: Any, **indexes: Any) -> Any:
+    return entity("User", "Users", {"tenant": str, "number": int, "name": str, "age": age | None}, key, **indexes)
+
+
+def team_of(users: Any, **measures: Any) -> Any:
+    members = {"tenant": (str, tm.group_by(users.tenant)), "users": (int, tm.count()), **measures}
+    return aggregate("Team", users, members, tm.Key[str](partition="{tenant}"), "Teams")
+
+
+KEY = tm.Key[str, int](partition="{tenant}", row="{number}")
+BY_NAME = tm.Index[str](partition="{name}", include=("age",))
+
+
 def _old() -> Any:
-    class User(tm.Entity, table="Users"):
-        tenant: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str]
-        age: tm.Field[str | None]
-
-        key = tm.Key[str, int](partition="{tenant}", row="{number}")
-        by_name = tm.Index[str](partition="{name}", include=("age",))
-        by_age = tm.Index[str, str](partition="{tenant}", row="{age}")
-
-    members = {"tenant": (str, tm.group_by(User.tenant)), "users": (int, tm.count())}
-    Team = aggregate("Team", User, members, tm.Key[str](partition="{tenant}"), "Teams")
+    User = user_of(str, KEY, by_name=BY_NAME, by_age=tm.Index[str, str](partition="{tenant}", row="{age}"))
+    Team = team_of(User)
     members = {"id": str, "text": str}
     Note = entity("Note", "Notes", members, tm.Key[str](partition="{id}"), by_text=tm.Index[str](partition="{text}"))
     return SimpleNamespace(User=User, Team=Team, Note=Note, ALL=[User, Team, Note])
 
 
 def _new() -> Any:
-    class User(tm.Entity, table="Users"):
-        tenant: tm.Field[str]
-        number: tm.Field[int]
-        name: tm.Field[str]
-        age: tm.Field[int | None]
-
-        key = tm.Key[str, str, int](partition="{tenant}", row=("{name}", "{number}"))
-        by_name = tm.Index[str](partition="{name}", include=("age",))
-        by_age = tm.Index[str, int](partition="{tenant}", row="{age}")
-
-    class Team(tm.Aggregate, of=User, table="Teams"):
-        tenant: tm.Field[str] = tm.group_by(User.tenant)
-        users: tm.Field[int] = tm.count()
-        years: tm.Field[int | None] = tm.sum(User.age)
-        key = tm.Key[str](partition="{tenant}")
-
+    key = tm.Key[str, str, int](partition="{tenant}", row=("{name}", "{number}"))
+    User = user_of(int, key, by_name=BY_NAME, by_age=tm.Index[str, int](partition="{tenant}", row="{age}"))
+    Team = team_of(User, years=(int | None, tm.sum(User.age)))
     return SimpleNamespace(User=User, Team=Team, Note=Old.Note, ALL=[User, Team, Old.Note])
 
 
@@ -178,6 +169,14 @@ class Watched(Memory):
                 self.each = self.each or each
         return super().send(request)
 
+    @contextmanager
+    def before_each(self, function: Callable[[int, Any], None]) -> Iterator[None]:
+        self.each = function
+        try:
+            yield
+        finally:
+            self.each = None
+
 
 class Timed(AzurePlace):
     """A place whose programs have the time of the service."""
@@ -192,18 +191,20 @@ class Timed(AzurePlace):
         return {**super()._service(clock), "sleep": sleep, "monotonic": lambda: time.monotonic() + memory.ahead}
 
 
-def filled(memory: Memory, users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> Any:
+def watched(users: int = 12, kind: Any = AzurePlace, way: Way = FORTH) -> tuple[Watched, Any]:
+    """Return a service, and a place in it with some users."""
+    memory = Watched()
     place: Any = kind(memory=memory, still=True)
     way.begin(place, users)
-    return place
+    return memory, place
 
 
 @both_ways
 @pytest.mark.parametrize("seed", range(5))
 def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int, way: Way) -> None:
     rng, held = random.Random(seed), {number: way.before(number) for number in range(12)}
-    memory, refused, written = Watched(), 0, 0
-    place = filled(memory, kind=Timed, way=way)
+    memory, place = watched(kind=Timed, way=way)
+    refused = written = 0
     with tm.open(place, models=way.old.ALL) as old:
 
         def write(number: int, request: object) -> None:
@@ -229,9 +230,8 @@ def test_what_programs_write_until_they_may_only_read_is_converted_too(seed: int
             except tm.SchemaMismatch as error:
                 assert "ages" in str(error)
 
-        memory.each = write
-        assert way.go(place).ok
-        memory.each = None
+        with memory.before_each(write):
+            assert way.go(place).ok
     assert written > 20
     assert refused > 5
     assert way.seen(place) == way.after(held.values())
@@ -246,10 +246,7 @@ def coded(age: type[Any], *, unique: bool = True) -> Any:
 def test_unique_values_may_move_all_the_time(seed: int) -> None:
     old, new = coded(str), coded(int)
 
-    @tm.migration(after=None, old=[old], new=[new])
-    def go(m: tm.Migration) -> None:
-        m.convert(old.age, new.age, int)
-
+    go = made(new, old, step("convert", old.age, new.age, int), name="go")
     rng, memory, refused = random.Random(seed), Watched(Options(pages=2)), 0
     codes = {number: f"c{number}" for number in range(8)}
     place: Any = Timed(memory=memory, still=True)
@@ -268,9 +265,8 @@ def test_unique_values_may_move_all_the_time(seed: int) -> None:
                     refused += 1
                     return
 
-        memory.each = move
-        assert tm.migrate(place, [go]).ok
-        memory.each = None
+        with memory.before_each(move):
+            assert tm.migrate(place, [go]).ok
     assert refused
     with tm.open(place, models=[new]) as store:
         assert store.check().ok
@@ -292,8 +288,7 @@ class Ended(Exception):
 @pytest.mark.parametrize("executed", [False, True])
 def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way, full_size: bool) -> None:
     for at in range(1 + executed, 10_000, 1 if full_size else 11):
-        memory = Watched()
-        place = filled(memory, way=way)
+        memory, place = watched(way=way)
         count = 0
 
         def end(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
@@ -322,17 +317,14 @@ def test_a_run_that_ended_at_any_request_is_begun_anew(executed: bool, way: Way,
 
 
 def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contracted() -> None:
-    memory = Watched()
-    place = filled(memory)
+    memory, place = watched()
 
     def end(number: int, request: Any) -> None:
         if [one.state for one in tm.status(place).history] == ["switched"]:
             raise KeyboardInterrupt
 
-    memory.each = end
-    with pytest.raises(KeyboardInterrupt):
+    with memory.before_each(end), pytest.raises(KeyboardInterrupt):
         tm.migrate(place, [ages])
-    memory.each = None
     assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
     assert leftovers(memory) == []
     assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
@@ -341,8 +333,7 @@ def test_a_run_that_ended_once_it_had_switched_leaves_nothing_after_it_is_contra
 @both_ways
 def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> None:
     for at in range(3, 10_000, 1 if full_size else 17):
-        memory = Watched()
-        place = filled(memory, 6, way=way)
+        memory, place = watched(6, way=way)
         count = 0
 
         def lose(number: int, request: Any, at: int = at, memory: Watched = memory) -> None:
@@ -352,9 +343,8 @@ def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> No
                 Memory.send(memory, request)
                 raise Lost("cut")
 
-        memory.each = lose
-        assert way.go(place).ok
-        memory.each = None
+        with memory.before_each(lose):
+            assert way.go(place).ok
         assert way.seen(place) == way.after(map(user, range(6)))
         assert leftovers(memory) == []
         if count < at:
@@ -364,8 +354,7 @@ def test_an_answer_that_is_lost_changes_nothing(way: Way, full_size: bool) -> No
 
 
 def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
-    memory = Watched()
-    place = filled(memory, kind=Timed)
+    memory, place = watched(kind=Timed)
 
     def begin(number: int, request: Any) -> None:
         if number == 60:  # (it is about it)
@@ -390,17 +379,15 @@ def test_of_two_runs_at_once_the_second_waits_for_the_first(place: Any) -> None:
             return engine
 
     waiting: Any = Waiting(memory=memory, still=True)
-    memory.each = begin
-    assert tm.migrate(place, [ages]).applied == ("ages",)
-    memory.each = None
+    with memory.before_each(begin):
+        assert tm.migrate(place, [ages]).applied == ("ages",)
     assert slept == 3
     assert tm.migrate(waiting, [ages]).applied == ()
     assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
 
 
 def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
-    memory = Watched()
-    place = filled(memory, kind=Timed)
+    memory, place = watched(kind=Timed)
     reports = []
 
     def begin_too(number: int, request: Any) -> None:
@@ -408,9 +395,8 @@ def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
             memory.ahead += 61.0  # (it has stood still for a minute)
             reports.append(tm.migrate(place, [ages]))
 
-    memory.each = begin_too
-    reports.append(tm.migrate(place, [ages]))
-    memory.each = None
+    with memory.before_each(begin_too):
+        reports.append(tm.migrate(place, [ages]))
     assert [report.applied for report in reports] == [("ages",), ()]
     assert all(report.ok for report in reports)
     assert FORTH.seen(place) == FORTH.after(map(user, range(12)))
@@ -418,8 +404,7 @@ def test_a_run_that_another_one_took_for_ended_ends(place: Any) -> None:
 
 
 def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
-    memory = Watched()
-    place = filled(memory)
+    memory, place = watched()
     thawed = 0
     with tm.open(place, models=Old.ALL) as old:
 
@@ -430,9 +415,8 @@ def test_programs_that_are_let_write_too_early_lose_nothing() -> None:
                 old.unfreeze()
                 old.insert(user(100 + thawed))
 
-        memory.each = thaw
-        assert tm.migrate(place, [ages]).ok
-        memory.each = None
+        with memory.before_each(thaw):
+            assert tm.migrate(place, [ages]).ok
     assert thawed == 2
     assert FORTH.seen(place) == FORTH.after(map(user, [*range(12), 101, 102]))
 
@@ -444,10 +428,7 @@ def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> Non
     members = {"p": str, "id": int, "name": str, "size": int}
     both = entity("Both", "Boths", members, tm.Key[str, int](partition="{p}", row="{id}"))
 
-    @tm.migration(after=None, old=[name, size], new=[both])
-    def go(m: tm.Migration) -> None:
-        m.join(name, size, lambda a, b: both(a.p, a.id, a.name, b.size), into=both)
-
+    go = made(both, [name, size], step("join", name, size, lambda a, b: both(a.p, a.id, a.name, b.size), into=both))
     memory, written = Watched(), 0
     place: Any = Timed(memory=memory, still=True)
     with tm.open(place, models=[name, size]) as store:
@@ -459,9 +440,8 @@ def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> Non
                 store.insert(size("a", written, written))
                 written += 1
 
-        memory.each = write
-        assert tm.migrate(place, [go]).ok
-        memory.each = None
+        with memory.before_each(write):
+            assert tm.migrate(place, [go]).ok
     with tm.open(place, models=[both]) as store:
         assert store.query(both).allow_scan().count() == written > 20
 
@@ -470,10 +450,7 @@ def test_pairs_that_programs_write_while_they_are_copied_do_not_stop_it() -> Non
 def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bool) -> None:
     before, after = coded(str), coded(str)
 
-    @tm.migration(after=None, old=[before], new=[after])
-    def go(m: tm.Migration) -> None:
-        m.convert(before.age, after.age, lambda age: age + "0")
-
+    go = made(after, before, step("convert", before.age, after.age, lambda age: age + "0"))
     memory = Watched()
     place: Any = Timed(memory=memory, still=True)
     with tm.open(place, models=[before]) as store, tm.open(place, models=[before]) as other:
@@ -482,9 +459,8 @@ def test_a_program_whose_classes_stay_the_same_reads_the_new_tables(contract: bo
         def read(number: int, request: Any) -> None:
             assert other[before.key(1)].age in ("7", "70")
 
-        memory.each = read
-        tm.migrate(place, [go], contract=contract)
-        memory.each = None
+        with memory.before_each(read):
+            tm.migrate(place, [go], contract=contract)
         memory.ahead += 11.0
         assert other[before.key(1)].age == "70"
 
@@ -509,8 +485,8 @@ def test_entities_that_cannot_be_converted_stop_it_and_nothing_has_changed(place
 
 
 def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) -> None:
-    memory, fails = Watched(), True
-    place = filled(memory)
+    memory, place = watched()
+    fails = True
 
     def refuse(number: int, request: Any) -> None:
         raise Refused(403, "AuthorizationFailure")
@@ -521,11 +497,8 @@ def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) ->
             raise KeyboardInterrupt
         return None if age is None else int(age)
 
-    @tm.migration(after=None, old=Old.ALL, new=New.ALL)
-    def ages(m: tm.Migration) -> None:
-        m.rekey(Old.User, New.User)
-        m.convert(Old.User.age, New.User.age, years)
-
+    steps = step("rekey", Old.User, New.User), step("convert", Old.User.age, New.User.age, years)
+    ages = made(New.ALL, Old.ALL, *steps, name="ages")
     with pytest.raises(KeyboardInterrupt) as caught:
         tm.migrate(place, [ages])
     assert "the store may be frozen until ages runs again" in caught.value.__notes__[0]
@@ -538,14 +511,9 @@ def test_what_stops_it_is_told_though_the_service_is_gone_by_then(place: Any) ->
 def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() -> None:
     old, new = coded(str), coded(int)
 
-    @tm.migration(after=None, old=[old], new=[new])
-    def go(m: tm.Migration) -> None:
-        m.convert(old.age, new.age, int)
-
-    @tm.migration(after=None, old=[old], new=[new])
-    def first(m: tm.Migration) -> None:
-        m.convert(old.age, new.age, int)
-        m.resolve(new.by_code, lambda some: some[:1])
+    go = made(new, old, step("convert", old.age, new.age, int), name="go")
+    keep_first = step("resolve", new.by_code, lambda some: some[:1])
+    first = made(new, old, step("convert", old.age, new.age, int), keep_first)
 
     memory = Memory()
     place: Any = Timed(memory=memory, still=True)
@@ -569,11 +537,8 @@ def test_duplicates_of_a_unique_index_stop_a_script_unless_it_resolves_them() ->
 def test_duplicates_are_resolved() -> None:
     old, new = coded(str, unique=False), coded(int)
 
-    @tm.migration(after=None, old=[old], new=[new])
-    def go(m: tm.Migration) -> None:
-        m.convert(old.age, new.age, int)
-        m.resolve(new.by_code, lambda some: some[:1])
-
+    keep_first = step("resolve", new.by_code, lambda some: some[:1])
+    go = made(new, old, step("convert", old.age, new.age, int), keep_first)
     place: Any = AzurePlace(memory=Memory(), still=True)
     with tm.open(place, models=[old]) as store:
         store.insert_many([old(number, f"c{number // 2}", "7") for number in range(8)])
@@ -601,8 +566,7 @@ def test_the_old_tables_go_when_it_is_contracted(place: Any) -> None:
     with tm.open(place, models=Old.ALL) as old:
         tm.migrate(place, [ages])
         assert place.memory.entities("Users")
-        report = tm.migrate(place, [ages], contract=True)
-        assert report.contracted == ("ages",)
+        assert tm.migrate(place, [ages], contract=True).contracted == ("ages",)
         assert not {"Users", "Teams", "UsersByName"} & place.memory.tables.keys()
         with pytest.raises(tm.SchemaMismatch, match="ages"):
             old.get(Old.User.key("a", 0))
@@ -616,10 +580,7 @@ def test_a_table_that_was_replaced_is_not_taken_for_another_class(place: Any) ->
     Person = entity("Person", "People", {"id": str, "text": str}, tm.Key[str](partition="{id}"))
     Other = entity("Other", "Notes", {"id": str}, tm.Key[str](partition="{id}"))
 
-    @tm.migration(after=None, old=[Old.Note], new=[Person])
-    def people(m: tm.Migration) -> None:
-        m.rename_class(Old.Note, Person)
-
+    people = made(Person, Old.Note, step("rename_class", Old.Note, Person), name="people")
     models = [Old.User, Old.Team, Person]
     tm.migrate(place, [people])
     with tm.open(place, models=models) as store:
@@ -638,10 +599,7 @@ def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again
     person = entity("Person", "People", {"id": str, "text": str}, tm.Key[str](partition="{id}"))
     other = entity("Other", "Notes", {"id": str}, tm.Key[str](partition="{id}"))
 
-    @tm.migration(after=None, old=[Old.Note], new=[person])
-    def people(m: tm.Migration) -> None:
-        m.rename_class(Old.Note, person)
-
+    people = made(person, Old.Note, step("rename_class", Old.Note, person), name="people")
     memory, waited = Watched(), 0
     place: Any = Timed(memory=memory, still=True)
     with tm.open(place, models=[Old.Note]) as store:
@@ -656,29 +614,19 @@ def test_of_two_that_contract_the_later_deletes_no_table_that_has_its_name_again
             with tm.open(place, models=[person, other]) as store:
                 store.insert(other("new"))
 
-    memory.each = contract_too
-    tm.migrate(place, [people], contract=True)
-    memory.each = None
+    with memory.before_each(contract_too):
+        tm.migrate(place, [people], contract=True)
     assert waited > 10
     with tm.open(place, models=[person, other]) as store:
         assert store[other.key("new")] == other("new")
 
 
 def test_what_was_dropped_before_goes_with_the_tables_that_are_replaced(place: Any) -> None:
-    members = {"tenant": str, "number": int, "name": str, "age": str | None}
-    User = entity("User", "Users", members, tm.Key[str, int](partition="{tenant}", row="{number}"))
-
-    @tm.migration(after=None, old=Old.ALL, new=[User, Old.Note])
-    def fewer(m: tm.Migration) -> None:
-        m.drop(Old.User.by_name)
-        m.drop(Old.User.by_age)
-        m.drop(Old.Team)
-
-    @tm.migration(after="fewer", old=[User, Old.Note], new=New.ALL)
-    def years(m: tm.Migration) -> None:
-        m.rekey(User, New.User)
-        m.convert(User.age, New.User.age, lambda age: None if age is None else int(age))
-
+    User = user_of(str, KEY)
+    drops = [step("drop", one) for one in (Old.User.by_name, Old.User.by_age, Old.Team)]
+    fewer = made([User, Old.Note], Old.ALL, *drops, name="fewer")
+    steps = step("rekey", User, New.User), step("convert", User.age, New.User.age, of(int))
+    years = made(New.ALL, [User, Old.Note], *steps, name="years", after="fewer")
     tm.migrate(place, [fewer, years])
     assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
     tm.migrate(place, [fewer, years], contract=True)
@@ -738,21 +686,15 @@ def test_a_version_ends_with_its_migration_though_the_clock_of_its_program_is_be
 def test_what_is_lost_on_the_way_back_keeps_a_script_from_being_undone(place: Any) -> None:
     Note = entity("Note", "Notes", {"id": str}, tm.Key[str](partition="all", row="{id}"))
 
-    @tm.migration(after=None, old=[Old.Note], new=[Note])
-    def together(m: tm.Migration) -> None:
-        m.rekey(Old.Note, Note)
-        m.drop(Old.Note.text)
-
-    report = tm.migrate(place, [together])
-    assert {step.reversible for step in report.plan} == {False}
+    together = made(Note, Old.Note, step("rekey", Old.Note, Note), step("drop", Old.Note.text))
+    assert {step.reversible for step in tm.migrate(place, [together]).plan} == {False}
     for dry_run in (True, False):
         with pytest.raises(tm.InvalidMigration, match="keep no value of a field that is dropped or filled"):
             tm.migrate(place, [together], to="", dry_run=dry_run)
 
 
 def test_a_migration_whose_undoing_has_begun_is_not_contracted(place: Any) -> None:
-    memory = Watched()
-    place = filled(memory, way=BACK)
+    memory, place = watched(way=BACK)
     reports = []
 
     def contract(number: int, request: Any) -> None:
@@ -761,16 +703,14 @@ def test_a_migration_whose_undoing_has_begun_is_not_contracted(place: Any) -> No
             assert engine.under_way() == "the undoing of ages"
             reports.append(engine.contract("ages", lambda step: None))
 
-    memory.each = contract
-    assert BACK.go(place).ok
-    memory.each = None
+    with memory.before_each(contract):
+        assert BACK.go(place).ok
     assert reports == [False]
     assert BACK.seen(place) == BACK.after(map(user, range(12)))
 
 
 def test_a_store_is_not_frozen_by_two_at_once() -> None:
-    memory = Watched()
-    place = filled(memory)
+    memory, place = watched()
     with tm.open(place, models=Old.ALL) as old:
 
         def freeze(number: int, request: Any) -> None:
@@ -778,24 +718,20 @@ def test_a_store_is_not_frozen_by_two_at_once() -> None:
                 with pytest.raises(tm.StoreError, match="ages copies entities, and freezes the store itself"):
                     old.freeze()
 
-        memory.each = freeze
-        assert tm.migrate(place, [ages]).ok
-        memory.each = None
+        with memory.before_each(freeze):
+            assert tm.migrate(place, [ages]).ok
     assert tm.status(place).frozen is None
 
 
 def test_a_run_that_ended_is_abandoned_by_naming_where_to_go(place: Any) -> None:
-    memory = Watched()
-    place = filled(memory)
+    memory, place = watched()
 
     def end(number: int, request: Any) -> None:
         if tm.status(place).frozen is not None:
             raise KeyboardInterrupt
 
-    memory.each = end
-    with pytest.raises(KeyboardInterrupt):
+    with memory.before_each(end), pytest.raises(KeyboardInterrupt):
         tm.migrate(place, [ages])
-    memory.each = None
     assert [one.state for one in tm.status(place).history] == ["running"]
     assert tm.migrate(place, [ages], to="").ok
     assert leftovers(memory) == []
@@ -813,17 +749,15 @@ def test_a_run_that_switches_while_it_is_abandoned_loses_nothing(place: Any) -> 
             engines.append(AzurePlace.migrations(self))
             return engines[-1]
 
-    memory = Watched()
-    filled(memory)
+    memory, _ = watched()
     looking: Any = Looking(memory=memory, still=True)
 
     def look(number: int, request: Any) -> None:
         if number == 40:  # (it is under way)
             engines.append(AzurePlace.migrations(looking))
 
-    memory.each = look
-    assert tm.migrate(looking, [ages]).ok
-    memory.each = None
+    with memory.before_each(look):
+        assert tm.migrate(looking, [ages]).ok
     assert engines[-1].under_way() == "ages"
     engines[-1].discard("ages")
     assert FORTH.seen(looking) == FORTH.after(map(user, range(12)))
@@ -839,10 +773,7 @@ def test_each_table_has_a_new_one_of_its_own_however_long_its_name_is(length: in
 
     old, new = item(str), item(int)
 
-    @tm.migration(after=None, old=[old], new=[new])
-    def go(m: tm.Migration) -> None:
-        m.convert(old.age, new.age, int)
-
+    go = made(new, old, step("convert", old.age, new.age, int), name="go")
     place: Any = AzurePlace(memory=Memory(), still=True)
     with tm.open(place, models=[old]) as store:
         store.insert_many([old(str(n), f"n{n}", str(n)) for n in range(5)])
