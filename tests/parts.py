@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tablemapper as tm
 
+from .classes import grouped
+
 
 class Part(tm.Entity, table="Parts"):
     box: tm.Field[str]
@@ -16,11 +18,7 @@ class Part(tm.Entity, table="Parts"):
     by_color = tm.Index[str](partition="{color}")
 
 
-class Colors(tm.Aggregate, of=Part, table="Colors"):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{color}")
+Colors = grouped("Colors", Part, "color", n=tm.count())
 
 
 class Note(tm.Entity, table="Parts"):

@@ -10,6 +10,8 @@ from typing import Any
 import tablemapper as tm
 from tablemapper.engines.sqlite.file.file import File
 
+from .classes import grouped
+
 
 class Twin(tm.Entity, table="Twins"):
     """Written in pairs, so that half a pair shows."""
@@ -22,11 +24,7 @@ class Twin(tm.Entity, table="Twins"):
     by_text = tm.Index[str](partition="{text}")
 
 
-class Twins(tm.Aggregate, of=Twin, table="TwinCounts"):
-    group: tm.Field[str] = tm.group_by(Twin.group)
-    count: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{group}")
+Twins = grouped("Twins", Twin, "group", "TwinCounts", count=tm.count())
 
 
 class Pairs:

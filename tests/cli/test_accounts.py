@@ -14,7 +14,7 @@ from tablemapper.cli.app import Exit, run
 from tablemapper.engines import opening
 from tablemapper.engines.azure.tables.service import Commit, CreateTable
 
-from ..classes import Other, entity
+from ..classes import Other, entity, grouped
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -31,10 +31,7 @@ class Part(tm.Entity, table="Parts"):
     by_color = tm.Index[str](partition="{color}")
 
 
-class Colors(tm.Aggregate, table="Colors", of=Part):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    number: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{color}")
+Colors = grouped("Colors", Part, "color", number=tm.count())
 
 
 MODELS = f"{__name__}:ALL"

@@ -16,6 +16,7 @@ import tablemapper as tm
 from tablemapper.cli import advice, look  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, run
 
+from ..classes import grouped
 from ..sql import run_sql
 
 
@@ -30,10 +31,7 @@ class Part(tm.Entity, table="Parts"):
     by_color = tm.Index[str](partition="{color}")
 
 
-class Colors(tm.Aggregate, table="Colors", of=Part):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    number: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{color}")
+Colors = grouped("Colors", Part, "color", number=tm.count())
 
 
 @pytest.fixture

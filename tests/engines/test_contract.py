@@ -15,6 +15,7 @@ from tablemapper.engines import opening
 from tablemapper.engines.protocol import Engine, Note, NoteChanged, Reads
 from tablemapper.schema.model import compile_schema
 
+from ..classes import grouped
 from .azure.place import AzurePlace
 from .dicts import DictPlace
 
@@ -57,12 +58,9 @@ class Product(tm.Entity, table="Products"):
     by_code = tm.Index[str](partition="{code}", unique=True)
 
 
-class Makes(tm.Aggregate, of=Product, table="Makes"):
-    maker: tm.Field[str] = tm.group_by(Product.maker)
-    products: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{maker}")
-    by_products = tm.Index[int](partition="all", row="{products}")
+Makes = grouped(
+    "Makes", Product, "maker", products=tm.count(), by_products=tm.Index[int](partition="all", row="{products}")
+)
 
 
 class Maker(tm.Entity, table="Makers"):

@@ -15,7 +15,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.values.extra import Int32Value
 
-from ..classes import Color, Level, entity
+from ..classes import Color, Level, entity, grouped
 from ..stores import sound_store
 
 
@@ -72,12 +72,7 @@ class Product(tm.Entity, table="Products"):
     key = tm.Key[str](partition="{number}")
 
 
-class Prices(tm.Aggregate, of=Product, table="Prices"):
-    number: tm.Field[str] = tm.group_by(Product.number)
-    products: tm.Field[int] = tm.count()
-    total: tm.Field[Decimal | None] = tm.sum(Product.price)
-
-    key = tm.Key[str](partition="{number}")
+Prices = grouped("Prices", Product, "number", products=tm.count(), total=(Decimal | None, tm.sum(Product.price)))
 
 
 @pytest.fixture

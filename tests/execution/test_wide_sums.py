@@ -8,6 +8,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import grouped
+
 
 class Payment(tm.Entity, table="Payments"):
     account: tm.Field[str]
@@ -17,11 +19,7 @@ class Payment(tm.Entity, table="Payments"):
     key = tm.Key[str, int](partition="{account}", row="{number}")
 
 
-class Account(tm.Aggregate, of=Payment, table="Accounts"):
-    account: tm.Field[str] = tm.group_by(Payment.account)
-    cents: tm.Field[int | None] = tm.sum(Payment.cents)
-
-    key = tm.Key[str](partition="{account}")
+Account = grouped("Account", Payment, "account", "Accounts", cents=(int | None, tm.sum(Payment.cents)))
 
 
 MOST = 2**63 - 1

@@ -18,7 +18,7 @@ from tablemapper.guidance import data
 from tablemapper.guidance.advise import advise_schema
 from tablemapper.schema.model import compile_schema
 
-from ..classes import aggregate
+from ..classes import grouped
 from .test_advise import GOOD, classes, entity
 
 pytestmark = pytest.mark.file
@@ -143,8 +143,7 @@ def test_it_is_the_same_without_models_observed_and_under_asyncio(place: str) ->
 
 
 def test_an_aggregate_and_a_class_that_is_not_ready_are_left_out(place: str) -> None:
-    members = {"name": (str, tm.group_by(Thing.name)), "n": (int, tm.count())}
-    Total = aggregate("Total", Thing, members, tm.Key[str](partition="{name}"), "Totals")
+    Total = grouped("Total", Thing, "name", "Totals", n=tm.count())
     with tm.open(place, models=[Thing, Total], build=False) as store:
         assert [one.code for one in store.advise()] == ["TM001", "TM106"]
 

@@ -22,6 +22,8 @@ from tablemapper.planning.planner import candidates
 from tablemapper.planning.question import QuerySpec, query_form
 from tablemapper.query.mixed import mixed
 
+from ..classes import grouped
+
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
@@ -50,12 +52,7 @@ class Worker(Placed, table="Staff"):
     by_tag = tm.Index[str](partition="{tags}", table="WorkerTags")
 
 
-class Payroll(tm.Aggregate, of=Worker, table="Staff"):
-    city: tm.Field[str] = tm.group_by(Worker.city)
-    workers: tm.Field[int] = tm.count()
-    size: tm.Field[int] = tm.sum(Worker.size)
-
-    key = tm.Key[str](partition="{city}", row="payroll")
+Payroll = grouped("Payroll", Worker, "city", "Staff", row="payroll", workers=tm.count(), size=tm.sum(Worker.size))
 
 
 class Note(tm.Entity, table="Staff"):

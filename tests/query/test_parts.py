@@ -16,6 +16,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.file import file
 from tablemapper.engines.sqlite.rows import reads
 
+from ..classes import grouped
 from ..touched import touching
 
 START = datetime(2024, 2, 28, tzinfo=UTC)
@@ -35,11 +36,7 @@ class Reading(tm.Entity, table="Readings"):
     alone = tm.Index[str, datetime](partition="{device}", row="{at:desc}", unique=True)
 
 
-class Total(tm.Aggregate, of=Reading, table="Totals"):
-    device: tm.Field[str] = tm.group_by(Reading.device)
-    readings: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{device}")
+Total = grouped("Total", Reading, "device", "Totals", readings=tm.count())
 
 
 def readings(count: int, *, note: str = "") -> Iterator[Reading]:

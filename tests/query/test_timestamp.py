@@ -11,7 +11,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import aggregate, entity
+from ..classes import aggregate, entity, grouped
 from ..parts import Note
 
 
@@ -25,11 +25,7 @@ class Part(tm.Entity, table="Parts"):
     by_color = tm.Index[str](partition="{color}", include="all")
 
 
-class Colors(tm.Aggregate, of=Part, table="Colors"):
-    color: tm.Field[str] = tm.group_by(Part.color)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{color}")
+Colors = grouped("Colors", Part, "color", n=tm.count())
 
 
 written = tm.timestamp(Part)

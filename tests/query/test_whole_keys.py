@@ -10,6 +10,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import grouped
+
 
 class Item(tm.Entity, table="Items"):
     name: tm.Field[str]
@@ -21,11 +23,7 @@ class Item(tm.Entity, table="Items"):
     key = tm.Key[str](partition="{name}")
 
 
-class Sizes(tm.Aggregate, of=Item, table="Sizes"):
-    name: tm.Field[str] = tm.group_by(Item.name)
-    total: tm.Field[int] = tm.sum(Item.size)
-
-    key = tm.Key[str](partition="{name}", row="sizes")
+Sizes = grouped("Sizes", Item, "name", row="sizes", total=tm.sum(Item.size))
 
 
 class Part(tm.Entity, table="Items"):

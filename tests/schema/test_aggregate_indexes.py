@@ -13,6 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.maintenance import ChangeSet, Maintenance
 
+from ..classes import grouped
 from ..sql import run_sql
 from ..stores import sound_store
 
@@ -285,11 +286,7 @@ def test_a_load_keeps_every_index(atomic: bool) -> None:
 # ---------------------------------------------------------------------------------------------- over data
 
 
-class Plain(tm.Aggregate, of=Sale, table="Ranks"):
-    shop: tm.Field[str] = tm.group_by(Sale.shop)
-    total: tm.Field[int | None] = tm.sum(Sale.amount)
-
-    key = tm.Key[str](partition="{shop}")
+Plain = grouped("Plain", Sale, "shop", "Ranks", total=(int | None, tm.sum(Sale.amount)))
 
 
 Plain.__name__ = "Rank"

@@ -15,7 +15,7 @@ import tablemapper as tm
 from tablemapper.entities.declaration import declaration_of
 from tablemapper.schema.model import Schema, compile_schema
 
-from ..classes import aggregate, entity
+from ..classes import entity, grouped
 
 
 @attrs.frozen
@@ -207,8 +207,7 @@ def test_a_row_that_can_not_be_read_is_named() -> None:
 def test_a_group_keeps_its_etag_while_nothing_that_is_shown_of_it_changes(tmp_path: Path) -> None:
     members = {"device": str, "number": int}
     Reading = entity("Reading", "Readings", members, tm.Key[str, int](partition="{device}", row="{number}"))
-    members = {"device": (str, tm.group_by(Reading.device)), "highest": (int | None, tm.max(Reading.number))}
-    Peak = aggregate("Peak", Reading, members, tm.Key[str](partition="{device}"), "Peaks")
+    Peak = grouped("Peak", Reading, "device", "Peaks", highest=(int | None, tm.max(Reading.number)))
     with tm.open(tmp_path / "peaks.db", models=[Reading, Peak]) as store:
         store.insert(Reading("a", 5))
         etag = tm.info(store[Peak.key("a")]).etag

@@ -9,6 +9,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.limits import MAX_ENTITY, entity_size
 
+from ..classes import grouped
+
 
 class Loose(tm.Entity, table="Loose", type="loose"):
     group: tm.Field[str]
@@ -19,11 +21,7 @@ class Loose(tm.Entity, table="Loose", type="loose"):
     key = tm.Key[str, int](partition="{group}", row="{number}")
 
 
-class Sums(tm.Aggregate, of=Loose, table="Sums"):
-    group: tm.Field[str] = tm.group_by(Loose.group)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{group}")
+Sums = grouped("Sums", Loose, "group", n=tm.count())
 
 
 def _parts(number: int, count: int) -> Loose:

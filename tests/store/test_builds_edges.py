@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import aggregate, entity
+from ..classes import aggregate, entity, grouped
 from ..migrations.shapes import begun, made, script, step
 from ..stores import sound_store
 
@@ -209,8 +209,7 @@ def test_an_ever_begins_with_what_its_build_meets_and_counts_all_from_when_it_is
 ) -> None:
     members = {"player": str, "points": int}
     Shot = entity("Shot", "Shots", members, tm.Key[str, int](partition="{player}", row="{points}"))
-    members = {"player": (str, tm.group_by(Shot.player)), "top": (int | None, tm.max_ever(Shot.points))}
-    Best = aggregate("Best", Shot, members, tm.Key[str](partition="{player}"), "Bests")
+    Best = grouped("Best", Shot, "player", "Bests", top=(int | None, tm.max_ever(Shot.points)))
     with tm.open(tmp_path / "s.db", models=[Shot]) as store:
         store.insert_many(Shot("a", number) for number in range(count))
     with tm.open(tmp_path / "s.db", models=[Shot, Best], build=False) as store:

@@ -13,7 +13,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import entity
+from ..classes import entity, grouped
 
 pytestmark = pytest.mark.file
 
@@ -30,12 +30,7 @@ class Sale(tm.Entity, table="Sales"):
     by_product = tm.Index[str](partition="{product}")
 
 
-class Totals(tm.Aggregate, of=Sale, table="Totals"):
-    shop: tm.Field[str] = tm.group_by(Sale.shop)
-    sales: tm.Field[int] = tm.count()
-    total: tm.Field[int] = tm.sum(Sale.amount)
-
-    key = tm.Key[str](partition="{shop}")
+Totals = grouped("Totals", Sale, "shop", sales=tm.count(), total=tm.sum(Sale.amount))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tablemapper.schema.model import model_of
 from tablemapper.store import windows
 from tablemapper.store.columns import values_of
 
-from ..classes import entity
+from ..classes import entity, grouped
 from ..sql import run_sql
 
 
@@ -41,12 +41,7 @@ class Book(tm.Entity, table="Books"):
     by_size = tm.Index[int](partition="{size}")
 
 
-class Shelf(tm.Aggregate, of=Book, table="Shelves"):
-    shelf: tm.Field[str] = tm.group_by(Book.shelf)
-    books: tm.Field[int] = tm.count()
-    sizes: tm.Field[int | None] = tm.sum(Book.size)
-
-    key = tm.Key[str](partition="{shelf}")
+Shelf = grouped("Shelf", Book, "shelf", "Shelves", books=tm.count(), sizes=(int | None, tm.sum(Book.size)))
 
 
 class Bare(tm.Entity, table="Bares"):

@@ -8,6 +8,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import grouped
 from ..stores import sound_store
 
 pytestmark = pytest.mark.file
@@ -22,11 +23,7 @@ class Note(tm.Entity, table="Notes"):
     by_number = tm.Index[int](partition="{number}")
 
 
-class Notes(tm.Aggregate, of=Note, table="NotesByAuthor"):
-    author: tm.Field[str] = tm.group_by(Note.author)
-    most: tm.Field[int | None] = tm.max(Note.number)
-
-    key = tm.Key[str](partition="{author}")
+Notes = grouped("Notes", Note, "author", "NotesByAuthor", most=(int | None, tm.max(Note.number)))
 
 
 @pytest.mark.parametrize("where", ["notes.db", ":memory:"])

@@ -11,7 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
-from ..classes import entity
+from ..classes import entity, grouped
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
 
@@ -28,11 +28,7 @@ def note(**indexes: Any) -> Any:
 Note, NEWER = note(), note(by_number=tm.Index[str, int](partition="{author}", row="{number}"))
 
 
-class Authors(tm.Aggregate, of=Note, table="Authors"):
-    author: tm.Field[str] = tm.group_by(Note.author)
-    notes: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{author}")
+Authors = grouped("Authors", Note, "author", notes=tm.count())
 
 
 MODELS = [Note, Authors]

@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import Other
+from ..classes import Other, grouped
 from ..stores import sound_store
 
 
@@ -27,12 +27,7 @@ class Log(tm.Entity, table="Logs"):
     by_text = tm.Index[str](partition="{text}", unique=True, where=lambda log: log.level > 100)
 
 
-class Levels(tm.Aggregate, of=Log, table="Levels"):
-    level: tm.Field[int] = tm.group_by(Log.level)
-    logs: tm.Field[int] = tm.count()
-    last: tm.Field[datetime | None] = tm.max(Log.at)
-
-    key = tm.Key[int](partition="{level}")
+Levels = grouped("Levels", Log, "level", logs=tm.count(), last=(datetime | None, tm.max(Log.at)))
 
 
 class Device(tm.Entity, table="Logs"):
@@ -42,12 +37,7 @@ class Device(tm.Entity, table="Logs"):
     key = tm.Key[str](partition="{device}", row="device")
 
 
-class Ever(tm.Aggregate, of=Device, table="Ever"):
-    device: tm.Field[str] = tm.group_by(Device.device)
-    devices: tm.Field[int] = tm.count()
-    longest: tm.Field[str | None] = tm.max_ever(Device.text)
-
-    key = tm.Key[str](partition="{device}")
+Ever = grouped("Ever", Device, "device", devices=tm.count(), longest=(str | None, tm.max_ever(Device.text)))
 
 
 MODELS: list[type[tm.Record]] = [Log, Levels, Device, Ever]
@@ -73,12 +63,7 @@ def store() -> Iterator[tm.Store]:
         yield store
 
 
-class Ranked(tm.Aggregate, of=Log, table="Ranked"):
-    level: tm.Field[int] = tm.group_by(Log.level)
-    logs: tm.Field[int] = tm.count()
-
-    key = tm.Key[int](partition="{level}")
-    by_logs = tm.Index[int](partition="{logs}")
+Ranked = grouped("Ranked", Log, "level", logs=tm.count(), by_logs=tm.Index[int](partition="{logs}"))
 
 
 def test_clear_empties_an_index_on_groups() -> None:

@@ -18,7 +18,7 @@ import tablemapper as tm
 from tests.whole.answers import Trial, random_rows
 from tests.whole.random_models import random_model, with_maintained, with_undeclared
 
-from ..classes import Color, entity
+from ..classes import Color, entity, grouped
 from ..stores import sound_store
 
 pytestmark = pytest.mark.file
@@ -52,11 +52,7 @@ class Kind(tm.Entity, table="Kinds"):
     by_parts = tm.Index[int](partition="{parts}")
 
 
-class Total(tm.Aggregate, of=Part, table="Totals"):
-    kind: tm.Field[str] = tm.group_by(Part.kind)
-    weight: tm.Field[float | None] = tm.sum(Part.weight)
-
-    key = tm.Key[str](partition="{kind}")
+Total = grouped("Total", Part, "kind", "Totals", weight=(float | None, tm.sum(Part.weight)))
 
 
 MODELS = [Part, Kind, Total]

@@ -11,6 +11,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import grouped
 from ..threads import at_once
 
 
@@ -24,11 +25,7 @@ class Account(tm.Entity, table="Accounts"):
     by_balance = tm.Index[int](partition="{balance}")
 
 
-class Totals(tm.Aggregate, of=Account, table="Totals"):
-    bank: tm.Field[str] = tm.group_by(Account.bank)
-    balance: tm.Field[int] = tm.sum(Account.balance)
-
-    key = tm.Key[str](partition="{bank}")
+Totals = grouped("Totals", Account, "bank", balance=tm.sum(Account.balance))
 
 
 ONE, TWO = Account.key("b", 1), Account.key("b", 2)

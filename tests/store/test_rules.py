@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import model_of
 
-from ..classes import entity
+from ..classes import entity, grouped
 from ..stores import sound_store
 
 
@@ -34,10 +34,7 @@ class Span(tm.Entity, table="Spans"):
         self.length = self.hi - self.lo
 
 
-class Total(tm.Aggregate, of=Span, table="Totals"):
-    lo: tm.Field[int] = tm.group_by(Span.lo)
-    length: tm.Field[int | None] = tm.sum(Span.length)
-    key = tm.Key[int](partition="{lo}")
+Total = grouped("Total", Span, "lo", "Totals", length=(int | None, tm.sum(Span.length)))
 
 
 KEY = Span.key("a")

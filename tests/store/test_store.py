@@ -14,7 +14,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import Other, Span, Whole, aggregate, entity
+from ..classes import Other, Span, Whole, entity, grouped
 from ..engines.sqlite.table import in_child
 from ..stores import sound_store
 from ..threads import at_once
@@ -32,12 +32,7 @@ class Item(tm.Entity, table="Items"):
     by_badge = tm.Index[str](partition="{badge}", unique=True)
 
 
-class Total(tm.Aggregate, of=Item, table="Totals"):
-    p: tm.Field[str] = tm.group_by(Item.p)
-    items: tm.Field[int] = tm.count()
-    total: tm.Field[int | None] = tm.sum(Item.num)
-
-    key = tm.Key[str](partition="{p}")
+Total = grouped("Total", Item, "p", "Totals", items=tm.count(), total=(int | None, tm.sum(Item.num)))
 
 
 MODELS: list[type[tm.Record]] = [Item, Total]
@@ -156,8 +151,7 @@ def test_an_extremum_of_an_enum_is_a_member() -> None:
 
     members = {"owner": str, "number": int, "priority": Priority}
     Task = entity("Task", "Tasks", members, tm.Key[str, int](partition="{owner}", row="{number}"))
-    members = {"owner": (str, tm.group_by(Task.owner)), "most": (Priority | None, tm.max(Task.priority))}
-    Owner = aggregate("Owner", Task, members, tm.Key[str](partition="{owner}"), "Owners")
+    Owner = grouped("Owner", Task, "owner", "Owners", most=(Priority | None, tm.max(Task.priority)))
     with sound_store(":memory:", models=[Task, Owner]) as store:
         store.insert_many([Task("a", 1, Priority.LOW), Task("a", 2, Priority.HIGH)])
         assert store[Owner.key("a")].most is Priority.HIGH

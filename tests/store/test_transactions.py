@@ -14,7 +14,7 @@ from msgspec import Meta
 
 import tablemapper as tm
 
-from ..classes import Other, entity
+from ..classes import Other, entity, grouped
 from ..stores import sound_store
 from ..threads import at_once
 
@@ -38,12 +38,7 @@ class Customer(tm.Entity, table="Orders"):
     key = tm.Key[str](partition="{customer}", row="customer")
 
 
-class Spent(tm.Aggregate, of=Order, table="Spent"):
-    customer: tm.Field[str] = tm.group_by(Order.customer)
-    orders: tm.Field[int] = tm.count()
-    total: tm.Field[Decimal] = tm.sum(Order.total)
-
-    key = tm.Key[str](partition="{customer}")
+Spent = grouped("Spent", Order, "customer", orders=tm.count(), total=(Decimal, tm.sum(Order.total)))
 
 
 MODELS: list[type[tm.Record]] = [Order, Customer, Other, Spent]

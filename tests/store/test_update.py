@@ -11,6 +11,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import grouped
+
 
 class Account(tm.Entity, table="Accounts"):
     name: tm.Field[str]
@@ -22,11 +24,7 @@ class Account(tm.Entity, table="Accounts"):
     by_note = tm.Index[str](partition="{note}")
 
 
-class Count(tm.Aggregate, of=Account, table="Counts"):
-    note: tm.Field[str] = tm.group_by(Account.note)
-    accounts: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{note}")
+Count = grouped("Count", Account, "note", "Counts", accounts=tm.count())
 
 
 KEY = Account.key("a")

@@ -14,7 +14,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import aggregate, entity
+from ..classes import aggregate, entity, grouped
 from ..stores import sound_store
 
 
@@ -33,11 +33,7 @@ class Product(tm.Entity, table="Products"):
     by_tag = tm.Index[str](partition="{tags:fold}")
 
 
-class Sales(tm.Aggregate, of=Product, table="Sales"):
-    maker: tm.Field[str] = tm.group_by(Product.maker)
-    n: tm.Field[int] = tm.count()
-
-    key = tm.Key[str](partition="{maker}")
+Sales = grouped("Sales", Product, "maker", n=tm.count())
 
 
 class Log(tm.Entity, table="Logs"):
@@ -564,8 +560,7 @@ def test_values_too_large_for_azure_are_refused(store: tm.Store) -> None:
 def test_infinities_and_negative_zero_are_stored(tmp_path: Path) -> None:
     key = tm.Key[int](partition="{n}")
     Number = entity("Number", "Numbers", {"n": int, "value": float}, key, by_value=tm.Index[float](partition="{value}"))
-    members = {"value": (float, tm.group_by(Number.value)), "total": (float, tm.sum(Number.value))}
-    Total = aggregate("Total", Number, members, tm.Key[float](partition="{value}"), "Totals")
+    Total = grouped("Total", Number, "value", "Totals", total=(float, tm.sum(Number.value)))
     with sound_store(tmp_path / "n.db", models=[Number, Total]) as store:
         store.insert_many(Number(n, value) for n, value in enumerate([math.inf, -math.inf, -0.0, 0.0]))
         assert math.copysign(1, store[Number.key(2)].value) == 1

@@ -26,7 +26,7 @@ from tablemapper.testing import entities, keys, strategies, values
 from tablemapper.testing.rooms import Room
 from tablemapper.values.scalars import SCALARS
 
-from ..classes import entity
+from ..classes import entity, grouped
 from ..whole.kinds import exact
 from ..whole.models import compiled
 from ..whole.random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
@@ -349,11 +349,7 @@ def test_what_fails_is_made_small() -> None:
     assert int(last[1]) < 2000
 
 
-class Stays(tm.Aggregate, of=Stay, table="StayTotals"):
-    guest: tm.Field[str] = tm.group_by(Stay.guest)
-    nights: tm.Field[int] = tm.sum(Stay.nights)
-
-    key = tm.Key[str](partition="{guest}")
+Stays = grouped("Stays", Stay, "guest", "StayTotals", nights=tm.sum(Stay.nights))
 
 
 class Guest(tm.Entity, table="Guests"):

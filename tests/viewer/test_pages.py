@@ -24,6 +24,8 @@ from tests.engines.azure.memory import Memory
 from tests.engines.azure.place import AzurePlace
 from tests.viewer.visits import links, visit
 
+from ..classes import grouped
+
 
 def product(**body: Any) -> Any:
     """Return the class of products, with more fields and indexes."""
@@ -46,10 +48,7 @@ BY_NAME = {"by_name": tm.Index[str](partition="{name}", unique=True)}
 Product = product(**BY_NAME)
 
 
-class Total(tm.Aggregate, table="Totals", of=Product):
-    category: tm.Field[str] = tm.group_by(Product.category)
-    number: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{category}")
+Total = grouped("Total", Product, "category", "Totals", number=tm.count())
 
 
 MODELS = [Product, Total]

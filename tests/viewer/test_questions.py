@@ -23,6 +23,8 @@ from tablemapper.viewer import pages, questions
 from tablemapper.viewer.numbers import Kept
 from tests.viewer.visits import links, visit
 
+from ..classes import grouped
+
 
 class Product(tm.Entity, table="Products"):
     category: tm.Field[str]
@@ -37,10 +39,7 @@ class Product(tm.Entity, table="Products"):
     by_tag = tm.Index[str](partition="{tags}")
 
 
-class Total(tm.Aggregate, table="Totals", of=Product):
-    category: tm.Field[str] = tm.group_by(Product.category)
-    number: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{category}")
+Total = grouped("Total", Product, "category", "Totals", number=tm.count())
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.sql import select
 
+from ..classes import grouped
 from ..touched import Touched
 
 
@@ -38,11 +39,7 @@ class Depot(tm.Entity, table="Parcels"):
     key = tm.Key[str](partition="{depot}", row="about")
 
 
-class Load(tm.Aggregate, of=Parcel, table="Parcels"):
-    depot: tm.Field[str] = tm.group_by(Parcel.depot)
-    weight: tm.Field[int] = tm.sum(Parcel.weight)
-
-    key = tm.Key[str](partition="{depot}", row="load")
+Load = grouped("Load", Parcel, "depot", "Parcels", row="load", weight=tm.sum(Parcel.weight))
 
 
 MODELS = [Parcel, Depot, Load]

@@ -21,7 +21,7 @@ from tablemapper.progress import start_meter
 from tablemapper.schema.maintenance import index_columns, index_maintenance
 from tablemapper.schema.model import model_of
 
-from ..classes import aggregate
+from ..classes import grouped
 from .answers import Trial, random_rows
 from .random_models import random_model, with_levels, with_maintained, with_undeclared
 
@@ -228,8 +228,7 @@ def test_wrong_options_are_refused(options: Any, said: str) -> None:
 
 @pytest.mark.file
 def test_a_class_that_was_not_opened_and_one_that_is_built_are_refused(tmp_path: Path) -> None:
-    members = {"group": (str, tm.group_by(Narrow.group)), "n": (int, tm.count())}
-    Groups = aggregate("Groups", Narrow, members, tm.Key[str](partition="{group}"))
+    Groups = grouped("Groups", Narrow, "group", n=tm.count())
     with tm.open(tmp_path / "s.db", models=[Narrow]) as store:
         store.insert_many(Narrow("a", number) for number in range(2_000))
         with pytest.raises(tm.InvalidEntity, match="Wide"):

@@ -27,7 +27,7 @@ from tablemapper.engines.azure.tables.drive import Pause, Work
 from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
-from ...classes import aggregate, entity
+from ...classes import aggregate, entity, grouped
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
@@ -284,13 +284,7 @@ def test_a_new_index_on_groups_is_there_once_they_are_built_anew() -> None:
 
 
 def test_what_ever_was_stays() -> None:
-    class Highest(tm.Aggregate, of=Member, table="Highest"):
-        team: tm.Field[str] = tm.group_by(Member.team)
-        members: tm.Field[int] = tm.count()
-        most: tm.Field[float | None] = tm.max_ever(Member.score)
-
-        key = tm.Key[str](partition="{team}")
-
+    Highest = grouped("Highest", Member, "team", members=tm.count(), most=(float | None, tm.max_ever(Member.score)))
     memory = Clocked(1)
     store = tm.Store(memory.open(compile_schema([Member, Highest])))
     store.insert_many([Member("a", f"m{n}", "red", float(n)) for n in range(5)])

@@ -6,7 +6,7 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import entity
+from ...classes import entity, grouped
 from .place import AzurePlace
 
 
@@ -21,11 +21,9 @@ class Path(tm.Entity, table="Paths"):
     by_code = tm.Index[int](partition="{size}", row="one", unique=True)
 
 
-class Trees(tm.Aggregate, of=Path, table="Trees"):
-    tree: tm.Field[str] = tm.group_by(Path.tree)
-    paths: tm.Field[int] = tm.count()
-    largest: tm.Field[int | None] = tm.max_ever(Path.size, where=Path.size > 100)
-    key = tm.Key[str](partition="{tree}")
+Trees = grouped(
+    "Trees", Path, "tree", paths=tm.count(), largest=(int | None, tm.max_ever(Path.size, where=Path.size > 100))
+)
 
 
 def opened(*models: type[tm.Record]) -> tm.Store:

@@ -35,6 +35,7 @@ from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations
 
+from ...classes import grouped
 from ...stores import sound_store
 from .memory import Memory, Options
 from .place import AzurePlace
@@ -85,11 +86,7 @@ class Team(tm.Aggregate, of=User, table="Teams"):
     by_users = tm.Index[int](partition="teams", row="{users}", include=("most",))
 
 
-class Best(tm.Aggregate, of=User, table="Teams"):
-    team: tm.Field[str] = tm.group_by(User.team)
-    ever: tm.Field[float | None] = tm.max_ever(User.score)
-
-    key = tm.Key[str](partition="{team}", row="ever")
+Best = grouped("Best", User, "team", "Teams", row="ever", ever=(float | None, tm.max_ever(User.score)))
 
 
 class Tagged(tm.Aggregate, of=User, table="Tagged", where=lambda u: u.score < 1e9):

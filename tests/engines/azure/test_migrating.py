@@ -9,7 +9,7 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import aggregate, entity
+from ...classes import aggregate, entity, grouped
 from ...migrations.shapes import made, script, step
 from ...stores import sound_store
 from .memory import Faulty, Memory
@@ -292,10 +292,7 @@ class Alone(tm.Entity, table="Alones"):
     by_size = tm.Index[int](partition="{size}", unique=True)
 
 
-class Sizes(tm.Aggregate, of=Alone, table="Sizes"):
-    size: tm.Field[int] = tm.group_by(Alone.size)
-    number: tm.Field[int] = tm.count()
-    key = tm.Key[int](partition="{size}")
+Sizes = grouped("Sizes", Alone, "size", number=tm.count())
 
 
 RANKED = {

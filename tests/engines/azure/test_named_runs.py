@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.execution.prepared import BatchLimits
 
-from ...classes import entity
+from ...classes import entity, grouped
 from .memory import Faulty, Memory
 from .place import AzurePlace
 
@@ -25,10 +25,7 @@ class Task(tm.Entity, table="Tasks"):
     by_state = tm.Index[str, int](partition="{state}", row="{number}")
 
 
-class Total(tm.Aggregate, of=Task, table="Totals"):
-    state: tm.Field[str] = tm.group_by(Task.state)
-    n: tm.Field[int] = tm.sum(Task.n)
-    key = tm.Key[str](partition="{state}")
+Total = grouped("Total", Task, "state", "Totals", n=tm.sum(Task.n))
 
 
 class Bare(tm.Entity, table="Bares"):

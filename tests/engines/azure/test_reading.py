@@ -22,6 +22,7 @@ from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.engines.azure.tables.service import Change, Commit, Find, Lost, Refused, filter_text
 from tablemapper.schema.model import compile_schema
 
+from ...classes import grouped
 from .memory import Memory, Options
 from .place import AzurePlace
 from .test_engine import Counting
@@ -61,11 +62,7 @@ class Item(tm.Entity, table="Items"):
     by_shard = tm.Index[int](partition="{name:shard(3)}", row="{total}")
 
 
-class Shop(tm.Aggregate, of=Item, table="Shops"):
-    note: tm.Field[str] = tm.group_by(Item.note)
-    items: tm.Field[int] = tm.count()
-    weight: tm.Field[float | None] = tm.sum(Item.weight)
-    key = tm.Key[str](partition="{note}")
+Shop = grouped("Shop", Item, "note", "Shops", items=tm.count(), weight=(float | None, tm.sum(Item.weight)))
 
 
 class Log(tm.Entity, table="Logs"):

@@ -19,6 +19,7 @@ from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
+from ...classes import grouped
 from ...migrations.shapes import FIELDS, OLD, changed, indexes, part
 from .values import CASES, Values, opened, started
 
@@ -225,10 +226,7 @@ class Sale(tm.Entity, table="Sales"):
     key = tm.Key[str, int](partition="{shop}", row="{number}")
 
 
-class Best(tm.Aggregate, of=Sale, table="Best"):
-    shop: tm.Field[str] = tm.group_by(Sale.shop)
-    most: tm.Field[int | None] = tm.max_ever(Sale.number)
-    key = tm.Key[str](partition="{shop}")
+Best = grouped("Best", Sale, "shop", most=(int | None, tm.max_ever(Sale.number)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 import tablemapper as tm
 
-from ...classes import entity
+from ...classes import entity, grouped
 
 
 class Sale(tm.Entity, table="Sales"):
@@ -20,13 +20,9 @@ class Sale(tm.Entity, table="Sales"):
     key = tm.Key[str, int](partition="{shop}", row="{number}")
 
 
-class Takings(tm.Aggregate, of=Sale, table="Takings"):
-    shop: tm.Field[str] = tm.group_by(Sale.shop)
-    total: tm.Field[int] = tm.sum(Sale.price)
-    twice: tm.Field[int] = tm.sum(Sale.price * 2)
-    numbers: tm.Field[int] = tm.sum(Sale.number)
-
-    key = tm.Key[str](partition="{shop}")
+Takings = grouped(
+    "Takings", Sale, "shop", total=tm.sum(Sale.price), twice=tm.sum(Sale.price * 2), numbers=tm.sum(Sale.number)
+)
 
 
 def loose() -> Any:

@@ -23,6 +23,7 @@ from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreError, StoreFull
 from tablemapper.schema.model import compile_schema
 
+from ....classes import grouped
 from ....interrupts import places, strike
 from ....sqlite_vfs import Fault, Slow
 from ....threads import at_once
@@ -377,12 +378,7 @@ class Counter(tm.Entity, table="Counters"):
     by_value = tm.Index[int](partition="{value}")
 
 
-class Total(tm.Aggregate, of=Counter, table="Totals"):
-    text: tm.Field[str] = tm.group_by(Counter.text)
-    counters: tm.Field[int] = tm.count()
-    sum: tm.Field[int] = tm.sum(Counter.value)
-
-    key = tm.Key[str](partition="{text}")
+Total = grouped("Total", Counter, "text", "Totals", counters=tm.count(), sum=tm.sum(Counter.value))
 
 
 @pytest.fixture
