@@ -25,7 +25,7 @@ from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
 from tablemapper.schema.model import compile_schema
 
-from ...classes import Other, entity
+from ...classes import Other, entity, grouped
 from ...stores import sound_store
 from ...threads import at_once
 from ..test_contract import Kind, Part, held
@@ -406,30 +406,13 @@ def test_constants_whose_answer_is_lost_are_merged(store: tm.Store, service: Cou
 # ------------------------------------------------------------------------------------------ what is refused
 
 
-class FarTotal(tm.Aggregate, of=Part, table="Totals"):
-    kind: tm.Field[str] = tm.group_by(Part.kind)
-    parts: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{kind}")
-    by_parts = tm.Index[str, int](partition="{kind}", row="{parts}", unique=True)
-
-
-class NearTotal(tm.Aggregate, of=Part, table="Parts"):
-    kind: tm.Field[str] = tm.group_by(Part.kind)
-    parts: tm.Field[int] = tm.count()
-    key = tm.Key[str](partition="{kind}", row="near")
-    by_parts = tm.Index[int, str](partition="{parts}", row="{kind}", unique=True)
-
-
-class Shelf(tm.Entity, table="Shelves"):
-    kind: tm.Field[str]
-    parts: tm.Field[int] = tm.count(of=Part)
-    key = tm.Key[str](partition="{kind}")
-    by_parts = tm.Index[int](partition="{parts}")
-
-
-class Taken(tm.Entity, table="TableMapper"):
-    id: tm.Field[str]
-    key = tm.Key[str](partition="{id}")
+UNIQUE = tm.Index[str, int](partition="{kind}", row="{parts}", unique=True)
+ELSEWHERE = tm.Index[int, str](partition="{parts}", row="{kind}", unique=True)
+FarTotal = grouped("FarTotal", Part, "kind", "Totals", parts=tm.count(), by_parts=UNIQUE)
+NearTotal = grouped("NearTotal", Part, "kind", "Parts", row="near", parts=tm.count(), by_parts=ELSEWHERE)
+KIND = {"kind": str, "parts": (int, tm.count(of=Part))}
+Shelf = entity("Shelf", "Shelves", KIND, tm.Key[str](partition="{kind}"), by_parts=tm.Index[int](partition="{parts}"))
+Taken = entity("Taken", "TableMapper", {"id": str}, tm.Key[str](partition="{id}"))
 
 
 @pytest.mark.parametrize(
@@ -569,27 +552,19 @@ def test_a_wrong_key_is_said(service: Counting) -> None:
 # ------------------------------------------------------------------------------------------ following
 
 
-def _plain(*, newer: bool) -> type[tm.Entity]:
-    if not newer:
-        return Plain
-    fields: dict[str, Any] = {"id": tm.Field[str], "text": tm.Field[str], "more": tm.Field[int | None]}
-    body = {"__annotations__": fields, "text": tm.field(default=""), "more": tm.field(default=None)}
-    body["key"] = tm.Key[str](partition="{id}")
-    return type("Plain", (tm.Entity,), {**body, "__module__": __name__}, table="Plains")
-
-
 def test_an_older_process_keeps_the_fields_that_a_newer_one_added() -> None:
-    memory, newer = Memory(), _plain(newer=True)
-    now = [0.0]
+    members = {"id": str, "text": (str, tm.field(default="")), "more": (int | None, tm.field(default=None))}
+    newer = entity("Plain", "Plains", members, tm.Key[str](partition="{id}"))
+    memory, now = Memory(), [0.0]
     old = tm.Store(AzureEngine.open(memory, "old", compile_schema([Plain]), monotonic=lambda: now[0]))
     new = tm.Store(AzurePlace(memory=memory).open(compile_schema([newer])))
     new.insert(newer(id="a", text="x", more=7))
-    entity = old[Plain.key("a")]
-    entity.text = "y"
+    plain = old[Plain.key("a")]
+    plain.text = "y"
     with pytest.raises(tm.InvalidEntity, match="more"):  # (the catalogue was not looked at since)
-        old.replace(entity)
+        old.replace(plain)
     now[0] = 60.0
-    old.replace(entity)
+    old.replace(plain)
     assert new[newer.key("a")].more == 7
 
 
