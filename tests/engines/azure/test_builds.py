@@ -355,7 +355,7 @@ MUTANTS = {
     "ready": (_not_once_ready, 6),
     "soon": (_builder_too_soon, 4),
     "twice": (_added_twice, 0),
-    "any": (_any_entity, 312),
+    "any": (_any_entity, 195),
     "barred": (_not_barred, 0),
     "taken over": (_taken_over, 0),
 }
