@@ -64,6 +64,7 @@ from .writes import write
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
 _TOGETHER = 16  # fixes
+_PAGES = 6  # of the values of a group, in the transaction of entities
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -334,7 +335,8 @@ class AzureEngine:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        return max((MAX_CHANGES - classes.has_intent(model) - len(duties.aggregates)) // rows, 1)
+        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
+        return max((MAX_CHANGES - classes.has_intent(model) - groups) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
