@@ -367,7 +367,7 @@ REQUESTS = (
 @given(st.lists(REQUESTS, min_size=5, max_size=25))
 def test_the_service_of_dicts_answers_as_the_emulator_does(azurite: Any, requests: list[Request]) -> None:
     wire = Wire(account_of(azurite.connection()))
-    sides: list[tuple[Any, list[str]]] = [(wire, []), (Memory(Options(milliseconds=True)), [])]
+    sides: list[tuple[Any, list[str]]] = [(wire, []), (Memory(Options(milliseconds=True, echo=True)), [])]
     for service, _ in sides:
         service.send(CreateTable("Users"))
     for request in requests:
