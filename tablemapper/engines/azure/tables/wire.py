@@ -41,8 +41,9 @@ _HEADERS = {
     "DataServiceVersion": "3.0",
     "MaxDataServiceVersion": "3.0",
 }
-_OF_CHANGES = {"Content-Type": "application/json", "Prefer": "return-no-content"}
-_METHODS = {"insert": "POST", "replace": "PUT", "upsert": "PUT", "merge": "PATCH", "delete": "DELETE"}
+_JSON = {"Content-Type": "application/json"}
+_OF_NEW = {**_JSON, "Prefer": "return-no-content"}
+_METHODS = {"replace": "PUT", "upsert": "PUT", "merge": "PATCH"}
 _SIGNED = re.compile(r"\bsig=[^&\s]*")
 _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
 """Characters of JSON that the emulator takes for the end of a line."""
@@ -94,7 +95,7 @@ class Wire:
                 send = self._change if len(changes) == 1 else self._transaction
                 return send(table, partition, changes)
             case CreateTable(name=name):
-                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_CHANGES)
+                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
                 if status == 409:
                     return False
                 _check(status, body)
@@ -192,16 +193,17 @@ def _path(table: str, partition: str, row: str) -> str:
 
 
 def _part(table: str, partition: str, change: Change, url: str = "") -> Part:
-    headers = dict(_OF_CHANGES)
+    headers = {"Accept": _HEADERS["Accept"]}
     if change.if_match is not None:
         headers["If-Match"] = change.if_match
     if change.kind == "delete":
-        return "DELETE", url + _path(table, partition, change.row), {**headers, "Accept": _HEADERS["Accept"]}, b""
+        return "DELETE", url + _path(table, partition, change.row), headers, b""
     body = _encode({PARTITION: partition, ROW: change.row, **change.members})
     for separator, escaped in _SEPARATORS:
         body = body.replace(separator, escaped)
-    path = f"/{table}" if change.kind == "insert" else _path(table, partition, change.row)
-    return _METHODS[change.kind], url + path, {**headers, "Accept": _HEADERS["Accept"]}, body
+    if change.kind == "insert":
+        return "POST", f"{url}/{table}", headers | _OF_NEW, body
+    return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
 
 
 def _check(status: int, body: bytes) -> None:
