@@ -23,6 +23,7 @@ from .service import (
     Commit,
     CreateTable,
     DeleteTable,
+    Entity,
     Find,
     Get,
     Lost,
@@ -84,7 +85,7 @@ class Wire:
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query)
                 try:
-                    return _read(status, body)
+                    return _held(_read(status, body))
                 except Refused as refused:
                     if refused.status == 404 and refused.code != "TableNotFound":
                         return None
@@ -123,8 +124,9 @@ class Wire:
         partition, row = headers.get(f"{_NEXT}PartitionKey"), headers.get(f"{_NEXT}RowKey")
         after = None if partition is None and row is None else (partition or "", row or "")
         try:
-            return Page(members["value"], after)
-        except (KeyError, TypeError):
+            entities = members["value"]
+            return Page([_held(one) for one in entities] if request.select else entities, after)
+        except (KeyError, TypeError, AttributeError):
             raise Lost("the answer to a query is none") from None
 
     def _change(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
@@ -204,6 +206,11 @@ def _part(table: str, partition: str, change: Change, url: str = "") -> Part:
     if change.kind == "insert":
         return "POST", f"{url}/{table}", headers | _OF_NEW, body
     return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
+
+
+def _held(entity: Entity) -> Entity:
+    """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
+    return {name: value for name, value in entity.items() if value is not None}
 
 
 def _check(status: int, body: bytes) -> None:
