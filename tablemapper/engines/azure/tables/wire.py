@@ -80,6 +80,16 @@ class Wire:
         Raises:
             Lost, Refused
         """
+        try:
+            return self._send(request)
+        except Refused as refused:
+            if refused.code != "TableBeingDeleted" or isinstance(request, CreateTable):
+                raise
+            if isinstance(request, DeleteTable):
+                return False
+            raise Refused(404, "TableNotFound", "it is being deleted") from None
+
+    def _send(self, request: Request) -> Any:
         match request:
             case Get(table=table, partition=partition, row=row, select=select):
                 query = f"$select={_quoted(','.join(select))}" if select else ""
@@ -97,9 +107,12 @@ class Wire:
                 return send(table, partition, changes)
             case CreateTable(name=name):
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
-                if status == 409:
-                    return False
-                _check(status, body)
+                try:
+                    _check(status, body)
+                except Refused as refused:
+                    if refused.code == "TableAlreadyExists":
+                        return False
+                    raise
                 return True
             case DeleteTable(name=name):
                 status, _, body = self._call("DELETE", f"/Tables('{name}')")
