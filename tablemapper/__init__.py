@@ -13,7 +13,7 @@ import logging
 
 from .aio.opening import open_async
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
-from .aio.store import AsyncStore
+from .aio.store import AsyncStore, copy_async
 from .aio.transaction import AsyncTransaction
 from .catalogue.changes import Fault
 from .engines.check import Problem, RepairReport, Report
@@ -185,6 +185,7 @@ __all__ = [
     "changes",
     "converter",
     "copy",
+    "copy_async",
     "count",
     "field",
     "from_dict",

@@ -36,10 +36,10 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {
             "engines": ["context", "status", "statistics", "check", "protocol", "by_key", "counting", "decide", "migration"],
             "engines.azure.tables": ["service", "accounts", "batches", "wire", "drive", "names", "rows"],
-            "engines.azure.outer": ["marks", "outbox", "reservations", "elsewhere", "groups", "combining", "finishing"],
+            "engines.azure.outer": ["marks", "outbox", "reservations", "elsewhere", "extremes", "groups", "combining", "finishing"],
             "engines.azure.reading": ["filters", "keepers", "orders", "scans", "reads"],
             "engines.azure.catalogue": ["partitions", "notes", "published", "classes"],
-            "engines.azure": ["known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "engine"],
+            "engines.azure": ["doubt", "known", "writes", "overwriting", "rounds", "sweep", "duplicates", "freezing", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["replacing", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [

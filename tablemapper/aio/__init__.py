@@ -6,6 +6,6 @@
 - `awaited`: a verb of a synchronous object as one that is awaited.
 - `query`: queries that are awaited.
 - `transaction`: a transaction for one task.
-- `store`: the store with verbs to await.
+- `store`: the store with verbs to await, and the copy of one into another.
 - `opening`: `tablemapper.open_async`.
 """

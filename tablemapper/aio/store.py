@@ -14,11 +14,14 @@ from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
+from ..errors import shown
 from ..events import Observer
 from ..expressions.habits import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..query.partitions import Partition
+from ..store.care import copy
+from ..store.copying import CopyReport
 from ..store.observation import ObservedBuffer, noting
 from ..store.opening import new_store
 from ..store.operations import ByKey, Operations
@@ -277,6 +280,30 @@ class AsyncStore(Face[Store], ByKey):
     freeze = awaited(Store.freeze, long=True)
     unfreeze = awaited(Store.unfreeze)
     backup = awaited(Store.backup, long=True)
+
+
+async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: ProgressOption = False) -> CopyReport:
+    """Make the entities of one store those of another, in a thread; as `copy`.
+
+    A task that is cancelled ends it between two steps: what is written stays, and the next call goes on from there.
+
+    Args:
+        source: it is only read.
+        target: a store with the same classes; what only it has is deleted.
+        progress: True for a bar, or a function, which is called in another thread.
+
+    Raises:
+        SchemaMismatch, InvalidEntity, UniqueViolation, PreconditionFailed: for the reasons of `copy`.
+    """
+    for store in (source, target):
+        if not isinstance(store, AsyncStore):
+            raise TypeError(
+                f"copy_async: expected two open AsyncStores, got {shown(store)}; of two Stores: tm.copy(source, target)"
+            )
+    cancellation = Cancellation()
+    call = partial(copy, source._sync, target._sync, progress=cancellation.progress(progress))
+    slow = source if target._workers.quick_reads else target  # (what asks an account can end between two requests)
+    return await slow._workers.run_until(cancellation, call)
 
 
 async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:

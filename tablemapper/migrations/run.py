@@ -236,6 +236,8 @@ class _Run:
         """What the plan has still to run; None before there is a plan."""
         self._reached = -1
         """How many scripts were done when this run had run one."""
+        self._untaken = ""
+        """What the store could not take of what a script declares, and no step of it says."""
         self.last: Script | None = None
         """The script that this run ran last, if the store is still where that led; for an undoing, the one that undoes."""
 
@@ -252,7 +254,12 @@ class _Run:
                 in_batches(self._engine.clear, hold=self._hold, rest=self._rest, sleep=self._sleep)
             self._engine.look()
             with suppress(Outdated):
-                done = self._next(target)
+                try:
+                    done = self._next(target)
+                except InvalidMigration as error:
+                    if self._untaken:
+                        error.add_note(self._untaken)
+                    raise
         return self._report(done=done)
 
     def _next(self, target: str | None) -> bool | None:
@@ -328,9 +335,13 @@ class _Run:
             return False
         # The next script expects what this one declares and no step says, too.
         if last.new and (done == self._reached or not matches(last.new, self._engine.forms())):
-            with suppress(SchemaMismatch):  # (a version that is newer has changed them: the script says what differs)
+            try:
                 if self._engine.take_over(compile_schema(last.new)):
                     return True
+            except (
+                SchemaMismatch
+            ) as error:  # (a version that is newer may have changed them: the next script says what differs)
+                self._untaken = f"{last.id} declares what the store could not take: {error}"
         if not back and _resolves(last) and (faults := self.settle(last)):
             raise stopped(last.id, attrs.evolve(self._report(done=False), faults=faults))
         return False

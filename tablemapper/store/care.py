@@ -248,5 +248,10 @@ def copy(source: Care, target: Care, /, *, progress: ProgressOption = False) -> 
             over totals, and two groups have one value on the way: copy into a new store.
         PreconditionFailed: somebody else wrote the target meanwhile; copy again.
     """
+    for store in (source, target):
+        if not isinstance(store, Care):
+            raise TypeError(
+                f"copy: expected two open Stores, got {shown(store)}; of two AsyncStores: await tm.copy_async(source, target)"
+            )
     with start_meter(progress, "copy") as meter:
         return copy_engine(source._engine, target._engine, meter)  # noqa: SLF001  (two stores are asked for theirs)

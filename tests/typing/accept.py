@@ -574,6 +574,7 @@ async def asynchronously(product: Product) -> None:
         assert_type(await store.repair(), tm.RepairReport)
         await store.compact()
         assert_type(await store.build(rest=0), tm.BuildReport)
+        assert_type(await tm.copy_async(store, store, progress=True), tm.CopyReport)
     assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)
 
 

@@ -295,6 +295,7 @@ async def asynchronously(store: tm.AsyncStore, product: Product, climate: DailyC
         pass
     async with store.transaction() as tx:
         tx.insert(climate)  # type: ignore[arg-type]
+    tm.copy(store, store)  # type: ignore[arg-type]
     await tm.open_async("shop.db", models=[str])  # type: ignore[list-item]
     tm.open_async("shop.db", models=[Product]).insert(product)  # type: ignore[attr-defined]
 

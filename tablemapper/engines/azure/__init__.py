@@ -4,6 +4,7 @@
 - `reading`: queries: what is sent for a plan, and what becomes of the answers.
 - `outer`: what a write does in other partitions than its own.
 - `catalogue`: what the store is: its catalogue, and the classes as that has them.
+- `doubt`: what a refusal means that no reading explains, and where nobody knows what was written.
 - `known`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
 - `overwriting`: rows that others than writes change: copies, repairs, builds that begin anew, drops.

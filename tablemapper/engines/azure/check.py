@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-import msgspec
-
 from ...entities.etag import Stamp
+from ...errors import CorruptStore
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
 from ..check import Finding
 from .catalogue.classes import Classes
+from .outer.extremes import Values
 from .outer.outbox import intent_of
 from .reading.scans import Runs, outer_places, rows_of
-from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, row_key_of
+from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, PAGES, index_prefix, row_key_of
 from .tables.rows import Codec
 from .tables.service import PARTITION, ROW, Entity
 
@@ -41,6 +41,8 @@ class Held:
         # (An index that the program does not declare is of the class with all that is stored.)
         self._opened = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
+        self._unread = set[tuple[Model, tuple[str, str]]]()
+        self._pages: dict[tuple[str, str, str], Entity] = {}
         self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}
         tables: dict[str, list[Model]] = {}
         for model in self.classes.models:
@@ -84,6 +86,8 @@ class Held:
         if HIDDEN[0] <= row < HIDDEN[1]:
             if row.startswith(INTENTS[0]):
                 self.intents.append((table, entity))
+            elif row.startswith(PAGES[0]):
+                self._pages[table, partition, row] = entity
             for index, rows in self._indexes.items():
                 if self._owner(index) in models and row.startswith(index_prefix(index.label)):
                     entry = _entry(index, entity, self.classes.codec(index.owner))
@@ -98,7 +102,7 @@ class Held:
     def wrong(self, findings: Iterable[Finding]) -> dict[Group, Stamp | None]:
         """Return the groups in other partitions that are not what they should be, each with its ETag, if it is there.
 
-        Those that a write has still to change are not among them.
+        Those that a write has still to change are not among them, unless that cannot read them.
         """
         awaited = {
             (one.label, one.partition, one.row) for _, entity in self.intents for one in intent_of(entity)[0].deltas
@@ -108,7 +112,8 @@ class Held:
             aggregate, key = finding.of, finding.problem.key[:2]
             if not isinstance(aggregate, AggregateMaintenance) or aggregate not in self.classes.outer_aggregates:
                 continue
-            if (self.classes.marks.name_of(aggregate), *key) not in awaited:
+            is_unread = finding.problem.kind == "damaged" or (aggregate.model, key) in self._unread
+            if is_unread or (self.classes.marks.name_of(aggregate), *key) not in awaited:
                 row = self._rows[aggregate.model].get(key)
                 wrong[aggregate, key] = None if row is None else row[2]
         return wrong
@@ -127,8 +132,16 @@ class Held:
 
     def values(self, model: Model) -> Iterator[tuple[object, ...]]:
         for key, row in self._rows[model].items():
-            for slot, value, count in msgspec.msgpack.decode(row[-1].values) if row[-1].values else ():
-                yield (*key, slot, value, count)
+            try:
+                values = Values(key, row[-1].values)
+                for page, number in values.keys.items():
+                    values.take(number, self._pages.get((model.table, key[0], page)))
+            except CorruptStore:  # (so they are missing)
+                self._unread.add((model, key))
+                continue
+            for slot, of_slot in values.counts().items():
+                for value, count in of_slot.items():
+                    yield (*key, slot, value, count)
 
     def index_rows(self, index: IndexMaintenance) -> Iterable[IndexRow]:
         return self._indexes[index].values()

@@ -38,13 +38,13 @@ from .duplicates import by_value, violations
 from .freezing import announce, unfreeze, wait
 from .outer.outbox import Outbox, Patience, Times
 from .overwriting import Overwriter
-from .reading.filters import all_of, visible
+from .reading.filters import visible
 from .reading.keepers import completed
 from .reading.reads import AzureReads
-from .reading.scans import rows_of
+from .reading.scans import partition_keys, rows_of
 from .repair import Fixes, left_of
 from .rounds import insert
-from .sweep import sweep, unfinished, waited
+from .sweep import sweep, sweep_behind, unfinished, waited
 from .tables.drive import Driver, Work, clock, read, server_time, side_by_side, store_errors
 from .tables.names import BELOW, CATALOGUE
 from .tables.rows import shown
@@ -56,9 +56,7 @@ from .tables.service import (
     ROW,
     Comparison,
     Entity,
-    Find,
     Get,
-    Page,
     Service,
 )
 from .writes import write
@@ -66,6 +64,7 @@ from .writes import write
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
 _TOGETHER = 16  # fixes
+_PAGES = 6  # of the values of a group, in the transaction of entities
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -300,20 +299,9 @@ class AzureEngine:
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
-        last: str | None = None
-        while True:
-            beyond = [] if last is None else [Comparison(PARTITION, "gt", "String", last)]
-            page: Page
-            find = Find(model.table, all_of([*beyond, visible()]), (PARTITION, ROW, BELOW), 1)
-            page = self.run(read(find, self.timeout))
-            while not page.entities and page.after is not None:
-                page = self.run(read(Find(find.table, find.where, find.select, 1, page.after), self.timeout))
-            if not page.entities:
-                return
-            partition: str = page.entities[0][PARTITION]
-            last = partition
+        for partition, entity in partition_keys(self, model.table):
             of_one = Comparison(PARTITION, "eq", "String", partition)
-            rows = [page.entities[0]] if self.classes.claims(model, partition, page.entities[0][ROW]) else ()
+            rows = [entity] if self.classes.claims(model, partition, entity[ROW]) else ()
             if any(
                 self.classes.claims(model, partition, one[ROW])
                 for one in rows or rows_of(self, model.table, of_one, visible())
@@ -347,7 +335,8 @@ class AzureEngine:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        return max((MAX_CHANGES - classes.has_intent(model) - len(duties.aggregates)) // rows, 1)
+        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
+        return max((MAX_CHANGES - classes.has_intent(model) - groups) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
@@ -369,6 +358,7 @@ class AzureEngine:
             self.run(
                 write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
             )
+            self._sweep_behind()
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -386,12 +376,17 @@ class AzureEngine:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
                     self.run(insert(self.current.classes, some, self._outbox, size, self.timeout, written))
+                    self._sweep_behind()
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
         for batch, some in zip(batches, made, strict=True):
             if batch.parts is None:
                 batch.rows[:] = [one.new for one in some if one.new is not None]
+
+    def _sweep_behind(self) -> None:
+        if self._outbox.shared:
+            self.run(sweep_behind(self.current, self._outbox, self.timeout))
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""

@@ -19,7 +19,7 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, Key, decide
 from ..protocol import Operation
 from .catalogue.classes import Classes
-from .outer.groups import values_of
+from .outer.extremes import Counts, Values
 from .reading.keepers import Keeper
 from .tables.drive import Work, read, side_by_side
 from .tables.names import BASE_ROW
@@ -140,6 +140,8 @@ class Known:
             self._lacking.clear()
             try:
                 decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
+                for aggregate, key, slot, more in decision.values:
+                    self.values(aggregate, key, {slot: more})
                 if self.afresh:
                     for index, rows in decision.changes.indexes.items():
                         for one in rows.deletes:
@@ -172,12 +174,15 @@ class Known:
             raise CorruptStore(f"{aggregate.model.name} {key}: the group has no state")
         return (*row[2:-1], hidden.state)
 
-    def values(self, aggregate: AggregateMaintenance, key: Key) -> dict[int, dict[Any, int]]:
-        """Return how often each live value of a group is there, by slot."""
+    def values(self, aggregate: AggregateMaintenance, key: Key, more: Counts) -> Values:
+        """Return how often each live value of a group is there, with the pages that changes need."""
         row = self.row(aggregate.model, key)
-        if row is None or not row[-1].values:
-            return {}
-        return values_of(row[-1].values)
+        values = Values(key, b"" if row is None else row[-1].values)
+        for page, number in values.needed(more).items():
+            found = self._other(page)
+            if page not in self._lacking:
+                values.take(number, found)
+        return values
 
     def extreme(
         self,
@@ -187,9 +192,11 @@ class Known:
         end: Literal["min", "max"],
         change: Mapping[Any, int],
     ) -> Any:
-        counts = self.values(aggregate, key).get(slot, {})
-        live = [value for value in {**counts, **change} if counts.get(value, 0) + change.get(value, 0) > 0]
-        return (min if end == "min" else max)(live, default=None)
+        values = self.values(aggregate, key, {slot: change})
+        if self._lacking:
+            return None
+        values.add({slot: change})
+        return values.end(slot, end)
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
         if not self.afresh:

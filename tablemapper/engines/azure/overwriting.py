@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 import attrs
 
 from ...errors import CorruptStore, StoreError
 from ...schema.groups import Delta
-from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ...schema.maintenance import IndexMaintenance
 from ...schema.model import Model, is_local
 from .catalogue.classes import Classes
 from .outer.finishing import carry_out, deleted
-from .outer.groups import Upkeep, changed, correction
+from .outer.groups import ReadGroup, Upkeep, changed, correction, read_group
 from .outer.marks import Part
 from .outer.outbox import Intent, Late, Outbox, Patience
 from .reading.filters import text, visible
 from .tables.drive import Work, read, side_by_side
-from .tables.names import index_prefix
+from .tables.names import BASE_ROW, PAGES, index_prefix
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
 
 _TOGETHER = 16  # groups
+_PAGES = 40  # of the values of a group, in one transaction
 
 
 @attrs.frozen
@@ -40,8 +40,10 @@ class Overwriter:
     patience: Patience
     timeout: float
 
-    def write(self, upkeep: Upkeep, key: tuple[str, str], found: Entity | None, change: Change) -> Work[None]:
-        """Change a group, and what indexes have of it, under the ETag that it was read with.
+    def write(
+        self, upkeep: Upkeep, key: tuple[str, str], found: Entity | None, change: Change, pages: Sequence[Change] = ()
+    ) -> Work[None]:
+        """Change a group, its pages, and what indexes have of it, under the ETag that it was read with.
 
         Raises:
             Late, Lost, Refused
@@ -52,7 +54,7 @@ class Overwriter:
         if intent:
             yield from self.outbox.name(self.patience, table, key[0])
         yield from self.patience.check()
-        yield Commit(table, key[0], tuple(changes))
+        yield Commit(table, key[0], (*changes, *pages))
         if intent:
             yield from carry_out([intent], self.classes, self.patience, self.timeout, self.outbox)
             if not self.patience.doubt:
@@ -62,7 +64,7 @@ class Overwriter:
         self,
         upkeep: Upkeep,
         key: tuple[str, str],
-        delta: Callable[[Entity | None], Delta],
+        delta: Callable[[ReadGroup], Delta],
         found: Entity | None,
         *,
         anyway: bool = False,
@@ -74,8 +76,11 @@ class Overwriter:
         """
         attempt, table = 0, upkeep.aggregate.model.table
         while True:
+            pages: Sequence[Change] = ()
             try:
-                change = changed(upkeep.aggregate, key, found, [delta(found)], anyway=anyway)
+                group = yield from read_group(upkeep.aggregate, key, found, None, self.timeout, mends=anyway)
+                change = changed(group, [delta(group)], _PAGES, anyway=anyway)
+                found, pages = group.found, group.values.changes()
             except CorruptStore:
                 if found is None:
                     raise
@@ -83,7 +88,7 @@ class Overwriter:
             if change is None:
                 return
             try:
-                yield from self.write(upkeep, key, found, change)
+                yield from self.write(upkeep, key, found, change, pages)
             except Lost as lost:
                 yield from self.patience.again(attempt, lost)
             except Refused as refused:
@@ -115,9 +120,7 @@ class Overwriter:
             page: Page = yield from read(find, self.timeout)
             yield from self.patience.check()
             groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
-            works = [
-                self.add(upkeep, (one[PARTITION], one[ROW]), partial(_all_of, part), one, anyway=True) for one in groups
-            ]
+            works = [self.add(upkeep, (one[PARTITION], one[ROW]), _all_of, one, anyway=True) for one in groups]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])
             if page.after is None:
@@ -137,7 +140,12 @@ class Overwriter:
         for index in self.classes.maintained(model).indexes:
             yield from self.emptied(index)
         claims = self.classes.claims
-        yield from self._deleted(Find(model.table), lambda one: alone or claims(model, one[PARTITION], one[ROW]))
+
+        def is_of(one: Entity) -> bool:
+            is_page = PAGES[0] <= one[ROW] < PAGES[1]
+            return alone or claims(model, one[PARTITION], one[BASE_ROW] if is_page else one[ROW])
+
+        yield from self._deleted(Find(model.table), is_of)
 
     def _deleted(self, find: Find, which: Callable[[Entity], bool]) -> Work[None]:
         """Delete the rows that a request finds, and a function chooses."""
@@ -169,6 +177,6 @@ class Overwriter:
             ) from None
 
 
-def _all_of(aggregate: AggregateMaintenance, found: Entity | None) -> Delta:
+def _all_of(group: ReadGroup) -> Delta:
     """Return what takes all entities out of a group."""
-    return correction(aggregate, aggregate.aggregate.zero(), found)
+    return correction(group, group.aggregate.aggregate.zero())

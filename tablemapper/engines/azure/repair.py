@@ -17,7 +17,7 @@ from ...schema.model import Model
 from ..check import Finding, Problem
 from .catalogue.classes import Classes
 from .outer.elsewhere import put_of
-from .outer.groups import changed, correction
+from .outer.groups import changed, correction, read_group
 from .outer.marks import BARRED, of_writes
 from .outer.outbox import Late, Outbox, Patience
 from .overwriting import Overwriter
@@ -27,6 +27,7 @@ from .tables.rows import included, local_key
 from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
 
 Key = Sequence[Any]
+_PAGES = 40  # of the values of a group, in one transaction
 
 
 class Fixes:
@@ -167,13 +168,15 @@ class Fixes:
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
         try:
-            change = changed(aggregate, key, held, [correction(aggregate, live, held)], anyway=True)
+            read_whole = yield from read_group(aggregate, key, held, None, self._timeout, mends=True)
+            change = changed(read_whole, [correction(read_whole, live)], _PAGES, anyway=True)
         except CorruptStore:  # (what the group holds cannot be read: it stays a finding)
             return
-        if change is None:
+        if change is None or (read_whole.found or {}).get(ETAG) != (held or {}).get(ETAG):
             return
         overwriter = Overwriter(self._classes, self._outbox, Patience((yield Now()) + self._timeout), self._timeout)
-        yield from _if_possible(overwriter.write(self._classes.upkeep(aggregate), key, held, change))
+        upkeep = self._classes.upkeep(aggregate)
+        yield from _if_possible(overwriter.write(upkeep, key, held, change, read_whole.values.changes()))
 
 
 def left_of(finding: Finding, classes: Classes) -> Problem:

@@ -77,6 +77,20 @@ def sweep(current: Current, outbox: Outbox, timeout: float, *, full: bool = Fals
     return done
 
 
+def sweep_behind(current: Current, outbox: Outbox, timeout: float) -> Work[None]:
+    """Sweep the partitions that writes of this process named since, and others had named before.
+
+    Arguments as those of `sweep`. That something stays there is no fault of these writes.
+    """
+    places, outbox.shared = outbox.shared, []
+    try:
+        sweeper = Sweeper(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
+        for at in range(0, len(places), _TOGETHER):
+            yield from side_by_side([sweeper.partition(*place) for place in places[at : at + _TOGETHER]])
+    except (Lost, Refused, TableMapperError) as error:
+        _log.warning("what writes left in %d partitions stays: %s", len(places), error)
+
+
 def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Work[bool]:
     """Wait a second at most, unless so many have passed by the clock of the service; return whether they had not.
 

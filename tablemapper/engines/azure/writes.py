@@ -8,7 +8,7 @@ is that of the first operation that failed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
@@ -17,10 +17,8 @@ import msgspec
 from ...catalogue.freezing import check_thawed
 from ...entities.etag import Stamp
 from ...errors import (
-    CorruptStore,
     InvalidEntity,
     InvalidTransaction,
-    OutcomeUnknown,
     StoreError,
     StoreLocked,
     UniqueViolation,
@@ -31,10 +29,12 @@ from ...schema.rows import FIRST, Row
 from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
 from .catalogue.classes import Classes
+from .doubt import in_doubt, judge, unknown
 from .known import Known
 from .outer.elsewhere import outer_of
+from .outer.extremes import PagesGone
 from .outer.finishing import Following, carry_out_together, take_back
-from .outer.groups import check_room, pack_values
+from .outer.groups import check_room, checked
 from .outer.marks import of_writes
 from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
 from .outer.reservations import Reservations
@@ -44,6 +44,7 @@ from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops
 from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
 
 _BODY = 3_500_000  # bytes of a transaction
+_BESIDE = 2  # an intent, and a note
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -100,10 +101,10 @@ def write(
     for attempt in range(ATTEMPTS):
         try:
             decision = yield from known.decide(maintained_limit)
-        except UniqueViolation as error:
-            if error.holder is not None or attempt == ATTEMPTS - 1:
+        except (UniqueViolation, PagesGone) as error:
+            if (isinstance(error, UniqueViolation) and error.holder is not None) or attempt == ATTEMPTS - 1:
                 raise
-            # (An entity has its value itself: somebody wrote it after it was read, and before the row of the index was.)
+            # (An entity has its value itself, or a group its pages: somebody wrote between two readings.)
             yield delay(attempt // 4)
             yield from known.begin(afresh=True)
             continue
@@ -146,17 +147,17 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
             try:
                 yield from patience.again(attempt, lost)
             except Late:
-                raise _unknown(what, str(lost)) from None
+                raise unknown(what, str(lost)) from None
             attempt += 1
         except Refused as refused:
-            _judge(refused, what)
+            judge(refused, what)
             if not attempt:
                 return False
             get = Get(model.table, what.partition, what.row)
-            found = yield from _in_doubt(what, read(get, outbox.times.deadline))
+            found = yield from in_doubt(what, read(get, outbox.times.deadline))
             if found is not None and found.get(OP) == members[OP]:
                 return True
-            raise _unknown(what, "an answer was lost, and the entity was written since") from None
+            raise unknown(what, "an answer was lost, and the entity was written since") from None
         else:
             return True
 
@@ -175,9 +176,13 @@ class _Transaction:
         intent = Intent(known.table, known.partition, op)
         self.outer = outer_of(classes.outer, classes.marks, decision.entities, self._changed_groups(), intent)
         self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
-        self.changes += self._groups()
-        for index, rows in decision.changes.indexes.items():
-            self.changes += self._index(index, rows.deletes, rows.puts, rows.rewrites)
+        indexes = [
+            change
+            for index, rows in decision.changes.indexes.items()
+            for change in self._index(index, rows.deletes, rows.puts, rows.rewrites)
+        ]
+        self.changes += list(self._groups(MAX_CHANGES - len(self.changes) - len(indexes) - _BESIDE))
+        self.changes += indexes
         self.intent = self.outer.intent
         if self.intent:
             try:
@@ -234,30 +239,37 @@ class _Transaction:
     def _original(self, change: EntityChange) -> Operation:
         return self._known.operations[self.decision.entities.index(change)]
 
-    def _groups(self) -> Iterable[Change]:
-        counted: dict[tuple[Model, Key], tuple[AggregateMaintenance, dict[int, dict[Any, int]]]] = {}
-        for aggregate, key, slot, more_of in self.decision.values:
-            if (aggregate.model, key) not in counted:
-                counted[aggregate.model, key] = aggregate, self._known.values(aggregate, key)
-            counts = counted[aggregate.model, key][1].setdefault(slot, {})
-            for value, more in more_of.items():
-                counts[value] = counts.get(value, 0) + more
-        for place in {**self.decision.groups, **counted}:
+    def _groups(self, room: int) -> Iterable[Change]:
+        """Yield the changes of groups, and of as many pages of their values as there is room for beside these."""
+        counted: dict[tuple[Model, Key], tuple[AggregateMaintenance, dict[int, Mapping[Any, int]]]] = {}
+        for aggregate, key, slot, more in self.decision.values:
+            counted.setdefault((aggregate.model, key), (aggregate, {}))[1][slot] = more
+        places = {**self.decision.groups, **counted}
+        room -= len(places)
+        for place in places:
             model, key = place
             change = self.decision.groups.get(place)
             held = self._known.rows[model, key[1]]
             etag = self._known.etags[key[1]]
-            if change is not None and change.new is None:
-                yield Change("delete", key[1], {}, etag)
+            if change is None and held is None:
                 continue
-            if change is not None:
-                assert change.new is not None
+            packed = b""
+            if place in counted:
+                values = self._known.values(counted[place][0], key, counted[place][1])
+                values.add(counted[place][1])
+                values.settle(max(room, 0))
+                packed = checked(values, model.name, key)
+                pages = values.changes()
+                room -= len(pages)
+                yield from pages
+            if change is None:
+                assert held is not None
+                *row, state = *held[:-1], held[-1].state
+            elif change.new is not None:
                 *row, state = change.new
             else:
-                if held is None:
-                    continue
-                row, state = list(held[:-1]), held[-1].state
-            packed = pack_values(counted[place][1] if place in counted else {}, model.name, key)
+                yield Change("delete", key[1], {}, etag)
+                continue
             ops = self.outer.groups.get(place, of_writes(held))
             members = {**self._classes.codec(model).group(tuple(row), state, packed), **ops_member(ops), OP: self.op}
             yield Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
@@ -388,7 +400,7 @@ class _Attempt:
         except Lost:  # (the next attempt is another write; who sweeps finds this one, if it is there)
             return False
         except Refused as refused:
-            _judge(refused, known.operations[0])
+            judge(refused, known.operations[0])
             return False
         reservations = Reservations(intent, self.patience, known.timeout)
         taken = yield from side_by_side([reservations.take(one) for one in intent.takes])
@@ -445,12 +457,12 @@ class _Attempt:
                 try:
                     yield from self.patience.again(attempt, lost)
                 except Late:
-                    raise _unknown(what, str(lost)) from None
+                    raise unknown(what, str(lost)) from None
                 attempt += 1
             except Refused as refused:
-                if attempt and (yield from _in_doubt(what, self._was_done(refused))):
+                if attempt and (yield from in_doubt(what, self._was_done(refused))):
                     return (yield from _etags(made, self.known))
-                _judge(refused, what)
+                judge(refused, what)
                 return None
 
     def _was_done(self, refused: Refused) -> Work[bool]:
@@ -476,37 +488,8 @@ class _Attempt:
                 try:
                     yield from self.patience.again(attempt, error if isinstance(error, Lost) else None)
                 except Late:
-                    raise _unknown(self.known.operations[0], str(error)) from None
+                    raise unknown(self.known.operations[0], str(error)) from None
                 attempt += 1
-
-
-def _unknown(what: Operation, why: str) -> OutcomeUnknown:
-    message = f"{what}: {why}; it may have been written, or not: read it before you write it again"
-    return OutcomeUnknown(message, entity=what.model.name, key=what.key)
-
-
-def _in_doubt(what: Operation, work: Work[T]) -> Work[T]:
-    """Return what a work finds out of a transaction that may have been executed.
-
-    Raises:
-        OutcomeUnknown: it finds nothing out, as no answer comes.
-    """
-    try:
-        return (yield from work)
-    except OutcomeUnknown:
-        raise
-    except StoreError as error:
-        raise _unknown(what, str(error)) from None
-
-
-def _judge(refused: Refused, what: Operation) -> None:
-    """Raise for a refusal that no reading explains."""
-    if refused.code == "TableNotFound":
-        raise CorruptStore(f"{what}: its table is not there any more")
-    if refused.status in (401, 403):
-        raise StoreError(f"{what}: the account refuses the key ({refused.code})")
-    if refused.status not in (404, 409, 412):
-        raise InvalidEntity(str(what), [f"the service refuses it: {refused}"])
 
 
 def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
@@ -526,13 +509,13 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
         left = [(each, e) for each, e in zip(written, (yield from side_by_side(works)), strict=True) if e is not None]
         if not left or all(each.if_match == e[ETAG] for each, e in left):
             return not left
-        raise _unknown(known.operations[0], "an answer was lost, and an entity was written since")
+        raise unknown(known.operations[0], "an answer was lost, and an entity was written since")
     found = yield from read(Get(known.table, known.partition, one.row), known.timeout)
     if found is not None and found.get(OP) == made.op:
         return True
     if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
         return False
-    raise _unknown(known.operations[0], "an answer was lost, and the entity was written since")
+    raise unknown(known.operations[0], "an answer was lost, and the entity was written since")
 
 
 def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:

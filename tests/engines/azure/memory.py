@@ -65,6 +65,8 @@ class Options:
     """Whether filters compare times no finer."""
     vague: bool = False
     """Whether a refused transaction does not say which change it was."""
+    echo: bool = False
+    """Whether times come back as they were written, with the zeros at their end."""
 
 
 class Memory:
@@ -223,6 +225,8 @@ class Memory:
             return None
         typed = {name: (edm_of(change.members, name), change.members[name]) for name in properties(change.members)}
         _check(key, typed)
+        if not self.options.echo:
+            typed |= {name: (edm, _short(value)) for name, (edm, value) in typed.items() if edm == "DateTime"}
         if change.kind == "merge" and held is not None:
             typed = held.typed | typed
         timestamp = _written(self._last)
@@ -237,7 +241,13 @@ def _units(text: str) -> bytes:
 
 def _written(timestamp: int) -> str:
     seconds, micro = divmod(timestamp, 1_000_000)
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micro:06}0Z"
+    return _short(time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micro:06}0Z")
+
+
+def _short(text: str) -> str:
+    """Return a time as Azure has it: without zeros at the end of its fraction."""
+    head, point, fraction = text.rstrip("Z").partition(".")
+    return f"{head}{point}{fraction}".rstrip("0").rstrip(".") + "Z" if point else text
 
 
 def _moment(text: str) -> str:

@@ -19,7 +19,7 @@ SECRET = "c2VjcmV0IG9mIHRoZSBhY2NvdW50"
 
 def test_a_connection_string_is_read_whatever_the_case_of_its_names() -> None:
     account = account_of(f"defaultEndpointsProtocol=https; accountname=shop;AccountKey={SECRET};")
-    assert account.url == "https://shop.table.core.windows.net:443"
+    assert account.url == "https://shop.table.core.windows.net"
     account = account_of(f"AccountName=shop;AccountKey={SECRET};EndpointSuffix=core.chinacloudapi.cn")
     assert account.host == "shop.table.core.chinacloudapi.cn"
     account = account_of("UseDevelopmentStorage=true")
@@ -63,7 +63,7 @@ def test_a_token_is_used_until_shortly_before_its_end() -> None:
     for now[0], number in ((0.0, 1), (800.0, 1), (900.0, 2), (1850.0, 2), (1900.0, 3)):
         assert signature.headers("/", "") == {"Authorization": f"Bearer {SECRET} {number}"}
     assert set(tokens.asked) == {"https://storage.azure.com/.default"}
-    assert named_account("shop", tokens).url == "https://shop.table.core.windows.net:443"
+    assert named_account("shop", tokens).url == "https://shop.table.core.windows.net"
 
 
 @pytest.mark.parametrize(

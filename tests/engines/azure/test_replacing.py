@@ -646,6 +646,32 @@ def test_what_is_not_possible_is_refused_before_anything_is_sent(place: Any) -> 
     assert leftovers(place.memory) == []
 
 
+def test_a_script_that_lacks_what_the_store_could_not_take_says_why() -> None:
+    def parts(price: tuple[str, type], **indexes: Any) -> Any:
+        fields = {"id": str, "maker": str, price[0]: price[1]}
+        return entity("Part", "Parts", fields, tm.Key[str](partition="{id}"), **indexes)
+
+    place: Any = AzurePlace(memory=Memory(), still=True)
+    by_maker = tm.Index[str](partition="{maker}")
+    first, bare, whole = parts(("price", float), by_maker=by_maker), parts(("price", float)), parts(("price", int))
+    again, last = parts(("cost", int), by_maker=by_maker), parts(("cost", int))
+    scripts = [
+        made(bare, first, lambda m: m.drop(first.by_maker), name="one"),
+        made(whole, bare, lambda m: m.convert(bare.price, whole.price, int, back=float), name="two", after="one"),
+        made(again, whole, lambda m: m.rename(whole.price, again.cost), name="three", after="two"),
+        made(last, again, lambda m: m.drop(again.by_maker), name="four", after="three"),
+    ]
+    with tm.open(place, models=[first]) as store:
+        store.insert(first("1", "m", 2.0))
+    with pytest.raises(tm.InvalidMigration, match=r"Part\.by_maker: the index is not in the store") as caught:
+        tm.migrate(place, scripts)
+    (note,) = caught.value.__notes__
+    assert 'the table "PartsByMaker" has what two replaced: contract that first' in note
+    assert tm.migrate(place, scripts[:3], contract=True).ok
+    tm.open(place, models=[again]).close()
+    assert tm.migrate(place, scripts).applied == ("four",)
+
+
 def test_a_script_that_copied_is_undone_and_done_again(place: Any) -> None:
     tm.migrate(place, [ages])
     with tm.open(place, models=New.ALL) as new:

@@ -135,8 +135,9 @@ def test_a_mutant_is_caught(name: str, mutant: Callable[..., Any], monkeypatch: 
 def test_a_group_without_its_etag_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = writes._Transaction._groups
 
-    def unconditional(self: Any) -> Any:
-        return [attrs.evolve(one, kind="upsert", if_match=None) if one.kind != "delete" else one for one in plain(self)]
+    def unconditional(self: Any, room: int) -> Any:
+        some = plain(self, room)
+        return [attrs.evolve(one, kind="upsert", if_match=None) if one.kind != "delete" else one for one in some]
 
     monkeypatch.setattr(writes._Transaction, "_groups", unconditional)
     with pytest.raises(AssertionError):

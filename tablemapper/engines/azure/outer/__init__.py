@@ -4,6 +4,7 @@
 - `outbox`: intents: packed, fenced, and where they are.
 - `reservations`: unique values over partitions: taken, passed on, given up.
 - `elsewhere`: from what a write does to entities, and to groups beside them, to its intent.
+- `extremes`: how often each value of a group is there whose ends it has: in its row, and in pages.
 - `groups`: rows of groups in other partitions, and those that indexes have of them: deltas added, each once.
 - `combining`: what writers of one process add to one group at one time.
 - `finishing`: an intent carried out, or taken back.

@@ -9,26 +9,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
 import attrs
-import msgspec
 
-from ....errors import InvalidEntity
+from ....errors import CorruptStore, InvalidEntity
 from ....schema.groups import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
 from ....schema.rows import Row
-from ..tables.drive import Work, read
+from ....schema.slots import State
+from ..tables.drive import Work, delay, read
 from ..tables.names import BASE_ROW, BELOW, OURS, VALUES, intent_key, mark_key
 from ..tables.rows import Hidden, codec_of, hidden_members, included, local_key, ops_member
 from ..tables.service import ETAG, MAX_CHANGES, PARTITION, ROW, Change, Commit, Entity, Get, Lost, Refused
 from .elsewhere import Outer, rows_elsewhere
+from .extremes import Counts, PagesGone, Values
 from .marks import Marks
 from .outbox import Delta, Intent, Outbox, Patience, intent_of
 
 _TOGETHER = 48  # deltas
-_FULL = 8  # pieces of its values: a group is nearly full
-_VALUES = 600_000  # bytes of the values whose ends a group has
+_ATTEMPTS = 5  # to read a group with its pages
+_FULL = 8  # pieces of what the row has of its values: a group is nearly full
+_VALUES = 600_000  # bytes of that: a list of the pages of some ten million values
 _MOST_VALUES = 800_000  # of a group in another partition: what was committed has to find room
 _log = logging.getLogger("tablemapper.azure")
 
@@ -120,16 +122,20 @@ def add(
     while marks:
         deltas = [aggregate.aggregate.unpack_delta(one.packed) for _, one in marks.values()]
         found = yield from read(Get(table, partition, row), timeout)
-        change = changed(aggregate, (partition, row), found, deltas)
-        if change is not None and f"{VALUES}{_FULL}" in change.members:
-            outbox.full.add((table, partition, row))
-        if change is None and len(deltas) == 1:
-            return None
+        group = yield from read_group(aggregate, (partition, row), found, deltas, timeout)
         intent = Intent(table, partition, op)
         try:
+            change = changed(group, deltas, MAX_CHANGES - len(marks) - 2 - 2 * len(upkeep.inner.indexes))
+            if change is not None and f"{VALUES}{_FULL}" in change.members:
+                outbox.full.add((table, partition, row))
+            if change is None and len(deltas) == 1:
+                return None
             changes = [Change("insert", mark, of) for mark, (of, _) in marks.items()]
             if change is not None:
-                changes += yield from upkeep.change((partition, row), found, change, intent, timeout, lost=damaged)
+                changes += yield from upkeep.change(
+                    (partition, row), group.found, change, intent, timeout, lost=damaged
+                )
+                changes += group.values.changes()
             changes += [Change("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
             if intent:
                 yield from outbox.name(patience, table, partition)
@@ -162,34 +168,99 @@ def _drop_added(table: str, partition: str, marks: dict[str, Any], timeout: floa
             del marks[mark]
 
 
-def changed(
+@attrs.frozen(eq=False)
+class ReadGroup:
+    """A group as it was read."""
+
+    aggregate: AggregateMaintenance
+    key: tuple[str, str]
+    found: Entity | None
+    hidden: Hidden
+    values: Values
+
+    @property
+    def state(self) -> State | None:
+        """What it adds up to; None if it is not there.
+
+        Raises:
+            CorruptStore: it cannot be read.
+        """
+        return None if self.hidden.state is None else self.aggregate.aggregate.unpack_signed(self.hidden.state)
+
+
+def read_group(
     aggregate: AggregateMaintenance,
     key: tuple[str, str],
     found: Entity | None,
-    deltas: Sequence[list[Any]],
+    deltas: Sequence[Changes] | None,
+    timeout: float,
     *,
-    anyway: bool = False,
-) -> Change | None:
-    """Return the change of the row of a group; None if deltas change nothing, unless it is to be written anyway."""
-    groups, codec = aggregate.aggregate, codec_of(aggregate.model)
-    held = None if found is None else codec.row(found)[-1]
-    state = None if held is None or held.state is None else groups.unpack_signed(held.state)
-    counts = _counted({} if held is None else values_of(held.values), groups.counted_slots, deltas)
+    mends: bool = False,
+) -> Work[ReadGroup]:
+    """Return a group with those pages of its values that deltas need, or with all.
 
-    def seek(slot: int, end: Literal["min", "max"]) -> Any:
-        live = [value for value, count in counts[slot].items() if count > 0]
-        return (min if end == "min" else max)(live, default=None)
+    Args:
+        aggregate: of the group.
+        key: of it.
+        found: its row, as it was read; if pages are not there, it is read again.
+        deltas: that are to be added; None: anything.
+        timeout: seconds after which to give up, if no answer comes.
+        mends: whether the group gets what its entities add up to, so that values that cannot be read count as none.
 
+    Raises:
+        CorruptStore: it cannot be read, or pages are lost.
+    """
+    attempt = 0
+    while True:
+        hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
+        try:
+            values = Values(key, hidden.values)
+            pages = values.keys if deltas is None else values.needed(_counted(aggregate, deltas))
+            # (One by one: threads that wait for this one may have all those that run things side by side.)
+            for page, number in pages.items():
+                values.take(number, (yield from read(Get(aggregate.model.table, key[0], page), timeout)))
+        except PagesGone:  # (others have changed the group since its row was read, unless it stays so)
+            if attempt < _ATTEMPTS:
+                yield delay(attempt)
+                attempt += 1
+                found = yield from read(Get(aggregate.model.table, *key), timeout)
+                continue
+            if not mends:
+                raise
+            values = Values(key, b"")
+        except CorruptStore:
+            if not mends:
+                raise
+            values = Values(key, b"")
+        return ReadGroup(aggregate, key, found, hidden, values)
+
+
+def changed(group: ReadGroup, deltas: Sequence[Changes], room: int, *, anyway: bool = False) -> Change | None:
+    """Return the change of the row of a group; None if deltas change nothing, unless it is to be written anyway.
+
+    Args:
+        group: with the pages that the deltas need; its values have then those of pages.
+        deltas: what changes.
+        room: how many pages the transaction can take.
+        anyway: whether the row is to be written even if nothing changes.
+
+    Raises:
+        InvalidEntity: it would have too many values.
+    """
+    aggregate, key, found, held = group.aggregate, group.key, group.found, group.hidden
+    groups, state = aggregate.aggregate, group.state
+    group.values.add(_counted(aggregate, deltas))
+    group.values.settle(room)
     for delta in deltas:
-        state = groups.merge(state, delta, seek)
+        state = groups.merge(state, delta, group.values.end)
     after = groups.empty() if state is None else state
-    values = pack_values(counts, aggregate.model.name, key, _MOST_VALUES)
+    values = checked(group.values, aggregate.model.name, key, _MOST_VALUES)
     packed, etag = groups.pack(after), None if found is None else found[ETAG]
-    if held is not None and packed == held.state and values == held.values and not anyway:
+    if found is not None and packed == held.state and values == held.values and not anyway:
         return None
     if after == groups.empty() and not values and (etag is None or not groups.keeps_empty):
         return None if etag is None else Change("delete", key[1], {}, etag)
-    members = hidden_members(packed, values)
+    members, codec = hidden_members(packed, values), codec_of(aggregate.model)
     try:
         there = after[0] > 0 or (after[0] == 0 and groups.keeps_empty)
         members |= codec.members(aggregate.row(*key, 0, after)) if there else {BELOW: True}
@@ -199,46 +270,31 @@ def changed(
     return Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
 
 
-def _counted(
-    counts: dict[int, dict[Any, int]], slots: Iterable[int], deltas: Iterable[list[Any]]
-) -> dict[int, dict[Any, int]]:
-    """Add to how often each value is there, by slot, what deltas change of it; return it."""
-    for slot, delta in product(slots, deltas):
+def _counted(aggregate: AggregateMaintenance, deltas: Iterable[Changes]) -> Counts:
+    """Return how much more often deltas have each value, by slot."""
+    counts: dict[int, dict[Any, int]] = {}
+    for slot, delta in product(aggregate.aggregate.counted_slots, deltas):
         of_slot = counts.setdefault(slot, {})
         for value, more in delta[slot + 1].items():
             of_slot[value] = of_slot.get(value, 0) + more
     return counts
 
 
-def values_of(packed: bytes) -> dict[int, dict[Any, int]]:
-    """Return how often each value of a group is there, by slot."""
-    counts: dict[int, dict[Any, int]] = {}
-    for slot, value, count in msgspec.msgpack.decode(packed) if packed else ():
-        counts.setdefault(slot, {})[value] = count
-    return counts
-
-
-def pack_values(
-    counts: Mapping[int, Mapping[Any, int]], name: str, key: tuple[str, str], most: int | None = None
-) -> bytes:
-    """Return what `values_of` reads.
+def checked(values: Values, name: str, key: tuple[str, str], most: int | None = None) -> bytes:
+    """Return what the row of a group has of its values.
 
     Raises:
         InvalidEntity: there are too many.
     """
-    values = [(slot, *one) for slot, of_slot in sorted(counts.items()) for one in of_slot.items() if one[1]]
-    packed = msgspec.msgpack.encode(values) if values else b""
+    packed = values.packed()
     if len(packed) > (_VALUES if most is None else most):
         raise _too_many(name, key)
     return packed
 
 
 def _too_many(name: str, key: tuple[str, str]) -> InvalidEntity:
-    return InvalidEntity(
-        f"{name} {key}",
-        [f"{_VALUES // 1000} KB of different values in one group, whose least and greatest are asked for, are too many: use "
-         "min_ever or max_ever, or group by a shard, too"],
-    )  # fmt: skip
+    what = "a group has too many different values, whose least and greatest are asked for"
+    return InvalidEntity(f"{name} {key}", [f"{what}: use min_ever or max_ever, or group by a shard, too"])
 
 
 def check_room(
@@ -281,17 +337,15 @@ def _index_changes(duties: Maintenance, before: Row | None, after: Row | None, *
     return list(made.values())
 
 
-def correction(aggregate: AggregateMaintenance, live: Changes, found: Entity | None) -> Changes:
-    """Return the delta that leads from a group, as it was read, to what live entities add up to.
+def correction(group: ReadGroup, live: Changes) -> Changes:
+    """Return the delta that leads from a group, which was read with all pages, to what live entities add up to.
 
     Raises:
         CorruptStore: what the group holds cannot be read.
     """
-    hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
-    state = None if hidden.state is None else aggregate.aggregate.unpack_signed(hidden.state)
-    delta = aggregate.aggregate.correction(live, state)
-    counts = values_of(hidden.values)
-    for slot in aggregate.aggregate.counted_slots:
+    aggregate = group.aggregate.aggregate
+    delta, counts = aggregate.correction(live, group.state), group.values.counts()
+    for slot in aggregate.counted_slots:
         wanted, stored = live[slot + 1], counts.get(slot, {})
         delta[slot + 1] = {
             value: wanted.get(value, 0) - stored.get(value, 0) for value in dict.fromkeys([*wanted, *stored])

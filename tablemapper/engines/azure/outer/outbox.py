@@ -290,6 +290,8 @@ class Outbox:
         """Groups that a writer adds to just now, each with the time at which that is over."""
         self.waiting: dict[Group, list[Any]] = {}
         """The other writers that have something for a group."""
+        self.shared: list[tuple[str, str]] = []
+        """Partitions that were named, and others had named before: their writers may have ended early."""
         self._named: dict[tuple[str, str], float] = {}
         self._spent: dict[tuple[str, str], list[str]] = {}
 
@@ -306,7 +308,7 @@ class Outbox:
         return marks[:_TOGETHER]
 
     def name(self, patience: Patience, table: str, partition: str) -> Work[None]:
-        """Name a partition before the first intent is there, and again each hour."""
+        """Name a partition before the first intent is there, and again each hour; see whether it was named before."""
         place, now = (table, partition), cast(float, (yield Now()))
         if self._named.get(place, -_HOUR) > now - _HOUR:
             return
@@ -314,7 +316,14 @@ class Outbox:
         if utf16_units(row) > MAX_KEY_UNITS:
             row = f'{table}{SEPARATOR} "h{digest(partition)}'
         where = works_partition(zlib.crc32(row.encode()) % WORKS)
-        yield from patience.send(self.catalogue, where, Change("upsert", row, {"t": table, "p": partition}))
+        members: Members = {"t": table, "p": partition}
+        try:
+            yield from patience.send(self.catalogue, where, Change("insert", row, members))
+        except Refused as refused:
+            if refused.status != 409:
+                raise
+            yield from patience.send(self.catalogue, where, Change("upsert", row, members))
+            self.shared.append(place)
         if len(self._named) > 100_000:
             self._named.clear()
         self._named[place] = now

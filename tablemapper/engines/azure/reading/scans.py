@@ -1,4 +1,4 @@
-"""Tables read whole, and the places that rows of indexes have in other partitions."""
+"""Tables read whole, their partitions, and the places that rows of indexes have in other partitions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import attrs
 from ....planning.parts import Place
 from ....schema.maintenance import IndexMaintenance
 from ..tables.drive import Work, read
-from ..tables.names import BASE_PARTITION, BASE_ROW, NEXT_ROW, OP_UNITS, outer_row_of
-from ..tables.service import PARTITION, ROW, Entity, Filter, Find, Page
-from .filters import all_of
+from ..tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_ROW, OP_UNITS, outer_row_of
+from ..tables.service import PARTITION, ROW, Comparison, Entity, Filter, Find, Page
+from .filters import all_of, visible
 
 T = TypeVar("T")
 
@@ -48,3 +48,18 @@ def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
         if page.after is None:
             return
         find = attrs.evolve(find, after=page.after)
+
+
+def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:
+    """Yield the partition keys of a table in order, each with the first of its entities: a request for each."""
+    beyond: list[Filter] = []
+    while True:
+        find = Find(table, all_of([*beyond, visible()]), (PARTITION, ROW, BELOW), 1)
+        page: Page = source.run(read(find, source.timeout))
+        while not page.entities and page.after is not None:
+            page = source.run(read(attrs.evolve(find, after=page.after), source.timeout))
+        if not page.entities:
+            return
+        partition: str = page.entities[0][PARTITION]
+        yield partition, page.entities[0]
+        beyond = [Comparison(PARTITION, "gt", "String", partition)]

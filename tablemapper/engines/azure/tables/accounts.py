@@ -23,6 +23,7 @@ _EMULATOR_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/
 _SCOPE = "https://storage.azure.com/.default"
 _COSMOS = re.compile(r"\.table\.cosmos(db)?\.")
 """The hosts of Cosmos DB, which differs as its page *Frequently asked questions about Azure Cosmos DB for Table* says."""
+_PORTS = {"https": 443, "http": 80}
 _EARLY = 120  # seconds before its end at which a token is replaced
 _PARTS = {
     name.lower(): name
@@ -107,7 +108,8 @@ class Account:
     def url(self) -> str:
         """Where it is, without a secret."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.path}"
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}{self.path}"
 
     @property
     def is_local(self) -> bool:
@@ -206,7 +208,7 @@ def _account(endpoint: str, signature: Signature) -> Account:
     account = Account(
         parts.scheme,
         parts.hostname,
-        port or (443 if parts.scheme == "https" else 80),
+        port or _PORTS[parts.scheme],
         parts.path.rstrip("/"),
         signature,
     )

@@ -16,7 +16,7 @@ OPEN = frozenset({408, 429, 500, 502, 503, 504})
 """The statuses that leave open whether a request was executed."""
 _STATUS = re.compile(rb"\n\r?\nHTTP/1\.1 (\d{3})")
 _ETAG = re.compile(rb"\r\netag: *([^\r\n]+)\r\n", re.IGNORECASE)
-_CODE = re.compile(rb"<Code>(\w+)</Code>")
+_CODE = re.compile(rb"<(?:\w+:)?[Cc]ode>(\w+)</")
 _NUMBER = re.compile(r"(\d+):")
 
 

@@ -14,7 +14,7 @@ OURS = "_tm_"
 """What the names of hidden properties begin with."""
 OP, OPS, STATE, VALUES = f"{OURS}op", f"{OURS}ix", f"{OURS}state", f"{OURS}values"
 """The last write of an entity, and for each index in other partitions the write that its rows there are of; of a group
-its state, and how often each value is there whose ends it has, in pieces."""
+its state, and how often each value is there whose ends it has, in pieces; of a page that alone."""
 BELOW = f"{OURS}below"
 """In a group that is not there for readers: what is taken off it came before what it is taken off from."""
 BASE_PARTITION, BASE_ROW = "_pk", "_rk"
@@ -36,6 +36,8 @@ NOTES = ' "n'
 """What the row keys of notes begin with that change with entities."""
 INTENTS = (' "o', ' "p')
 """The row keys of intents, as a half-open range: what writes have to do in other partitions."""
+PAGES = (' "v', ' "w')
+"""The row keys of pages, beside a group: how often each of some values is there whose ends it has."""
 MARKS = (' "y', ' "z')
 """The row keys of markers, beside a group: what was added to it."""
 
@@ -48,6 +50,11 @@ def intent_key(op: str) -> str:
 def mark_key(op: str, group: str) -> str:
     """Return the row key of the marker that a write was added to a group."""
     return _within(f"{MARKS[0]}{op}{SEPARATOR}", group)
+
+
+def page_key(number: int, group: str) -> str:
+    """Return the row key of a page of the values of a group."""
+    return _within(f"{PAGES[0]}{number:x}{SEPARATOR}", group)
 
 
 def outer_key(row: str, partition: str, base: str, op: str) -> str:

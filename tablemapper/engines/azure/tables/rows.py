@@ -62,7 +62,7 @@ class Hidden(NamedTuple):
     state: bytes | None = None
     """Of a group: its state, packed."""
     values: bytes = b""
-    """Of a group: how often each value is there whose ends it has."""
+    """Of a group: how often each value is there whose ends it has; see `outer.extremes`."""
 
 
 @attrs.frozen(eq=False)
@@ -267,11 +267,8 @@ def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> Hidde
     if not (others := entity.keys() - usual):
         return Hidden(entity.get(OP, ""))
     undeclared: dict[str, Any] = {}
-    values: dict[int, bytes] = {}
     for name in properties(entity, filter(others.__contains__, entity)):
-        if name.startswith(VALUES):
-            values[int(name[len(VALUES) :])] = base64.b64decode(entity[name])
-        elif not (has_extra or name.startswith(OURS)):
+        if not (has_extra or name.startswith(OURS)):
             undeclared[name] = entity[name]
             if (edm := entity.get(name + TYPE)) is not None:
                 undeclared[name + TYPE] = edm
@@ -281,7 +278,7 @@ def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> Hidde
         undeclared,
         _ops(entity),
         None if state is None else base64.b64decode(state),
-        b"".join([values[at] for at in sorted(values)]),
+        values_in(entity),
     )
 
 
@@ -302,7 +299,20 @@ def ops_member(ops: Mapping[str, str]) -> Entity:
 
 def hidden_members(state: bytes, values: bytes) -> Entity:
     """Return the members of a group that are hidden."""
-    members = _binary(STATE, state)
+    return _binary(STATE, state) | value_members(values)
+
+
+def value_members(values: bytes) -> Entity:
+    """Return the members of what a group, or a page, holds of its values."""
+    members: Entity = {}
     for at in range(0, len(values), _PIECE):
         members |= _binary(f"{VALUES}{at // _PIECE}", values[at : at + _PIECE])
     return members
+
+
+def values_in(entity: Members) -> bytes:
+    """Return what a group, or a page, holds of its values."""
+    pieces: list[bytes] = []
+    while (piece := entity.get(f"{VALUES}{len(pieces)}")) is not None:
+        pieces.append(base64.b64decode(piece))
+    return b"".join(pieces)

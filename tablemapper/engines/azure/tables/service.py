@@ -1,7 +1,8 @@
 """Requests to a Table service as frozen data, and what sends them.
 
 An entity is what the service's JSON has: a dict of members, ``PartitionKey`` and ``RowKey`` among them. A type that
-JSON does not show stands beside its property, as ``name@odata.type``. The ETag is the member ``odata.etag``.
+JSON does not show stands beside its property, as ``name@odata.type``. The ETag is the member ``odata.etag``. What an
+entity lacks is no member, even if it was selected.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from .service import (
     Commit,
     CreateTable,
     DeleteTable,
+    Entity,
     Find,
     Get,
     Lost,
@@ -41,8 +42,9 @@ _HEADERS = {
     "DataServiceVersion": "3.0",
     "MaxDataServiceVersion": "3.0",
 }
-_OF_CHANGES = {"Content-Type": "application/json", "Prefer": "return-no-content"}
-_METHODS = {"insert": "POST", "replace": "PUT", "upsert": "PUT", "merge": "PATCH", "delete": "DELETE"}
+_JSON = {"Content-Type": "application/json"}
+_OF_NEW = {**_JSON, "Prefer": "return-no-content"}
+_METHODS = {"replace": "PUT", "upsert": "PUT", "merge": "PATCH"}
 _SIGNED = re.compile(r"\bsig=[^&\s]*")
 _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
 """Characters of JSON that the emulator takes for the end of a line."""
@@ -78,12 +80,22 @@ class Wire:
         Raises:
             Lost, Refused
         """
+        try:
+            return self._send(request)
+        except Refused as refused:
+            if refused.code != "TableBeingDeleted" or isinstance(request, CreateTable):
+                raise
+            if isinstance(request, DeleteTable):
+                return False
+            raise Refused(404, "TableNotFound", "it is being deleted") from None
+
+    def _send(self, request: Request) -> Any:
         match request:
             case Get(table=table, partition=partition, row=row, select=select):
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query)
                 try:
-                    return _read(status, body)
+                    return _held(_read(status, body))
                 except Refused as refused:
                     if refused.status == 404 and refused.code != "TableNotFound":
                         return None
@@ -94,10 +106,13 @@ class Wire:
                 send = self._change if len(changes) == 1 else self._transaction
                 return send(table, partition, changes)
             case CreateTable(name=name):
-                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_CHANGES)
-                if status == 409:
-                    return False
-                _check(status, body)
+                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
+                try:
+                    _check(status, body)
+                except Refused as refused:
+                    if refused.code == "TableAlreadyExists":
+                        return False
+                    raise
                 return True
             case DeleteTable(name=name):
                 status, _, body = self._call("DELETE", f"/Tables('{name}')")
@@ -122,8 +137,9 @@ class Wire:
         partition, row = headers.get(f"{_NEXT}PartitionKey"), headers.get(f"{_NEXT}RowKey")
         after = None if partition is None and row is None else (partition or "", row or "")
         try:
-            return Page(members["value"], after)
-        except (KeyError, TypeError):
+            entities = members["value"]
+            return Page([_held(one) for one in entities] if request.select else entities, after)
+        except (KeyError, TypeError, AttributeError):
             raise Lost("the answer to a query is none") from None
 
     def _change(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
@@ -192,16 +208,22 @@ def _path(table: str, partition: str, row: str) -> str:
 
 
 def _part(table: str, partition: str, change: Change, url: str = "") -> Part:
-    headers = dict(_OF_CHANGES)
+    headers = {"Accept": _HEADERS["Accept"]}
     if change.if_match is not None:
         headers["If-Match"] = change.if_match
     if change.kind == "delete":
-        return "DELETE", url + _path(table, partition, change.row), {**headers, "Accept": _HEADERS["Accept"]}, b""
+        return "DELETE", url + _path(table, partition, change.row), headers, b""
     body = _encode({PARTITION: partition, ROW: change.row, **change.members})
     for separator, escaped in _SEPARATORS:
         body = body.replace(separator, escaped)
-    path = f"/{table}" if change.kind == "insert" else _path(table, partition, change.row)
-    return _METHODS[change.kind], url + path, {**headers, "Accept": _HEADERS["Accept"]}, body
+    if change.kind == "insert":
+        return "POST", f"{url}/{table}", headers | _OF_NEW, body
+    return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
+
+
+def _held(entity: Entity) -> Entity:
+    """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
+    return {name: value for name, value in entity.items() if value is not None}
 
 
 def _check(status: int, body: bytes) -> None:
