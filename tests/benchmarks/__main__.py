@@ -14,16 +14,14 @@ from functools import partial
 from .contestant import PEERS, USUAL, Contestant, load
 from .data import Workload
 from .measure import measure
-from .output import add_options, number, progress, publish
+from .output import add_options, number, parser_of, progress, publish
 from .phases import PHASES, chosen
 from .table import Results
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of("python -m tests.benchmarks", __doc__)
     names = ", ".join(phase.name for phase in PHASES)
     parser.add_argument("--entities", default="50k", metavar="N", help="how many are loaded: 50k, 1m (default 50k)")
     parser.add_argument("--phases", default="", metavar="NAME,…", help=f"of {names} (default all)")

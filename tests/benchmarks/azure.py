@@ -28,7 +28,7 @@ from ..engines.azure.azurite import Azurite, start
 from ..engines.azure.memory import Memory
 from .link import link
 from .measure import Differ, peak
-from .output import Table, add_options, progress, publish
+from .output import Table, add_options, parser_of, progress, publish
 from .table import cell
 
 MOST_MB = 50
@@ -323,11 +323,7 @@ def grown(count: int) -> float:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks azure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks azure", __doc__)
     parser.add_argument("--requests", type=int, default=100, help="single requests of a round (default %(default)s)")
     parser.add_argument("--streamed", type=int, default=1_000_000, help="entities in a stream (default %(default)s)")
     parser.add_argument(

@@ -99,22 +99,28 @@ Days = dict[str, list[int]]
 """For each day: how many orders came, and their total in units; less what went."""
 
 
+def connected(path: str, durability: Durability) -> apsw.Connection:
+    """Return a connection that is set as the library sets its own."""
+    db = apsw.Connection(path, statementcachesize=400)
+    db.execute("PRAGMA page_size = 4096")
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+    db.execute(f"PRAGMA cache_size = -{CACHE}")
+    db.wal_autocheckpoint(CHECKPOINT)
+    db.transaction_mode = "IMMEDIATE"
+    return db
+
+
 class ByHand:
     """Rows are made first, then written table by table, sorted."""
 
     title = "by hand"
 
     def __init__(self, path: str, durability: Durability) -> None:
-        db = self.db = apsw.Connection(path, statementcachesize=400)
-        db.execute("PRAGMA page_size = 4096")
-        db.execute("PRAGMA journal_mode = WAL").fetchall()
-        db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        db.execute(f"PRAGMA cache_size = -{CACHE}")
-        db.wal_autocheckpoint(CHECKPOINT)
+        db = self.db = connected(path, durability)
         db.config(
             apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1
         )  # without it each new value has a SELECT with ORDER BY compiled anew
-        db.transaction_mode = "IMMEDIATE"
         for sql in (
             "CREATE TABLE orders(pk, rk, version, sku, status, quantity, total, note, PRIMARY KEY(pk, rk)) "
             "WITHOUT ROWID",

@@ -24,7 +24,7 @@ import attrs
 import tablemapper as tm
 
 from .measure import Differ, peak
-from .output import Table, add_options, number, progress, publish
+from .output import Table, add_options, number, parser_of, progress, publish
 from .table import cell
 
 MOST_MB = 100
@@ -221,11 +221,7 @@ def growth(count: int, folder: str | None = None) -> float:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.columns",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks.columns", __doc__)
     parser.add_argument("--entities", default="100k", help="of each round (default %(default)s)")
     parser.add_argument("--streamed", default="1m", help="as Arrow's batches, in bounded memory (default %(default)s)")
     add_options(parser, rounds=5)

@@ -33,7 +33,7 @@ from tablemapper.evolution import following as followed
 from tablemapper.store.builds import build
 
 from .measure import Differ, peak
-from .output import Table, add_options, number, progress, publish
+from .output import Table, add_options, number, parser_of, progress, publish
 
 SHOPS = 50
 NAMES = 5_000
@@ -571,11 +571,7 @@ _QUICK = {"entities": "20k", "copied": "20k", "most": "100k", "rounds": 1, "seco
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.online",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks.online", __doc__)
     add = parser.add_argument
     add("--entities", default="200k", help="of a store (default %(default)s)")
     add("--copied", default="200k", help="entities of a copy, a switch and a dry run (default %(default)s)")

@@ -84,6 +84,12 @@ def _load() -> str:
         return "unknown"
 
 
+def parser_of(program: str, doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser of the options of a benchmark, whose help is its doc."""
+    raw = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(prog=program, description=doc, formatter_class=raw)
+
+
 def add_options(parser: argparse.ArgumentParser, *, rounds: int) -> None:
     """Add the options that all benchmarks have; one that is told to end removes its files first."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))

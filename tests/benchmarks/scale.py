@@ -7,7 +7,6 @@ stores, which grow by what it inserts.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import os
@@ -25,7 +24,7 @@ import attrs
 from .data import DAYS, START, STATUSES, Facts
 from .measure import Taken, file_size, lap
 from .ours import Order, Ours
-from .output import Table, add_options, number, progress, publish
+from .output import Table, add_options, number, parser_of, progress, publish
 from .phases import PHASES, Phase, laps
 from .table import cell
 
@@ -170,11 +169,7 @@ def table(title: str, clock: str, times: dict[str, dict[int, list[Taken]]], each
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.scale",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks.scale", __doc__)
     parser.add_argument("--entities", default="100k,1m,10m", metavar="N,…", help="default %(default)s")
     parser.add_argument("--keep", metavar="FOLDER", help="where the stores stay, and are found by the next run")
     add_options(parser, rounds=7)

@@ -6,7 +6,6 @@ would be more than 3 MiB. There are no indexes and no aggregates: this is about 
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import random
 import time
@@ -17,15 +16,15 @@ from operator import attrgetter
 from types import new_class
 from typing import Any
 
-import apsw
 import attrs
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.sql.statements import SPILL_ROW
 
-from .contestant import CACHE, CHECKPOINT, Durability
+from .by_hand import connected
+from .contestant import Durability
 from .measure import measure
-from .output import Table, add_options, number, progress, publish
+from .output import Table, add_options, number, parser_of, progress, publish
 from .phases import LAPS, Phase, laps
 from .table import OURS, Results, cell
 
@@ -92,13 +91,7 @@ class Rowid:
     title = "rowid table"
 
     def __init__(self, path: str, size: int, durability: Durability) -> None:
-        db = self.db = apsw.Connection(path, statementcachesize=400)
-        db.execute("PRAGMA page_size = 4096")
-        db.execute("PRAGMA journal_mode = WAL").fetchall()
-        db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        db.execute(f"PRAGMA cache_size = -{CACHE}")
-        db.wal_autocheckpoint(CHECKPOINT)
-        db.transaction_mode = "IMMEDIATE"
+        db = self.db = connected(path, durability)
         names = list(bodies(size))
         listed = ", ".join(["pk", "rk", "version", *names])
         db.execute(f"CREATE TABLE larges(id INTEGER PRIMARY KEY, {listed})")
@@ -251,11 +244,7 @@ def row(size: int, results: Results) -> list[str]:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.sizes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks.sizes", __doc__)
     parser.add_argument("--sizes", default="50,100,300,1k,4k,16k,1m", metavar="BYTES,…", help="default %(default)s")
     parser.add_argument("--loaded", default=str(_LOADED), metavar="BYTES", help="of each store (default %(default)s)")
     add_options(parser, rounds=3)

@@ -6,7 +6,6 @@ that does something else, too.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Coroutine, Iterable
 from datetime import date
@@ -20,7 +19,7 @@ from . import by_hand, ours
 from .contestant import CACHE, Durability
 from .data import Facts, Workload
 from .measure import measure
-from .output import add_options, number, progress, publish
+from .output import add_options, number, parser_of, progress, publish
 from .phases import LAPS, Phase
 from .table import HAND, OURS, Results
 
@@ -130,11 +129,7 @@ PHASES = (
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.benchmarks.tasks",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("python -m tests.benchmarks.tasks", __doc__)
     parser.add_argument("--entities", default="20k", metavar="N", help="how many are loaded (default %(default)s)")
     add_options(parser, rounds=5)
     options = parser.parse_args(given)
