@@ -157,10 +157,6 @@ class World:
         return list(self.store.query(Cell).where(Cell.p == "w").order_by(Cell.r.desc()).limit(count))
 
 
-def _columns(rows: Any) -> list[Any]:
-    return [list(column) for column in rows.columns()]
-
-
 READS: dict[str, Callable[[tm.Store], Any]] = {
     "get": lambda s: s.get(Cell.key("a", 3)),
     "get_large": lambda s: s[Cell.key("a", 5)],

@@ -35,11 +35,6 @@ class Number(enum.IntEnum):
     B = 1
 
 
-class Mixed(enum.Enum):
-    A = 3
-    B = "a"
-
-
 Name = NewType("Name", str)
 
 

@@ -59,7 +59,6 @@ from .tables.service import (
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
-_TOGETHER = 16  # reads
 _QUICK = Pace(1e-6)
 """No writer waits for a builder: the next step may have more entities, up to a page."""
 _WAIT = 1.0  # seconds between two looks at what others do

@@ -445,14 +445,6 @@ class Palace:
     rooms: int = attrs.field(factory=lambda: 3)  # what values without it read as, only this code knows
 
 
-class Money:
-    def __init__(self, cents: int = 0) -> None:
-        self.cents = cents
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Money) and self.cents == other.cents
-
-
 def test_what_cannot_be_maintained_refuses_the_writes_of_its_class_alone(path: Path) -> None:
     old = version()
     new = version(home=Palace | None, by_city=tm.Index(partition="{home.city}"))

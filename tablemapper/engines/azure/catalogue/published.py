@@ -7,7 +7,6 @@ ETag of the head that was read. A process believes the head for some seconds; th
 
 from __future__ import annotations
 
-import logging
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,7 +58,6 @@ _Body = tuple[
 ]
 """The fields of a catalogue; of tables the names under which entities hold properties, and the classes; and the tables, those
 of indexes, too, that have other names in the account."""
-_log = logging.getLogger("tablemapper.azure")
 
 
 @attrs.frozen
