@@ -41,6 +41,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
 from tablemapper.store.transaction import Transaction
 
+from ..classes import entity
 from ..engines.sqlite.table import eventually
 from ..sqlite_vfs import Slow
 from ..twins import Pairs, Twin, Twins, check_clean, file_of
@@ -247,10 +248,7 @@ async def test_queries_are_built_as_ever_and_awaited_where_they_read(store: Asyn
             pass
 
 
-class Head(tm.Entity, table="Chapters"):
-    book: tm.Field[str]
-
-    key = tm.Key[str](partition="{book}", row="head")
+Head = entity("Head", "Chapters", {"book": str}, tm.Key[str](partition="{book}", row="head"))
 
 
 class Chapter(tm.Entity, table="Chapters"):

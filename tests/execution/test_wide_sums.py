@@ -8,7 +8,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import grouped
+from ..classes import entity, grouped
 
 
 class Payment(tm.Entity, table="Payments"):
@@ -37,11 +37,7 @@ SUMS = {name: None if cents == [None] else sum(c for c in cents if c is not None
 IN_ORDER = sorted(SUMS, key=lambda name: (SUMS[name] is not None, SUMS[name]))
 
 
-class Limit(tm.Entity, table="Accounts"):
-    account: tm.Field[str]
-    cents: tm.Field[int]
-
-    key = tm.Key[str](partition="{account}", row="limit")
+Limit = entity("Limit", "Accounts", {"account": str, "cents": int}, tm.Key[str](partition="{account}", row="limit"))
 
 
 @pytest.fixture(scope="module")

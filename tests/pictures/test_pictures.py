@@ -15,6 +15,8 @@ from tablemapper.pictures.svg import svg
 from tablemapper.pictures.texts import mermaid, text
 from tablemapper.pictures.trees import Line, Tree, trees_of
 
+from ..classes import entity
+
 
 class Member(tm.Entity, table="Members"):
     team: tm.Field[str]
@@ -37,11 +39,7 @@ class Board(tm.Aggregate, of=Member, table="Boards"):
     by_members = tm.Index[int](partition="all", row="{members:desc}")
 
 
-class Team(tm.Entity, table="Teams"):
-    team: tm.Field[str]
-    members: tm.Field[int] = tm.count(of=Member)
-
-    key = tm.Key[str](partition="{team}")
+Team = entity("Team", "Teams", {"team": str, "members": (int, tm.count(of=Member))}, tm.Key[str](partition="{team}"))
 
 
 TREES = trees_of([Member, Board, Team], {"Member.by_tag": "building"})

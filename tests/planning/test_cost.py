@@ -10,6 +10,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.planning.cost import bytes_text, money_text
 
+from ..classes import entity
+
 
 class Item(tm.Entity, table="Items"):
     group: tm.Field[str]
@@ -23,9 +25,7 @@ class Item(tm.Entity, table="Items"):
     by_shard = tm.Index[int](partition="{number:shard(4)}", row="{number}")
 
 
-class Other(tm.Entity, table="Items"):
-    group: tm.Field[str]
-    key = tm.Key[str](partition="{group}", row="other")
+Other = entity("Other", "Items", {"group": str}, tm.Key[str](partition="{group}", row="other"))
 
 
 @pytest.fixture(scope="module")

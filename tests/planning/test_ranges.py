@@ -25,18 +25,10 @@ class Reading(tm.Entity, table="Readings"):
     key = tm.Key[datetime, int](partition="{at:%Y-%m-%d}", row="{n}")
 
 
-class Day(tm.Entity, table="Days"):
-    day: tm.Field[date]
-    n: tm.Field[int]
-
-    key = tm.Key[date, int](partition="{day:%Y-%m}", row="{n}")
+Day = entity("Day", "Days", {"day": date, "n": int}, tm.Key[date, int](partition="{day:%Y-%m}", row="{n}"))
 
 
-class Shift(tm.Entity, table="Shifts"):
-    hour: tm.Field[time]
-    n: tm.Field[int]
-
-    key = tm.Key[time, int](partition="{hour:%H}", row="{n}")
+Shift = entity("Shift", "Shifts", {"hour": time, "n": int}, tm.Key[time, int](partition="{hour:%H}", row="{n}"))
 
 
 @pytest.fixture(scope="module")

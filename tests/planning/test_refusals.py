@@ -10,12 +10,9 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 
-class Item(tm.Entity, table="Items"):
-    name: tm.Field[str]
-    size: tm.Field[int] = tm.field(default=0)
-
-    key = tm.Key[str](partition="{name}")
+Item = entity("Item", "Items", {"name": str, "size": (int, tm.field(default=0))}, tm.Key[str](partition="{name}"))
 
 
 class Part(tm.Entity, table="Items"):

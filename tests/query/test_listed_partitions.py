@@ -11,6 +11,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..conftest import rows_at_most
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,11 +43,7 @@ class Event(tm.Entity, table="Events"):
     key = tm.Key[str, int, datetime](partition=("{user}", "{number:shard(4)}"), row=("{at:desc}", "{number}"))
 
 
-class Name(tm.Entity, table="Names"):
-    name: tm.Field[str]
-    number: tm.Field[int]
-
-    key = tm.Key[str, int](partition="{name:fold}", row="{number}")
+Name = entity("Name", "Names", {"name": str, "number": int}, tm.Key[str, int](partition="{name:fold}", row="{number}"))
 
 
 MODELS: list[type[tm.Entity]] = [Reading, Note, Event, Name]

@@ -28,10 +28,7 @@ class Shelf(tm.Entity, table="Shelves"):
     by_title = tm.Index[str](partition="all", row=("{title:prefix(1)}", "{title}"))
 
 
-class Team(tm.Entity, table="Teams"):
-    name: tm.Field[str]
-
-    key = tm.Key[str](partition="all", row="{name:prefix(2)}")
+Team = entity("Team", "Teams", {"name": str}, tm.Key[str](partition="all", row="{name:prefix(2)}"))
 
 
 USERS = [f"{a}{b}{c}" for a in "abc" for b in "abc" for c in ("", "a", "bb", "/")]

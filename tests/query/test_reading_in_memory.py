@@ -11,6 +11,7 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
 from ..touched import Touched
 
 pytestmark = pytest.mark.file
@@ -27,10 +28,7 @@ class Reading(tm.Entity, table="Readings"):
     key = tm.Key[str, datetime](partition="{device}", row="{at}")
 
 
-class Device(tm.Entity, table="Readings"):
-    device: tm.Field[str]
-
-    key = tm.Key[str](partition="{device}", row="device")
+Device = entity("Device", "Readings", {"device": str}, tm.Key[str](partition="{device}", row="device"))
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 
-from ..classes import grouped
+from ..classes import entity, grouped
 
 
 class Item(tm.Entity, table="Items"):
@@ -26,11 +26,7 @@ class Item(tm.Entity, table="Items"):
 Sizes = grouped("Sizes", Item, "name", row="sizes", total=tm.sum(Item.size))
 
 
-class Part(tm.Entity, table="Items"):
-    name: tm.Field[str]
-    size: tm.Field[int]
-
-    key = tm.Key[str](partition="{name}", row="part")
+Part = entity("Part", "Items", {"name": str, "size": int}, tm.Key[str](partition="{name}", row="part"))
 
 
 @pytest.fixture

@@ -44,18 +44,10 @@ class Book(tm.Entity, table="Books"):
 Shelf = grouped("Shelf", Book, "shelf", "Shelves", books=tm.count(), sizes=(int | None, tm.sum(Book.size)))
 
 
-class Bare(tm.Entity, table="Bares"):
-    shelf: tm.Field[str]
-    number: tm.Field[int]
-
-    key = tm.Key[str, int](partition="{shelf}", row="{number}")
+Bare = entity("Bare", "Bares", {"shelf": str, "number": int}, tm.Key[str, int](partition="{shelf}", row="{number}"))
 
 
-class Config(tm.Entity, table="Notes"):
-    shelf: tm.Field[str]
-    value: tm.Field[int]
-
-    key = tm.Key[str](partition="{shelf}", row="config")
+Config = entity("Config", "Notes", {"shelf": str, "value": int}, tm.Key[str](partition="{shelf}", row="config"))
 
 
 @pytest.fixture(params=[(False, 3, 1), (False, 7, 1), (False, 7, 10**6), (True, 7, 1)])

@@ -36,11 +36,7 @@ class Product(tm.Entity, table="Products"):
 Sales = grouped("Sales", Product, "maker", n=tm.count())
 
 
-class Log(tm.Entity, table="Logs"):
-    at: tm.Field[datetime]
-    text: tm.Field[str]
-
-    key = tm.Key[datetime](partition="{at:%Y-%m-%d}", row="{at}")
+Log = entity("Log", "Logs", {"at": datetime, "text": str}, tm.Key[datetime](partition="{at:%Y-%m-%d}", row="{at}"))
 
 
 class Employee(tm.Entity, table="Staff"):

@@ -11,6 +11,8 @@ import pytest
 
 import tablemapper as tm
 
+from ..classes import entity
+
 if TYPE_CHECKING:
     from tablemapper.testing.clock import Clock
 
@@ -28,10 +30,7 @@ class Note(tm.Entity, table="Notes"):
     by_text = tm.Index[str](partition="{text}")
 
 
-class Other(tm.Entity, table="Notes"):
-    id: tm.Field[str]
-
-    key = tm.Key[str](partition="{id}", row="other")
+Other = entity("Other", "Notes", {"id": str}, tm.Key[str](partition="{id}", row="other"))
 
 
 @pytest.fixture

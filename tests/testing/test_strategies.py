@@ -32,7 +32,6 @@ from ..whole.models import compiled
 from ..whole.random_models import random_model, with_levels, with_maintained, with_rules, with_turned, with_undeclared
 
 Meta = msgspec.Meta
-CHECKS = [check for check in HealthCheck if check is not HealthCheck.too_slow]  # (of a machine that is busy)
 
 
 class Color(enum.Enum):
@@ -352,11 +351,7 @@ def test_what_fails_is_made_small() -> None:
 Stays = grouped("Stays", Stay, "guest", "StayTotals", nights=tm.sum(Stay.nights))
 
 
-class Guest(tm.Entity, table="Guests"):
-    guest: tm.Field[str]
-    stays: tm.Field[int] = tm.count(of=Stay)
-
-    key = tm.Key[str](partition="{guest}")
+Guest = entity("Guest", "Guests", {"guest": str, "stays": (int, tm.count(of=Stay))}, tm.Key[str](partition="{guest}"))
 
 
 class Abstract(tm.Entity):

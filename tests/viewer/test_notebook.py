@@ -11,6 +11,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.viewer import notebook
 
+from ..classes import entity
+
 pytestmark = pytest.mark.needs("sorts")
 
 
@@ -97,9 +99,7 @@ def test_reports_are_text_and_a_store_is_its_classes(store: tm.Store) -> None:
     assert html(parts).startswith("<pre>StoreClosed")
 
 
-class Setting(tm.Entity, table="Settings"):
-    name: tm.Field[str]
-    key = tm.Key[str](partition="all", row="{name}")
+Setting = entity("Setting", "Settings", {"name": str}, tm.Key[str](partition="all", row="{name}"))
 
 
 HOSTILE = ["<script>alert(1)</script>", '"><svg onload=x>', "{{7*7}}", "a\0b", "javascript:x", "&lt;", "x" * 65_000]

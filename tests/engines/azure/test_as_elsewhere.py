@@ -11,7 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import Request
 
-from ...classes import Span, Whole
+from ...classes import Span, Whole, entity
 from .memory import Memory
 from .place import AzurePlace
 
@@ -25,10 +25,7 @@ class Clerk(tm.Entity, table="Staff"):
     key = tm.Key[str, str](partition="{department}", row="{number}")
 
 
-class Office(tm.Entity, table="Staff"):
-    department: tm.Field[str]
-
-    key = tm.Key[str](partition="{department}", row="Department")
+Office = entity("Office", "Staff", {"department": str}, tm.Key[str](partition="{department}", row="Department"))
 
 
 class Document(tm.Entity, table="Documents"):

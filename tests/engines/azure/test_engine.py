@@ -32,11 +32,7 @@ from ..test_contract import Kind, Part, held
 from .memory import Memory, Options
 from .place import AzurePlace
 
-
-class Plain(tm.Entity, table="Plains"):
-    id: tm.Field[str]
-    text: tm.Field[str] = tm.field(default="")
-    key = tm.Key[str](partition="{id}")
+Plain = entity("Plain", "Plains", {"id": str, "text": (str, tm.field(default=""))}, tm.Key[str](partition="{id}"))
 
 
 MODELS: list[Any] = [Part, Kind, Plain]

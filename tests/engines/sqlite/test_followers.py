@@ -17,12 +17,9 @@ from tablemapper.schema.maintenance import ChangeSet
 from tablemapper.schema.model import Model
 from tablemapper.schema.rows import Row
 
+from ...classes import entity
 
-class Bare(tm.Entity, table="Bare"):
-    id: tm.Field[str]
-    value: tm.Field[int]
-
-    key = tm.Key[str](partition="{id}")
+Bare = entity("Bare", "Bare", {"id": str, "value": int}, tm.Key[str](partition="{id}"))
 
 
 class Indexed(tm.Entity, table="Indexed"):

@@ -19,7 +19,7 @@ from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 from tablemapper.schema.model import compile_schema
 
-from ...classes import grouped
+from ...classes import entity, grouped
 from ...migrations.shapes import FIELDS, OLD, changed, indexes, part
 from .values import CASES, Values, opened, started
 
@@ -220,10 +220,7 @@ def test_a_class_that_does_not_fit_gets_tables_of_its_own_where_there_are_none()
     assert set(after.states) == {"Stock.by_pieces"}
 
 
-class Sale(tm.Entity, table="Sales"):
-    shop: tm.Field[str]
-    number: tm.Field[int]
-    key = tm.Key[str, int](partition="{shop}", row="{number}")
+Sale = entity("Sale", "Sales", {"shop": str, "number": int}, tm.Key[str, int](partition="{shop}", row="{number}"))
 
 
 Best = grouped("Best", Sale, "shop", most=(int | None, tm.max_ever(Sale.number)))
