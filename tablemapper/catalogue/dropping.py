@@ -20,18 +20,7 @@ from ..evolution.definitions import keepers_of, takes_place_of
 from ..evolution.rules import reads
 from ..schema.forms import StateForm, TombstoneForm
 from ..schema.labels import Label, is_former, plain_name
-from .actions import (
-    ChangeJob,
-    CopyRows,
-    CreateBig,
-    CreateLike,
-    DeleteClass,
-    Draft,
-    Drop,
-    EndJob,
-    Forget,
-    Rename,
-)
+from .actions import ChangeJob, CopyRows, CreateBig, CreateLike, DeleteClass, Draft, Drop, EndJob, Forget, Rename
 from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table

@@ -13,19 +13,7 @@ from ..errors import MigrationStopped, notes_of
 from ..migrations.run import migrate as run_migrations
 from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
-from .app import (
-    Exit,
-    Json,
-    Models,
-    Place,
-    Scripts,
-    app,
-    existing,
-    import_from_here,
-    load_models,
-    show,
-    table,
-)
+from .app import Exit, Json, Models, Place, Scripts, app, existing, import_from_here, load_models, show, table
 from .stores import Hold, Rest
 
 migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")

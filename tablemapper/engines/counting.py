@@ -17,15 +17,7 @@ from ..schema.model import Model
 from ..schema.rows import Row, properties
 from .by_key import rows_by_key
 from .protocol import Engine
-from .statistics import (
-    IndexStatistics,
-    PartitionCount,
-    Sizes,
-    Statistics,
-    partitions_of,
-    recent_since,
-    time_of,
-)
+from .statistics import IndexStatistics, PartitionCount, Sizes, Statistics, partitions_of, recent_since, time_of
 
 _SECOND = 1_000_000
 

@@ -18,14 +18,7 @@ from ..catalogue.changes import Fault, Transition, name_of
 from ..engines.migration import CopyingEngine, MigrationEngine, Outdated, ReplacingEngine
 from ..engines.opening import open_engine, open_migrations
 from ..engines.protocol import Engine, Pace
-from ..errors import (
-    InvalidMigration,
-    MigrationStopped,
-    SchemaMismatch,
-    StoreFull,
-    TableMapperError,
-    shown,
-)
+from ..errors import InvalidMigration, MigrationStopped, SchemaMismatch, StoreFull, TableMapperError, shown
 from ..progress import ProgressOption, start_meter
 from ..schema.forms import AppliedForm
 from ..schema.model import Schema, compile_schema, model_of

@@ -34,15 +34,7 @@ from .extra import EXTRA, Extra
 from .geo import GeoPoint
 from .json_schema import json_schema
 from .precision import Precision, with_precision
-from .scalars import (
-    INT32,
-    INT32_RANGE,
-    SCALARS,
-    Fault,
-    ValueType,
-    inside_json,
-    unexpected,
-)
+from .scalars import INT32, INT32_RANGE, SCALARS, Fault, ValueType, inside_json, unexpected
 from .spellings import with_meta
 
 if TYPE_CHECKING:

@@ -57,14 +57,7 @@ from .rows.reads import SqliteReads, followed
 from .rows.statistics import read_statistics
 from .rows.twins import stale_twins
 from .rows.writes import DeleteFoundNothing, insert, transact
-from .sql.catalogue import (
-    READ_NOTE,
-    SCHEMA,
-    Read,
-    as_corruption,
-    read_catalogue,
-    read_generation,
-)
+from .sql.catalogue import READ_NOTE, SCHEMA, Read, as_corruption, read_catalogue, read_generation
 from .sql.schema import SqliteSchema
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes

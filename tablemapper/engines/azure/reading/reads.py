@@ -30,16 +30,7 @@ from ....schema.model import Model
 from ....schema.rows import Row
 from ...protocol import Explained, Position
 from ..tables.drive import Work, read, side_by_side
-from ..tables.names import (
-    BASE_PARTITION,
-    BASE_ROW,
-    BELOW,
-    NEXT_ROW,
-    index_key,
-    index_prefix,
-    outer_key,
-    row_key_of,
-)
+from ..tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_ROW, index_key, index_prefix, outer_key, row_key_of
 from ..tables.rows import Codec
 from ..tables.service import (
     MAX_PAGE,

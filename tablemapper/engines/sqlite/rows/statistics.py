@@ -12,15 +12,7 @@ from ....limits import MAX_VALUE
 from ....progress import Meter
 from ....schema.model import Model
 from ....schema.rows import Row
-from ...statistics import (
-    IndexStatistics,
-    PartitionCount,
-    Sizes,
-    Statistics,
-    partitions_of,
-    recent_since,
-    time_of,
-)
+from ...statistics import IndexStatistics, PartitionCount, Sizes, Statistics, partitions_of, recent_since, time_of
 from ..driver.functions import SqlFunction
 from ..driver.snapshots import Snapshot
 from ..sql.schema import SqliteSchema

@@ -15,13 +15,7 @@ from ....catalogue.tables import Table, TableForm
 from ....errors import CorruptStore, InvalidModel, TableMapperError
 from ....evolution.history import History
 from ....evolution.versions import Version, Versions
-from ....schema.forms import (
-    AppliedForm,
-    LinkForm,
-    ModelForm,
-    StateForm,
-    TombstoneForm,
-)
+from ....schema.forms import AppliedForm, LinkForm, ModelForm, StateForm, TombstoneForm
 from ....schema.labels import Label
 from ....schema.rows import DAMAGE
 from ...protocol import Note, NoteChanged
