@@ -6,14 +6,12 @@ import os
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from ..engines.opening import open_engine
 from ..engines.protocol import Engine
 from ..entities.entity import Record
 from ..events import Event, Observer, observer
 from ..progress import ProgressOption
-from ..scripts.migrations import ScriptsOption, ways_back
-from ..store.builds import build_declared
-from ..store.opening import check_limits, explaining, schema_of
+from ..scripts.migrations import ScriptsOption
+from ..store.opening import check_limits, engine_of
 from .store import AsyncStore
 
 _CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
@@ -59,24 +57,10 @@ def open_async(
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)
     watch = observer(observe, slow)
+    options = {"read_only": read_only, "credential": credential, "durability": durability, "timeout": timeout}
 
     def start(waited: Callable[[], float]) -> Engine:
-        schema = schema_of(models, read_only=read_only)
-        ways = ways_back(migrations)
-        with explaining(path, migrations, credential):
-            engine = open_engine(
-                path,
-                schema,
-                read_only=read_only,
-                credential=credential,
-                durability=durability,
-                timeout=timeout,
-                waited=waited,
-                ways_back=ways,
-            )
-        if build and not read_only:
-            build_declared(engine, progress)
-        return engine
+        return engine_of(path, models, migrations, progress, build=build, waited=waited, **options)
 
     return Opening(start, watch, limits=limits, threads=threads, timeout=timeout)
 

@@ -82,10 +82,8 @@ class Table:
 
     def renamed(self, property: str) -> Table:
         """Return the table with another column name for a property."""
-        old, number = self.column(property), 2
-        taken = {name.lower() for name in (*FIXED, *_OWN, *self.has)}
-        while (new := f"{property}_{number}").lower() in taken:
-            number += 1
+        old = self.column(property)
+        new = fresh_name(property, {name.lower() for name in (property, *FIXED, *_OWN, *self.has)})
 
         def other(name: str) -> str:
             return new if name == old else name
@@ -108,9 +106,7 @@ class Table:
         taken = {name.lower() for name in (*FIXED, *_OWN, *self.has)}
 
         def add(name: str, default: Any = None) -> str:
-            base, number = name, 2
-            while name.lower() in taken:
-                name, number = f"{base}_{number}", number + 1
+            name = fresh_name(name, taken)
             taken.add(name.lower())
             columns.append(Column(name, default))
             return name
@@ -179,7 +175,7 @@ def has_values(model: Model) -> bool:
 
 
 def fresh_name(name: str, taken: Collection[str]) -> str:
-    """Return a physical name that never had a meaning; ``taken``: those that have or had one, in lower case."""
+    """Return a physical name that is not taken, with a number if it is; ``taken``: those that have or had a meaning, in lower case."""
     base, number = name, 2
     while name.lower() in taken:
         name, number = f"{base}_{number}", number + 1
@@ -190,8 +186,6 @@ def index_column_names(properties: Iterable[str]) -> list[str]:
     """Return the columns of an index's properties: two that differ only in case cannot both have their name."""
     names: list[str] = []
     for property in properties:
-        name, number = property, 2
-        while name.lower() in {taken.lower() for taken in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}:
-            name, number = f"{property}_{number}", number + 1
-        names.append(name)
+        taken = {name.lower() for name in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}
+        names.append(fresh_name(property, taken))
     return names

@@ -187,7 +187,7 @@ def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema 
             except InvalidModel:  # what it measures may hold more by now than the field was made for
                 made = _whole_model(name, forms, undeclared, {}, lost)
             models[name] = _same(made, before.get(name))
-        except _UNCOMPILED as error:
+        except UNCOMPILED as error:
             lost[name] = _told(error, forms[name])
     for name in names:
         form = forms[name]
@@ -199,13 +199,14 @@ def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema 
             try:
                 total = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
                 models[name] = _same(total, before.get(name))
-            except _UNCOMPILED as error:
+            except UNCOMPILED as error:
                 lost[name] = _told(error, form)
     kept = [model_of(keeper) for model in models.values() if model.maintained for keeper in keepers(model.cls)]
     return Schema((*models.values(), *kept), lost)
 
 
-_UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
+UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
+"""How it ends if a form cannot be compiled."""
 
 
 def _same(model: Model, known: Model | None) -> Model:
@@ -241,7 +242,7 @@ def _whole_model(
             try:
                 index_model(bare, index, declared)
                 body.attributes[index] = _declared_index(declared, body.names)
-            except _UNCOMPILED as error:
+            except UNCOMPILED as error:
                 lost[label] = _told(error, declared)
     return model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
 

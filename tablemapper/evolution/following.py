@@ -25,7 +25,7 @@ from ..schema.labels import is_former
 from ..schema.maintenance import IndexMaintenance, index_maintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE, FIRST, Row
-from .compilation import aggregate_model, entity_model, index_model, source_model
+from .compilation import UNCOMPILED, aggregate_model, entity_model, index_model, source_model
 from .definitions import as_declared, keepers_of
 from .rules import key_templates, reads
 from .versions import Versions, newest
@@ -234,7 +234,7 @@ def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:
         keepers = keepers_of(name, forms)
         indexed = any(reads(index, property) for index in form.indexes.values() for property in keepers.values())
         if indexed and any(forms[keeper].source in schema.by_name for keeper in keepers):
-            with suppress(*_UNKNOWN):  # this version cannot maintain the index then
+            with suppress(*UNCOMPILED):  # this version cannot maintain the index then
                 yield entity_model(name, form)
 
 
@@ -295,12 +295,12 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
         if declared is None or not as_declared(index, declared):
             try:
                 indexes.append(index_maintenance(stored, index_model(stored, name, index)))
-            except _UNKNOWN as error:
+            except UNCOMPILED as error:
                 refusals.append(_refusal(f"{model.name}.{name}", error))
     for name, target in targets.items():
         try:
             aggregates.append(aggregate_model(name, target, stored_source, source_form))
-        except _UNKNOWN as error:
+        except UNCOMPILED as error:
             refusals.append(_refusal(name, error))
     fields = model.form.fields
     names = {field.property: field.name for field in model.declaration.fields}
@@ -312,9 +312,6 @@ def _followed(model: Model, source: Model, key: bytes) -> Followed:
         model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
         {name: field for name, field in narrow.items() if name not in columns}, "", (),
     )  # fmt: skip
-
-
-_UNKNOWN = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
 
 
 def _refusal(label: str, error: Exception) -> str:

@@ -80,22 +80,29 @@ def open(
     """
     check_limits(limits)
     watch = observer(observe, slow)
-    schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
-    with explaining(path, migrations, credential):
-        engine = open_engine(
-            path,
-            schema,
-            read_only=read_only,
-            credential=credential,
-            durability=durability,
-            timeout=timeout,
-            ways_back=ways,
-        )
-    if build and not read_only:
-        build_declared(engine, progress)
+    options = {"read_only": read_only, "credential": credential, "durability": durability, "timeout": timeout}
+    engine = engine_of(path, models, migrations, progress, build=build, **options)
     if limits == "azure":
         log_advice(engine.schema)
     return new_store(engine, watch, limits=limits)
+
+
+def engine_of(
+    where: Where,
+    models: Sequence[type[Record]] | None,
+    migrations: ScriptsOption | None,
+    progress: ProgressOption,
+    *,
+    build: bool,
+    **options: Any,
+) -> Engine:
+    """Open an engine, with the options of `open_engine`, and build what is new if that is wanted."""
+    schema, ways = schema_of(models, read_only=options["read_only"]), ways_back(migrations)
+    with explaining(where, migrations, options["credential"]):
+        engine = open_engine(where, schema, ways_back=ways, **options)
+    if build and not options["read_only"]:
+        build_declared(engine, progress)
+    return engine
 
 
 def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Schema | None:
