@@ -134,7 +134,7 @@ class Held:
         for key, row in self._rows[model].items():
             try:
                 values = Values(key, row[-1].values)
-                for page, number in values.keys.items():
+                for page, number in values.pages.items():
                     values.take(number, self._pages.get((model.table, key[0], page)))
             except CorruptStore:  # (so they are missing)
                 self._unread.add((model, key))

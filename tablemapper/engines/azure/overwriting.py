@@ -12,7 +12,7 @@ from ...schema.maintenance import IndexMaintenance
 from ...schema.model import Model, is_local
 from .catalogue.classes import Classes
 from .outer.finishing import carry_out, deleted
-from .outer.groups import ReadGroup, Upkeep, changed, correction, read_group
+from .outer.groups import Upkeep, changed, correction, read_group, unread_group
 from .outer.marks import Part
 from .outer.outbox import Intent, Late, Outbox, Patience
 from .reading.filters import text, visible
@@ -60,26 +60,23 @@ class Overwriter:
             if not self.patience.doubt:
                 yield from deleted(self.patience, table, key[0], [Change("delete", intent.row, {}, "*")])
 
-    def add(
-        self,
-        upkeep: Upkeep,
-        key: tuple[str, str],
-        delta: Callable[[ReadGroup], Delta],
-        found: Entity | None,
-        *,
-        anyway: bool = False,
-    ) -> Work[None]:
-        """Add to a group what a function says of it, however often others change it meanwhile; anyway: even if that is nothing.
+    def add(self, upkeep: Upkeep, key: tuple[str, str], delta: Delta | None, found: Entity | None) -> Work[None]:
+        """Add a delta to a group, however often others change it meanwhile; None: take all entities out, and forget its pages.
 
         Raises:
             Late
         """
-        attempt, table = 0, upkeep.aggregate.model.table
+        attempt, aggregate = 0, upkeep.aggregate
+        table = aggregate.model.table
         while True:
             pages: Sequence[Change] = ()
             try:
-                group = yield from read_group(upkeep.aggregate, key, found, None, self.timeout, mends=anyway)
-                change = changed(group, [delta(group)], _PAGES, anyway=anyway)
+                if delta is None:
+                    group = unread_group(aggregate, key, found)
+                    change = changed(group, [correction(group, aggregate.aggregate.zero())], 0, anyway=True)
+                else:
+                    group = yield from read_group(aggregate, key, found, [delta], self.timeout)
+                    change = changed(group, [delta], _PAGES)
                 found, pages = group.found, group.values.changes()
             except CorruptStore:
                 if found is None:
@@ -115,12 +112,16 @@ class Overwriter:
             find = Find(part.owner.table, rows) if local else Find(part.model.table)
             yield from self._deleted(find, lambda _: True)
             return
+        claims, pages = self.classes.claims, Every((text(ROW, "ge", PAGES[0]), text(ROW, "lt", PAGES[1])))
+        yield from self._deleted(
+            Find(part.model.table, pages), lambda one: claims(part.model, one[PARTITION], one[BASE_ROW])
+        )
         find, upkeep = Find(part.model.table, visible()), self.classes.upkeep(part)
         while True:
             page: Page = yield from read(find, self.timeout)
             yield from self.patience.check()
-            groups = [one for one in page.entities if self.classes.claims(part.model, one[PARTITION], one[ROW])]
-            works = [self.add(upkeep, (one[PARTITION], one[ROW]), _all_of, one, anyway=True) for one in groups]
+            groups = [one for one in page.entities if claims(part.model, one[PARTITION], one[ROW])]
+            works = [self.add(upkeep, (one[PARTITION], one[ROW]), None, one) for one in groups]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])
             if page.after is None:
@@ -170,13 +171,8 @@ class Overwriter:
         """
         found = yield from read(Get(upkeep.aggregate.model.table, *key), self.timeout)
         try:
-            yield from self.add(upkeep, key, lambda _: delta, found)
+            yield from self.add(upkeep, key, delta, found)
         except Late:
             raise StoreError(
                 f"{upkeep.aggregate.model.name} {key}: others write this group all the time, or no answer comes; copy again"
             ) from None
-
-
-def _all_of(group: ReadGroup) -> Delta:
-    """Return what takes all entities out of a group."""
-    return correction(group, group.aggregate.aggregate.zero())

@@ -11,20 +11,34 @@ from typing import Any
 
 import attrs
 
-from ...errors import CorruptStore
+from ...errors import CorruptStore, InvalidEntity
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
 from ..check import Finding, Problem
 from .catalogue.classes import Classes
 from .outer.elsewhere import put_of
-from .outer.groups import changed, correction, read_group
+from .outer.groups import changed, correction, read_group, unread_group
 from .outer.marks import BARRED, of_writes
 from .outer.outbox import Late, Outbox, Patience
 from .overwriting import Overwriter
 from .tables.drive import Now, Work, found, read
-from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, outer_key
+from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, PAGES, intent_key, outer_key
 from .tables.rows import included, local_key
-from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Every, Find, Get, Lost, Refused
+from .tables.service import (
+    ETAG,
+    MAX_CHANGES,
+    PARTITION,
+    ROW,
+    Change,
+    Commit,
+    Comparison,
+    Entity,
+    Every,
+    Find,
+    Get,
+    Lost,
+    Refused,
+)
 
 Key = Sequence[Any]
 _PAGES = 40  # of the values of a group, in one transaction
@@ -167,16 +181,23 @@ class Fixes:
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
+        there = [one[ROW] for one in entities if PAGES[0] <= one[ROW] < PAGES[1] and one[BASE_ROW] == key[1]]
         try:
-            read_whole = yield from read_group(aggregate, key, held, None, self._timeout, mends=True)
-            change = changed(read_whole, [correction(read_whole, live)], _PAGES, anyway=True)
-        except CorruptStore:  # (what the group holds cannot be read: it stays a finding)
+            whole = yield from read_group(aggregate, key, held, None, self._timeout)
+        except CorruptStore:  # (its values; or the group itself, which stays a finding)
+            whole = unread_group(aggregate, key, held)
+        try:
+            change = changed(whole, [correction(whole, live)], _PAGES, anyway=True)
+        except (CorruptStore, InvalidEntity):
             return
-        if change is None or (read_whole.found or {}).get(ETAG) != (held or {}).get(ETAG):
+        if change is None or (whole.found or {}).get(ETAG) != (held or {}).get(ETAG):
             return
+        pages, upkeep = whole.values.changes(), self._classes.upkeep(aggregate)
+        named = {*whole.values.pages, *[one.row for one in pages]}
+        room = MAX_CHANGES - 2 - len(pages) - 2 * len(upkeep.inner.indexes)
+        pages += [Change("delete", row, {}, "*") for row in there if row not in named][:room]
         overwriter = Overwriter(self._classes, self._outbox, Patience((yield Now()) + self._timeout), self._timeout)
-        upkeep = self._classes.upkeep(aggregate)
-        yield from _if_possible(overwriter.write(upkeep, key, held, change, read_whole.values.changes()))
+        yield from _if_possible(overwriter.write(upkeep, key, held, change, pages))
 
 
 def left_of(finding: Finding, classes: Classes) -> Problem:

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.outer import extremes
+from tablemapper.engines.azure.outer import extremes, groups
 from tablemapper.engines.azure.outer.extremes import Values
 from tablemapper.engines.azure.tables.names import PAGES
+from tablemapper.engines.azure.tables.rows import values_in
 from tablemapper.engines.azure.tables.service import Get
+from tablemapper.progress import start_meter
 
 from .memory import Memory
 from .place import AzurePlace
@@ -57,9 +59,9 @@ class Held:
             live = [value for value, count in counted.items() if count > 0]
             assert values.end(slot, "min") == min(live, default=None)
             assert values.end(slot, "max") == max(live, default=None)
-        for key, number in values.keys.items():
+        assert values.pages.keys() == self.pages.keys()
+        for key, number in values.pages.items():
             values.take(number, self.pages[key])
-        assert len(values.keys) == 0
         assert {slot: of for slot, of in values.counts().items() if of} == {
             slot: {value: count for value, count in of.items() if count}
             for slot, of in self.counts.items()
@@ -257,6 +259,29 @@ def test_a_page_that_is_lost_is_found_and_made_again(
     store.sweep()
     agrees(store, cls, left)
     assert store.check().ok
+
+
+@pytest.mark.parametrize("cls", AGGREGATES)
+def test_a_large_group_is_made_again(racing: Racing, cls: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit in ("_VALUES", "_MOST_VALUES"):
+        monkeypatch.setattr(groups, limit, 44_000)  # (of which the values would take more)
+    store, left = racing.opened(cls), some_readings(500 if cls is Device else 4_000)
+    store.insert_many(left)
+    assert len(racing.pages()) > 30
+    engine: Any = store._engine
+    if cls is Device:
+        table, key = racing.pages()[3]
+        del racing.tables[table][key]
+        assert not store.check().ok
+        assert store.repair().ok
+    else:
+        engine._build_anew({"Whole"}, start_meter(False, ""))
+    agrees(store, cls, left)
+    assert store.check().ok
+    rows = [row for one in racing.tables for row in racing.entities(one) if values_in(row)]
+    (group,) = [row for row in rows if not PAGES[0] <= row["RowKey"] < PAGES[1]]
+    named = Values((group["PartitionKey"], group["RowKey"]), values_in(group)).pages
+    assert {key[1] for _, key in racing.pages()} == named.keys()
 
 
 def test_a_transaction_without_room_for_pages_is_written_all_the_same(racing: Racing) -> None:

@@ -10,8 +10,9 @@ Pages change in one transaction with the row of the group, which is written unde
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -45,7 +46,7 @@ class Page(msgspec.Struct, array_like=True):
     """Whether the page has a value less often than never."""
 
 
-_Row = tuple[int, list[Page], list[tuple[int, Any, int]]]
+_Row = tuple[list[Page], list[tuple[int, Any, int]]]
 
 
 class Values:
@@ -61,7 +62,6 @@ class Values:
 
     def __init__(self, key: tuple[str, str], packed: bytes) -> None:
         self._key = key
-        self._next = 0
         self._pages: dict[int, list[Page]] = {}
         self._changed: dict[int, dict[Any, int]] = {}
         self._read: dict[int, dict[Any, int]] = {}
@@ -69,7 +69,7 @@ class Values:
         self._held = len(packed)
         if packed:
             try:
-                self._next, pages, changed = msgspec.msgpack.decode(packed, type=_Row)
+                pages, changed = msgspec.msgpack.decode(packed, type=_Row)
             except msgspec.MsgspecError as error:
                 raise CorruptStore(f"{key}: the values of a group cannot be read: {error}") from error
             for page in pages:
@@ -80,12 +80,12 @@ class Values:
     # -- pages
 
     @property
-    def keys(self) -> dict[str, int]:
+    def pages(self) -> dict[str, int]:
         """The row keys of all pages, each with its number."""
-        return self._keys(page.number for pages in self._pages.values() for page in pages)
+        return self._keyed(page.number for pages in self._pages.values() for page in pages)
 
-    def _keys(self, numbers: Iterator[int]) -> dict[str, int]:
-        return {page_key(number, self._key[1]): number for number in numbers if number not in self._read}
+    def _keyed(self, numbers: Iterable[int]) -> dict[str, int]:
+        return {page_key(number, self._key[1]): number for number in numbers}
 
     def needed(self, more: Counts) -> dict[str, int]:
         """Return the row keys of the pages that have to be read before changes are added, each with its number."""
@@ -97,7 +97,7 @@ class Values:
         }
         if self._held > self._room:
             numbers |= {page.number for page in self._fullest()}
-        return self._keys(iter(sorted(numbers)))
+        return self._keyed(sorted(numbers - self._read.keys()))
 
     def take(self, number: int, page: Members | None) -> None:
         """Add a page that was read.
@@ -231,8 +231,8 @@ class Values:
         return [page, *[self._new_page(page.slot, chunk) for chunk in others]]
 
     def _new_page(self, slot: int, values: Mapping[Any, int]) -> Page:
-        page = Page(slot, self._next, min(values), None, None, below=False)
-        self._next += 1
+        # (No number comes again: a late request to delete a page, which was made anew, has another one.)
+        page = Page(slot, random.getrandbits(40), min(values), None, None, below=False)
         self._write(page, values)
         return page
 
@@ -246,7 +246,7 @@ class Values:
         """Return what the row of the group holds."""
         pages = [page for of_slot in self._pages.values() for page in of_slot]
         changed = [(slot, *one) for slot, of_slot in sorted(self._changed.items()) for one in of_slot.items()]
-        return msgspec.msgpack.encode((self._next, pages, changed)) if pages or changed else b""
+        return msgspec.msgpack.encode((pages, changed)) if pages or changed else b""
 
     def changes(self) -> list[Change]:
         """Return the changes of pages, for the transaction that writes the row of the group."""

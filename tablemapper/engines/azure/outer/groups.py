@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from ....errors import CorruptStore, InvalidEntity
+from ....errors import InvalidEntity
 from ....schema.groups import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
 from ....schema.rows import Row
@@ -188,14 +188,18 @@ class ReadGroup:
         return None if self.hidden.state is None else self.aggregate.aggregate.unpack_signed(self.hidden.state)
 
 
+def unread_group(aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None) -> ReadGroup:
+    """Return a group as if it had no values: it gets all anew."""
+    hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
+    return ReadGroup(aggregate, key, found, hidden, Values(key, b""))
+
+
 def read_group(
     aggregate: AggregateMaintenance,
     key: tuple[str, str],
     found: Entity | None,
     deltas: Sequence[Changes] | None,
     timeout: float,
-    *,
-    mends: bool = False,
 ) -> Work[ReadGroup]:
     """Return a group with those pages of its values that deltas need, or with all.
 
@@ -205,7 +209,6 @@ def read_group(
         found: its row, as it was read; if pages are not there, it is read again.
         deltas: that are to be added; None: anything.
         timeout: seconds after which to give up, if no answer comes.
-        mends: whether the group gets what its entities add up to, so that values that cannot be read count as none.
 
     Raises:
         CorruptStore: it cannot be read, or pages are lost.
@@ -215,24 +218,18 @@ def read_group(
         hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
         try:
             values = Values(key, hidden.values)
-            pages = values.keys if deltas is None else values.needed(_counted(aggregate, deltas))
+            pages = values.pages if deltas is None else values.needed(_counted(aggregate, deltas))
             # (One by one: threads that wait for this one may have all those that run things side by side.)
             for page, number in pages.items():
                 values.take(number, (yield from read(Get(aggregate.model.table, key[0], page), timeout)))
         except PagesGone:  # (others have changed the group since its row was read, unless it stays so)
-            if attempt < _ATTEMPTS:
-                yield delay(attempt)
-                attempt += 1
-                found = yield from read(Get(aggregate.model.table, *key), timeout)
-                continue
-            if not mends:
+            if attempt >= _ATTEMPTS:
                 raise
-            values = Values(key, b"")
-        except CorruptStore:
-            if not mends:
-                raise
-            values = Values(key, b"")
-        return ReadGroup(aggregate, key, found, hidden, values)
+            yield delay(attempt)
+            attempt += 1
+            found = yield from read(Get(aggregate.model.table, *key), timeout)
+        else:
+            return ReadGroup(aggregate, key, found, hidden, values)
 
 
 def changed(group: ReadGroup, deltas: Sequence[Changes], room: int, *, anyway: bool = False) -> Change | None:
