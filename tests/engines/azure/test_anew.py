@@ -28,6 +28,7 @@ from tablemapper.engines.azure.tables.names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
 from ...classes import aggregate, entity, grouped
+from ...store.test_zone_rules import sold
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
@@ -246,24 +247,15 @@ def test_a_new_index_on_groups_is_there_once_they_are_built_anew() -> None:
     def models(*, indexed: bool) -> Any:
         members = {"crew": str, "id": int}
         Member = entity("Member", "Members", members, tm.Key[str, int](partition="{crew}", row=("member", "{id}")))
-
-        class Crew(tm.Aggregate, of=Member, table="Members"):
-            crew: tm.Field[str] = tm.group_by(Member.crew)
-            members: tm.Field[int] = tm.count()
-
-            key = tm.Key[str](partition="{crew}", row="total")
-            if indexed:
-                by_members = tm.Index[str, int](partition="{crew}", row="{members}")
-
-        class Last(tm.Aggregate, of=Member, table="Lasts"):
-            crew: tm.Field[str] = tm.group_by(Member.crew)
-            last: tm.Field[int | None] = tm.max(Member.id)
-
-            key = tm.Key[str](partition="crews", row="{crew}")
-            if indexed:
-                by_last = tm.Index[int](partition="crews", row="{last}")
-
-        return Member, Crew, Last
+        here = {"by_members": tm.Index[str, int](partition="{crew}", row="{members}")} if indexed else {}
+        Crew = grouped("Crew", Member, "crew", "Members", row="total", members=tm.count(), **here)
+        there = {"by_last": tm.Index[int](partition="crews", row="{last}")} if indexed else {}
+        lasts = {"crew": (str, tm.group_by(Member.crew)), "last": (int | None, tm.max(Member.id))}
+        return (
+            Member,
+            Crew,
+            aggregate("Last", Member, lasts, tm.Key[str](partition="crews", row="{crew}"), "Lasts", **there),
+        )
 
     memory = Clocked(1)
     older_models = models(indexed=False)
@@ -367,27 +359,14 @@ def _at_night(sale: Any) -> Any:
 
 def sales() -> Any:
     """Return the classes as a program declares them that begins now: what local times make is in three places."""
-
-    class Sale(tm.Entity, table="Sales"):
-        shop: tm.Field[str]
-        at: tm.Field[datetime]
-
-        key = tm.Key[str, datetime](partition="{shop}", row="{at}")
-        night = tm.Index[str](partition="{shop}", where=_at_night)
-        nights = tm.Index[str](partition=("at night", "{shop}"), where=_at_night)
-
-    members = {"day": (date, tm.group_by(Sale.at.date("Europe/Oslo"))), "sales": (int, tm.count())}
-    PerDay = aggregate("PerDay", Sale, members, tm.Key[date](partition="{day}"))
-
-    class PerShop(tm.Aggregate, of=Sale, table="Sales"):
-        shop: tm.Field[str] = tm.group_by(Sale.shop)
-        day: tm.Field[date] = tm.group_by(Sale.at.date("Europe/Oslo"))
-        sales: tm.Field[int] = tm.count()
-
-        key = tm.Key[str, date](partition="{shop}", row=("day", "{day}"))
-        by_sales = tm.Index[str, int](partition="{shop}", row="{sales}")
-
-    return Sale, PerDay, PerShop
+    nights = tm.Index[str](partition=("at night", "{shop}"), where=_at_night)
+    sale = sold(night=tm.Index[str](partition="{shop}", where=_at_night), nights=nights)
+    members = {"day": (date, tm.group_by(sale.at.date("Europe/Oslo"))), "sales": (int, tm.count())}
+    per_day = aggregate("PerDay", sale, members, tm.Key[date](partition="{day}"))
+    members = {"shop": (str, tm.group_by(sale.shop)), **members}
+    key = tm.Key[str, date](partition="{shop}", row=("day", "{day}"))
+    by_sales = tm.Index[str, int](partition="{shop}", row="{sales}")
+    return sale, per_day, aggregate("PerShop", sale, members, key, "Sales", by_sales=by_sales)
 
 
 def days(zone: tzinfo) -> dict[date, int]:
