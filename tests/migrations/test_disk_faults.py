@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -97,6 +97,15 @@ def attempt(
     return path, tried
 
 
+def undisturbed(failing: Any, operation: str, *, full_size: bool) -> tuple[dict[str, Any], Sequence[int]]:
+    """Return what the store holds after work that no fault disturbs, and which calls are to fail, one each time."""
+    path, tried = failing(1_000_000)
+    assert (tried.outcome, tried.fired) == (None, 0)
+    assert tried.calls > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)
+    calls = range(1, tried.calls + 1)
+    return dump(path), calls if full_size or len(calls) < FEW else sorted(random.Random(operation).sample(calls, FEW))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -116,14 +125,10 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
         sticky=sticky,
     )
     before = dump(stores[moment])
-    path, tried = failing(1_000_000)
-    assert (tried.outcome, tried.fired) == (None, 0)
-    count = tried.calls
-    after = dump(path)
+    after, calls = undisturbed(failing, operation, full_size=full_size)
     assert after != before
     goal = expected(stores[moment])
-    calls = range(1, count + 1)
-    for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
+    for n in calls:
         path, tried = failing(n)
         assert tried.fired
         now = dump(path)
@@ -132,7 +137,6 @@ def test_a_transaction_that_meets_a_fault_is_there_or_not(
         assert tm.migrate(path, [CASE.script], rest=0, durability="relaxed").done
         with sound_store(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
-    assert count > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)
 
 
 @pytest.mark.long
@@ -151,13 +155,9 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
         attempt, done, lambda path: SqliteMigrations.open(path, clock=lambda: 5, vfs="faulty"),
         lambda engine: engine.contract("first", batches_of(15)), operation, sticky=sticky,
     )  # fmt: skip
-    path, tried = failing(1_000_000)
-    assert (tried.outcome, tried.fired) == (None, 0)
-    count = tried.calls
-    after = dump(path)
+    after, calls = undisturbed(failing, operation, full_size=full_size)
     assert len(after) < len(dump(done))
-    calls = range(1, count + 1)
-    for n in calls if full_size or count < FEW else sorted(random.Random(operation).sample(calls, FEW)):
+    for n in calls:
         path, tried = failing(n)
         assert tried.fired
         assert tried.outcome is not None or dump(path) == after, n
@@ -168,4 +168,3 @@ def test_a_contract_that_meets_a_fault_goes_on_where_it_was(
         assert dump(path).keys() == after.keys()
         with sound_store(path, models=CASE.new, durability="relaxed") as store:
             assert contents(store, CASE.new) == goal
-    assert count > {"xWrite": 10, "xSync": 2, "xRead": 3}.get(operation, -1)

@@ -74,7 +74,10 @@ def small(store: tm.Store, batch: int = 2, **options: Any) -> None:
     store._plans.batch_limits = BatchLimits(batch=batch, **options)
 
 
-def fill(store: tm.Store, count: int = 7, **values: Any) -> None:
+def fill(store: tm.Store, count: int = 7, batch: int | None = None, **values: Any) -> None:
+    """Insert tasks; ``batch``: make the batches of the store as small."""
+    if batch is not None:
+        small(store, batch)
     store.insert_many(Task("g", number, **values) for number in range(count))
 
 
@@ -190,8 +193,7 @@ class _Named:
 
 
 def test_an_index_that_is_assigned_is_not_followed(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     assert store.query(Task.by_state("open")).update(n=Task.n + 1) == 7
     assert store.query(Task).where(Task.state == "open", Task.n < 100).update(n=Task.n * 2) == 7
     assert store.query(Task.by_state("open")).update(lambda t: t.replace(n=t.n + 1)) == 7
@@ -260,8 +262,7 @@ def test_a_scan_has_to_be_allowed_and_is_logged(
 
 
 def test_a_budget_holds_for_the_whole_run(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     every = store.query(Task).where(Task.group == "g")
     with pytest.raises(tm.QueryStopped) as stopped:
         every.budget(examined=5).update(n=Task.n * 2)
@@ -277,8 +278,7 @@ def test_a_budget_holds_for_the_whole_run(store: tm.Store) -> None:
 def test_a_time_limit_holds_while_entities_are_written(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_module, "Budget", partial(Budget, monotonic=lambda: now))
     now = 0.0
-    small(store)
-    fill(store)
+    fill(store, batch=2)
 
     def slow(task: Task) -> Task:
         nonlocal now
@@ -291,8 +291,7 @@ def test_a_time_limit_holds_while_entities_are_written(store: tm.Store, monkeypa
 
 
 def test_many_rows_that_do_not_match_are_passed_over_page_by_page(store: tm.Store) -> None:
-    small(store, 1)
-    fill(store, 70)
+    fill(store, 70, batch=1)
     late = store.query(Task).where(Task.number >= 65).allow_scan()
     assert late.explain().checked, "a row key is checked after reading"
     assert late.update(n=2) == 5
@@ -304,8 +303,7 @@ def test_many_rows_that_do_not_match_are_passed_over_page_by_page(store: tm.Stor
 
 @pytest.mark.parametrize("along", ["key", "index", "limit"])
 def test_what_someone_else_changed_is_read_and_judged_again(store: tm.Store, along: str) -> None:
-    small(store, 4)
-    fill(store)
+    fill(store, batch=4)
     did: set[int] = set()
 
     def change(task: Task) -> Task:
@@ -335,8 +333,7 @@ def test_what_someone_else_changed_is_read_and_judged_again(store: tm.Store, alo
 
 @pytest.mark.parametrize("along", ["key", "index", "limit"])
 def test_what_no_query_finds_any_more_when_its_turn_comes_is_not_written(store: tm.Store, along: str) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
 
     def change(task: Task) -> Task:
         if task.number == 0:
@@ -350,8 +347,7 @@ def test_what_no_query_finds_any_more_when_its_turn_comes_is_not_written(store: 
 
 
 def test_an_entity_that_leaves_its_range_of_an_index_is_not_written(store: tm.Store) -> None:
-    small(store, 4)
-    fill(store)
+    fill(store, batch=4)
 
     def change(task: Task) -> Task:
         if task.number == 0:
@@ -380,8 +376,7 @@ def test_a_delete_spares_what_does_not_match_any_more(store: tm.Store, monkeypat
 
 
 def test_nothing_that_others_write_meanwhile_is_lost(store: tm.Store) -> None:
-    small(store, 50)
-    fill(store, 200)
+    fill(store, 200, batch=50)
     stop, added = threading.Event(), [0] * 200
 
     def others() -> None:
@@ -423,8 +418,7 @@ def test_whoever_is_always_faster_ends_in_one_clear_error(store: tm.Store, monke
 
 
 def test_an_error_says_how_many_were_written(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
 
     def fails(task: Task) -> Task:
         if task.number == 5:
@@ -439,8 +433,7 @@ def test_an_error_says_how_many_were_written(store: tm.Store) -> None:
 
 
 def test_a_batch_with_a_fault_is_not_written_and_the_error_names_it(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     with pytest.raises(tm.UniqueViolation) as raised:
         store.query(Task).where(Task.group == "g").update(code="x")
     assert (raised.value.index, raised.value.written) == ("by_code", 0)  # type: ignore[attr-defined]
@@ -455,8 +448,7 @@ def test_a_batch_with_a_fault_is_not_written_and_the_error_names_it(store: tm.St
 @pytest.mark.file
 @pytest.mark.parametrize("along", ["key", "index", "limit"])
 def test_a_named_run_goes_on_where_it_stopped(store: tm.Store, along: str) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     broken = [True]
 
     def double(task: Task) -> Task:
@@ -484,8 +476,7 @@ def _noted(store: tm.Store) -> list[str]:
 
 
 def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     query = store.query(Task).where(Task.group == "g")
 
     def fails(task: Task) -> Task:
@@ -510,8 +501,7 @@ def test_a_name_belongs_to_one_query_until_its_run_is_over(store: tm.Store) -> N
 
 
 def test_of_two_runs_with_one_name_one_stops(store: tm.Store) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     inner: list[int] = []
 
     def double(task: Task) -> Task:
@@ -661,8 +651,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [
 def test_what_can_not_be_is_refused_before_anything_is_written(
     store: tm.Store, ask: Callable[[Any], Any], says: str
 ) -> None:
-    small(store)
-    fill(store)
+    fill(store, batch=2)
     with pytest.raises((tm.InvalidEntity, tm.InvalidQuery), match=says):
         ask(_every(store))
     assert numbers(store) == [1] * 7
@@ -683,8 +672,7 @@ def test_every_fault_of_an_update_is_named_at_once(store: tm.Store) -> None:
 @pytest.mark.file
 def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(path: Path) -> None:
     with sound_store(path, models=[Task]) as store:
-        small(store)
-        fill(store)
+        fill(store, batch=2)
         with pytest.raises(ZeroDivisionError):
             _every(store).update(lambda t: t.replace(n=t.n // (4 - t.number)), resume="x")
     with sound_store(path, models=[Task, Unit, Census]) as store:
