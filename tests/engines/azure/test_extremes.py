@@ -100,6 +100,19 @@ def test_random_changes_give_the_ends_that_a_plain_count_gives(full_size: bool) 
     assert min(most for most, _ in results) > 2
 
 
+def test_changes_find_pages_where_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("_ROW", 1_000), ("_PAGE", 2_000)):
+        monkeypatch.setattr(extremes, name, size)
+    held, numbers, most = Held(), [n / 3 for n in range(12_000)], 0
+    random.Random(1).shuffle(numbers)
+    for at in range(0, len(numbers), 60):
+        held.add({slot: dict.fromkeys(numbers[at : at + 60], 1) for slot in SLOTS}, 2)
+        most = max(most, len(held.packed))
+    held.agrees()
+    assert len(held.pages) > 50
+    assert most < 100_000  # (of some 250,000)
+
+
 # ---------------------------------------------------------------------------------------------- what a user sees
 
 

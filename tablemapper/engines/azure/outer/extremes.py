@@ -26,6 +26,7 @@ Counts: TypeAlias = Mapping[int, Mapping[Any, int]]
 """How often each value is there, or how much more often, by slot; below zero, where others have still to come."""
 _ROW = 10_000  # bytes of what has changed, and is in no page; where the directory is long, as many more as that has
 _PAGE = 20_000  # bytes
+_LARGEST = 8  # pages in one, where a transaction has no room for more
 _MOST = 16  # pages that take what has changed, in one transaction
 
 
@@ -195,28 +196,31 @@ class Values:
             room: how many rows the transaction can still take.
         """
         much = len(self.packed()) > self._room
+        merged = [(page, self._merged(page)) for page in self._in_turn()]
         for slot, changed in self._changed.items():
             if much and slot not in self._pages and changed:
-                chunks = _chunks(changed)
+                chunks = _chunks(changed, room)
                 if len(chunks) <= room:
                     room -= len(chunks)
                     self._pages[slot] = [self._new_page(slot, chunk) for chunk in chunks]
                     self._changed[slot] = {}
-        for slot, pages in list(self._pages.items()):
-            after: list[Page] = []
-            for page in pages:
-                if page.number not in self._read or not room:
-                    after.append(page)
-                    continue
-                merged = self._merged(page)
-                chunks = _chunks(merged)
-                if (much or not chunks) and len(chunks) <= room:
-                    room -= max(len(chunks), 1)
-                    after += self._replaced(page, chunks)
-                else:
-                    after.append(page)
-            self._pages[slot] = after
+        replaced: dict[int, list[Page]] = {}
+        for page, values in sorted(merged, key=lambda one: bool(one[1])):  # (empty ones first)
+            if (values and not much) or not room:
+                continue
+            chunks = _chunks(values, room)
+            if len(chunks) <= room:
+                room -= max(len(chunks), 1)
+                replaced[page.number] = self._replaced(page, chunks)
+        for slot, pages in self._pages.items():
+            self._pages[slot] = [one for page in pages for one in replaced.get(page.number, [page])]
         self._pages = {slot: pages for slot, pages in self._pages.items() if pages}
+
+    def _in_turn(self) -> list[Page]:
+        """Return the pages that were read: first those for which the most has changed."""
+        turns = {page.number: turn for turn, page in enumerate(self._fullest())}
+        pages = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
+        return sorted(pages, key=lambda one: turns.get(one.number, _MOST))
 
     def _replaced(self, page: Page, chunks: Sequence[Mapping[Any, int]]) -> list[Page]:
         """Return the pages that take the place of one, with what has changed of its values."""
@@ -268,11 +272,20 @@ def _set_ends(page: Page, values: Mapping[Any, int]) -> None:
     page.least, page.greatest = min(live, default=None), max(live, default=None)
 
 
-def _chunks(values: Mapping[Any, int]) -> list[dict[Any, int]]:
-    """Return values in their order: all together, or in parts of half a page if they are more than one takes."""
+def _chunks(values: Mapping[Any, int], room: int) -> list[dict[Any, int]]:
+    """Return values in their order: all together, or in parts of half a page if they are more than one takes.
+
+    Where there is no room for as many, parts are larger: else a page with many changes would wait for ever, and get more.
+    """
     ordered = sorted(values.items())
     sizes = [len(msgspec.msgpack.encode(one)) for one in ordered]
     most = _PAGE if sum(sizes) <= _PAGE else _PAGE // 2
+    while len(chunks := _parted(ordered, sizes, most)) > room and most < _LARGEST * _PAGE:
+        most *= 2
+    return chunks
+
+
+def _parted(ordered: Sequence[tuple[Any, int]], sizes: Sequence[int], most: int) -> list[dict[Any, int]]:
     chunks: list[dict[Any, int]] = []
     size = most
     for (value, count), length in zip(ordered, sizes, strict=True):
