@@ -57,10 +57,20 @@ def open_async(
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)
     watch = observer(observe, slow)
-    options = {"read_only": read_only, "credential": credential, "durability": durability, "timeout": timeout}
 
     def start(waited: Callable[[], float]) -> Engine:
-        return engine_of(path, models, migrations, progress, build=build, waited=waited, **options)
+        return engine_of(
+            path,
+            models,
+            read_only=read_only,
+            credential=credential,
+            migrations=migrations,
+            durability=durability,
+            timeout=timeout,
+            progress=progress,
+            build=build,
+            waited=waited,
+        )
 
     return Opening(start, watch, limits=limits, threads=threads, timeout=timeout)
 

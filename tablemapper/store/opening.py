@@ -80,8 +80,17 @@ def open(
     """
     check_limits(limits)
     watch = observer(observe, slow)
-    options = {"read_only": read_only, "credential": credential, "durability": durability, "timeout": timeout}
-    engine = engine_of(path, models, migrations, progress, build=build, **options)
+    engine = engine_of(
+        path,
+        models,
+        read_only=read_only,
+        credential=credential,
+        migrations=migrations,
+        durability=durability,
+        timeout=timeout,
+        progress=progress,
+        build=build,
+    )
     if limits == "azure":
         log_advice(engine.schema)
     return new_store(engine, watch, limits=limits)
@@ -90,17 +99,30 @@ def open(
 def engine_of(
     where: Where,
     models: Sequence[type[Record]] | None,
-    migrations: ScriptsOption | None,
-    progress: ProgressOption,
     *,
+    read_only: bool,
+    credential: Any,
+    migrations: ScriptsOption | None,
+    durability: Literal["full", "relaxed"],
+    timeout: float | None,
+    progress: ProgressOption,
     build: bool,
-    **options: Any,
+    waited: Callable[[], float] = float,
 ) -> Engine:
-    """Open an engine, with the options of `open_engine`, and build what is new if that is wanted."""
-    schema, ways = schema_of(models, read_only=options["read_only"]), ways_back(migrations)
-    with explaining(where, migrations, options["credential"]):
-        engine = open_engine(where, schema, ways_back=ways, **options)
-    if build and not options["read_only"]:
+    """Open an engine as `open` does, and build what is new if that is wanted; ``waited``: as for `open_engine`."""
+    schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
+    with explaining(where, migrations, credential):
+        engine = open_engine(
+            where,
+            schema,
+            read_only=read_only,
+            credential=credential,
+            durability=durability,
+            timeout=timeout,
+            waited=waited,
+            ways_back=ways,
+        )
+    if build and not read_only:
         build_declared(engine, progress)
     return engine
 

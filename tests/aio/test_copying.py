@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +24,25 @@ async def numbers(store: tm.AsyncStore) -> list[int]:
     return [twin.number async for twin in store.query(Twin).where(Twin.group == "a")]
 
 
+@asynccontextmanager
+async def filled_and_empty(path: Path, account: bool) -> AsyncIterator[tuple[tm.AsyncStore, tm.AsyncStore]]:
+    """Yield a file with fifty entities, and a store without: in memory, or of an account."""
+    place: Any = AzurePlace() if account else ":memory:"
+    async with tm.open_async(path, models=MODELS) as source, tm.open_async(place, models=MODELS) as target:
+        await source.insert_many([Twin("a", number) for number in range(50)])
+        yield source, target
+
+
 @pytest.mark.parametrize("account", [False, True], ids=["file", "account"])
 async def test_a_task_copies_a_store_while_others_go_on(path: Path, account: bool) -> None:
     gate, told = Gate(), list[int]()
-    place: Any = AzurePlace() if account else ":memory:"
 
     def tell(progress: tm.Progress) -> None:
         if not told:
             gate.pass_through()
         told.append(progress.done)
 
-    async with (
-        tm.open_async(path, models=MODELS) as source,
-        tm.open_async(place, models=MODELS) as target,
-    ):
-        await source.insert_many([Twin("a", number) for number in range(50)])
+    async with filled_and_empty(path, account) as (source, target):
         task = asyncio.create_task(tm.copy_async(source, target, progress=tell))
         await gate.reached()
         assert await source.exists(Twin.key("a", 7))
@@ -58,7 +64,6 @@ async def test_a_copy_that_is_cancelled_ends_between_two_steps_and_the_next_one_
     monkeypatch.setattr("tablemapper.engines.by_key._CHUNK", 4)
     monkeypatch.setattr("tablemapper.progress.INTERVAL", 0.0)
     gate, calls = Gate(), 0
-    place: Any = AzurePlace() if account else ":memory:"
 
     def tell(progress: tm.Progress) -> None:
         nonlocal calls
@@ -66,11 +71,7 @@ async def test_a_copy_that_is_cancelled_ends_between_two_steps_and_the_next_one_
         if progress.done >= 8:
             gate.pass_through()
 
-    async with (
-        tm.open_async(path, models=MODELS) as source,
-        tm.open_async(place, models=MODELS) as target,
-    ):
-        await source.insert_many([Twin("a", number) for number in range(50)])
+    async with filled_and_empty(path, account) as (source, target):
         task = asyncio.create_task(tm.copy_async(source, target, progress=tell))
         await gate.reached()
         task.cancel()

@@ -15,7 +15,7 @@ from .catalogue.classes import Classes
 from .outer.extremes import Values
 from .outer.outbox import intent_of
 from .reading.scans import Runs, outer_places, rows_of
-from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, PAGES, index_prefix, row_key_of
+from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, is_page, row_key_of
 from .tables.rows import Codec
 from .tables.service import PARTITION, ROW, Entity
 
@@ -86,7 +86,7 @@ class Held:
         if HIDDEN[0] <= row < HIDDEN[1]:
             if row.startswith(INTENTS[0]):
                 self.intents.append((table, entity))
-            elif row.startswith(PAGES[0]):
+            elif is_page(row):
                 self._pages[table, partition, row] = entity
             for index, rows in self._indexes.items():
                 if self._owner(index) in models and row.startswith(index_prefix(index.label)):

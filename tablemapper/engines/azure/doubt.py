@@ -13,6 +13,7 @@ T = TypeVar("T")
 
 
 def unknown(what: Operation, why: str) -> OutcomeUnknown:
+    """Return the error of an operation of which nobody knows whether it was done."""
     message = f"{what}: {why}; it may have been written, or not: read it before you write it again"
     return OutcomeUnknown(message, entity=what.model.name, key=what.key)
 

@@ -26,8 +26,6 @@ from .tables.names import BASE_ROW
 from .tables.rows import Hidden, local_key
 from .tables.service import ETAG, Entity, Get
 
-_Place = tuple[str, str]
-
 
 class Known:
     """What is known of the store: `decide.Stored`. What a decision asks besides is noted, and read."""
@@ -48,6 +46,8 @@ class Known:
         self.afresh = False
         """Whether everything was read."""
         self._lacking: dict[str, Model | None] = {}
+        self._ends: dict[tuple[Model, Key, int], Values] = {}
+        """The values of groups after what is being decided, of which both ends are asked for."""
 
     def _shadow(self, operation: Operation) -> Operation:
         """Return an operation whose new row has all that the store has of the class."""
@@ -138,6 +138,7 @@ class Known:
         """Return what the operations change, once all is known that this depends on."""
         while True:
             self._lacking.clear()
+            self._ends.clear()
             try:
                 decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
                 for aggregate, key, slot, more in decision.values:
@@ -192,11 +193,14 @@ class Known:
         end: Literal["min", "max"],
         change: Mapping[Any, int],
     ) -> Any:
-        values = self.values(aggregate, key, {slot: change})
-        if self._lacking:
-            return None
-        values.add({slot: change})
-        return values.end(slot, end)
+        place = aggregate.model, key, slot
+        if place not in self._ends:
+            values = self.values(aggregate, key, {slot: change})
+            if self._lacking:
+                return None
+            values.add({slot: change})
+            self._ends[place] = values
+        return self._ends[place].end(slot, end)
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
         if not self.afresh:

@@ -15,13 +15,14 @@ from .outer.finishing import carry_out, deleted
 from .outer.groups import Upkeep, changed, correction, read_group, unread_group
 from .outer.marks import Part
 from .outer.outbox import Intent, Late, Outbox, Patience
-from .reading.filters import text, visible
+from .reading.filters import visible
+from .reading.scans import in_range
 from .tables.drive import Work, read, side_by_side
-from .tables.names import BASE_ROW, PAGES, index_prefix
-from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Every, Find, Get, Lost, Page, Refused
+from .tables.names import BASE_ROW, PAGES, index_prefix, is_page
+from .tables.service import ETAG, PARTITION, ROW, Change, Commit, Entity, Find, Get, Lost, Page, Refused
 
 _TOGETHER = 16  # groups
-_PAGES = 40  # of the values of a group, in one transaction
+MOST_PAGES = 40  # of the values of a group, in one transaction
 
 
 @attrs.frozen
@@ -76,7 +77,7 @@ class Overwriter:
                     change = changed(group, [correction(group, aggregate.aggregate.zero())], 0, anyway=True)
                 else:
                     group = yield from read_group(aggregate, key, found, [delta], self.timeout)
-                    change = changed(group, [delta], _PAGES)
+                    change = changed(group, [delta], MOST_PAGES)
                 found, pages = group.found, group.values.changes()
             except CorruptStore:
                 if found is None:
@@ -108,14 +109,12 @@ class Overwriter:
         """
         if isinstance(part, IndexMaintenance):
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
-            rows = Every((text(ROW, "ge", front), text(ROW, "lt", f"{front[:-1]}{chr(ord(front[-1]) + 1)}")))
-            find = Find(part.owner.table, rows) if local else Find(part.model.table)
+            rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
+            find = in_range(part.owner.table, rows) if local else Find(part.model.table)
             yield from self._deleted(find, lambda _: True)
             return
-        claims, pages = self.classes.claims, Every((text(ROW, "ge", PAGES[0]), text(ROW, "lt", PAGES[1])))
-        yield from self._deleted(
-            Find(part.model.table, pages), lambda one: claims(part.model, one[PARTITION], one[BASE_ROW])
-        )
+        claims, pages = self.classes.claims, in_range(part.model.table, PAGES)
+        yield from self._deleted(pages, lambda one: claims(part.model, one[PARTITION], one[BASE_ROW]))
         find, upkeep = Find(part.model.table, visible()), self.classes.upkeep(part)
         while True:
             page: Page = yield from read(find, self.timeout)
@@ -143,8 +142,7 @@ class Overwriter:
         claims = self.classes.claims
 
         def is_of(one: Entity) -> bool:
-            is_page = PAGES[0] <= one[ROW] < PAGES[1]
-            return alone or claims(model, one[PARTITION], one[BASE_ROW] if is_page else one[ROW])
+            return alone or claims(model, one[PARTITION], one[BASE_ROW] if is_page(one[ROW]) else one[ROW])
 
         yield from self._deleted(Find(model.table), is_of)
 

@@ -20,9 +20,9 @@ from .outer.elsewhere import put_of
 from .outer.groups import changed, correction, read_group, unread_group
 from .outer.marks import BARRED, of_writes
 from .outer.outbox import Late, Outbox, Patience
-from .overwriting import Overwriter
+from .overwriting import MOST_PAGES, Overwriter
 from .tables.drive import Now, Work, found, read
-from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, PAGES, intent_key, outer_key
+from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, is_page, outer_key
 from .tables.rows import included, local_key
 from .tables.service import (
     ETAG,
@@ -41,7 +41,6 @@ from .tables.service import (
 )
 
 Key = Sequence[Any]
-_PAGES = 40  # of the values of a group, in one transaction
 
 
 class Fixes:
@@ -181,13 +180,13 @@ class Fixes:
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
-        there = [one[ROW] for one in entities if PAGES[0] <= one[ROW] < PAGES[1] and one[BASE_ROW] == key[1]]
+        there = [one[ROW] for one in entities if is_page(one[ROW]) and one[BASE_ROW] == key[1]]
         try:
             whole = yield from read_group(aggregate, key, held, None, self._timeout)
         except CorruptStore:  # (its values; or the group itself, which stays a finding)
             whole = unread_group(aggregate, key, held)
         try:
-            change = changed(whole, [correction(whole, live)], _PAGES, anyway=True)
+            change = changed(whole, [correction(whole, live)], MOST_PAGES, anyway=True)
         except (CorruptStore, InvalidEntity):
             return
         if change is None or (whole.found or {}).get(ETAG) != (held or {}).get(ETAG):

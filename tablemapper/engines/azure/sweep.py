@@ -16,6 +16,7 @@ from ..check import Finding, Problem
 from .catalogue.classes import Classes, Current
 from .outer.finishing import Unknown, carry_out, take_back
 from .outer.outbox import WORKS, Intent, Late, Outbox, Patience, Times, intent_of, restated, works_partition
+from .reading.scans import in_range
 from .tables.drive import Now, Pause, Work, found, read, server_time, side_by_side
 from .tables.names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.rows import holds
@@ -27,8 +28,6 @@ from .tables.service import (
     Commit,
     Comparison,
     Entity,
-    Every,
-    Filter,
     Find,
     Get,
     Lost,
@@ -39,13 +38,6 @@ _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer b
 _TOGETHER = 16
 _WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
-
-
-def _rows(table: str, rows: tuple[str, str], partition: str | None = None) -> Find:
-    parts: list[Filter] = [Comparison(ROW, "ge", "String", rows[0]), Comparison(ROW, "lt", "String", rows[1])]
-    if partition is not None:
-        parts.append(Comparison(PARTITION, "eq", "String", partition))
-    return Find(table, Every(tuple(parts)))
 
 
 def sweep(current: Current, outbox: Outbox, timeout: float, *, full: bool = False) -> Work[int]:
@@ -141,7 +133,7 @@ class Sweeper:
         classes = yield from self.current.classes()
         done = left = 0
         try:
-            intents = yield from found(_rows(table, INTENTS, partition), self.timeout)
+            intents = yield from found(in_range(table, INTENTS, partition), self.timeout)
         except Refused as refused:
             if refused.code != "TableNotFound":  # (it was replaced, and is no more)
                 raise
@@ -195,7 +187,7 @@ class Sweeper:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
         marks = [
             one
-            for one in (yield from found(_rows(table, MARKS), self.timeout))
+            for one in (yield from found(in_range(table, MARKS), self.timeout))
             if self.age(one) > self.outbox.times.grace
         ]
         gets = [read(Get(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]

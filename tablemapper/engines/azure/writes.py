@@ -50,7 +50,6 @@ _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 _log = logging.getLogger("tablemapper.azure")
 
 T = TypeVar("T")
-_Place = tuple[str, str]
 
 
 class TooLarge(InvalidTransaction):

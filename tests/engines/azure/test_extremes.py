@@ -17,6 +17,7 @@ from tablemapper.engines.azure.tables.rows import values_in
 from tablemapper.engines.azure.tables.service import Get
 from tablemapper.progress import start_meter
 
+from ...classes import aggregate
 from .memory import Memory
 from .place import AzurePlace
 
@@ -125,28 +126,16 @@ class Reading(tm.Entity, table="Readings"):
     key = tm.Key[str, int](partition="{device}", row=("reading", "{number}"))
 
 
-class Device(tm.Aggregate, of=Reading, table="Readings"):
-    """In the partition of its entities."""
-
-    device: tm.Field[str] = tm.group_by(Reading.device)
-    least: tm.Field[float | None] = tm.min(Reading.value)
-    most: tm.Field[float | None] = tm.max(Reading.value)
-    last: tm.Field[str | None] = tm.max(Reading.note)
-
-    key = tm.Key[str](partition="{device}", row="device")
-
-
-class Whole(tm.Aggregate, of=Reading, table="Wholes"):
-    """Elsewhere."""
-
-    device: tm.Field[str] = tm.group_by(Reading.device)
-    least: tm.Field[float | None] = tm.min(Reading.value)
-    most: tm.Field[float | None] = tm.max(Reading.value)
-    last: tm.Field[str | None] = tm.max(Reading.note)
-
-    key = tm.Key[str](partition="all", row="{device}")
-
-
+ENDS: dict[str, Any] = {
+    "device": (str, tm.group_by(Reading.device)),
+    "least": (float | None, tm.min(Reading.value)),
+    "most": (float | None, tm.max(Reading.value)),
+    "last": (str | None, tm.max(Reading.note)),
+}
+Device = aggregate("Device", Reading, ENDS, tm.Key[str](partition="{device}", row="device"), "Readings")
+"""In the partition of its entities."""
+Whole = aggregate("Whole", Reading, ENDS, tm.Key[str](partition="all", row="{device}"), "Wholes")
+"""Elsewhere."""
 AGGREGATES: list[Any] = [Device, Whole]
 
 

@@ -162,12 +162,16 @@ class Values:
             for page in seen.values():
                 _set_ends(page, self._merged(page))
 
-    def _merged(self, page: Page) -> dict[Any, int]:
-        """Return how often each value of a range is there, of a page that was read."""
+    def _changed_in(self, page: Page) -> dict[Any, int]:
+        """Return what has changed of the values of a range, and is not in its page."""
+        changed = self._changed.get(page.slot, {})
+        return {value: count for value, count in changed.items() if self._page(page.slot, value) is page}
+
+    def _merged(self, page: Page, changed: Mapping[Any, int] | None = None) -> dict[Any, int]:
+        """Return how often each value of a range is there, of a page that was read; ``changed``: in it, where that is known."""
         values = dict(self._read[page.number])
-        for value, count in self._changed.get(page.slot, {}).items():
-            if self._page(page.slot, value) is page:
-                values[value] = values.get(value, 0) + count
+        for value, count in (self._changed_in(page) if changed is None else changed).items():
+            values[value] = values.get(value, 0) + count
         return {value: count for value, count in values.items() if count}
 
     def end(self, slot: int, end: Literal["min", "max"]) -> Any:
@@ -196,7 +200,12 @@ class Values:
             room: how many rows the transaction can still take.
         """
         much = len(self.packed()) > self._room
-        merged = [(page, self._merged(page)) for page in self._in_turn()]
+        read = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
+        changes = [
+            (page, changed, self._merged(page, changed)) for page in read for changed in [self._changed_in(page)]
+        ]
+        # (Those that hold nothing come first, then those for which the most has changed.)
+        changes.sort(key=lambda one: (bool(one[2]), -len(one[1]), one[0].number))
         for slot, changed in self._changed.items():
             if much and slot not in self._pages and changed:
                 chunks = _chunks(changed, room)
@@ -205,28 +214,21 @@ class Values:
                     self._pages[slot] = [self._new_page(slot, chunk) for chunk in chunks]
                     self._changed[slot] = {}
         replaced: dict[int, list[Page]] = {}
-        for page, values in sorted(merged, key=lambda one: bool(one[1])):  # (empty ones first)
+        for page, changed, values in changes:
             if (values and not much) or not room:
                 continue
             chunks = _chunks(values, room)
             if len(chunks) <= room:
                 room -= max(len(chunks), 1)
-                replaced[page.number] = self._replaced(page, chunks)
+                replaced[page.number] = self._replaced(page, changed, chunks)
         for slot, pages in self._pages.items():
             self._pages[slot] = [one for page in pages for one in replaced.get(page.number, [page])]
         self._pages = {slot: pages for slot, pages in self._pages.items() if pages}
 
-    def _in_turn(self) -> list[Page]:
-        """Return the pages that were read: first those for which the most has changed."""
-        turns = {page.number: turn for turn, page in enumerate(self._fullest())}
-        pages = [page for of_slot in self._pages.values() for page in of_slot if page.number in self._read]
-        return sorted(pages, key=lambda one: turns.get(one.number, _MOST))
-
-    def _replaced(self, page: Page, chunks: Sequence[Mapping[Any, int]]) -> list[Page]:
+    def _replaced(self, page: Page, changed: Iterable[Any], chunks: Sequence[Mapping[Any, int]]) -> list[Page]:
         """Return the pages that take the place of one, with what has changed of its values."""
-        changed = self._changed.get(page.slot, {})
-        for value in [one for one in changed if self._page(page.slot, one) is page]:
-            del changed[value]
+        for value in changed:
+            del self._changed[page.slot][value]
         if not chunks:
             self._written[page.number] = []
             return []

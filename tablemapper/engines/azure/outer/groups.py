@@ -188,10 +188,14 @@ class ReadGroup:
         return None if self.hidden.state is None else self.aggregate.aggregate.unpack_signed(self.hidden.state)
 
 
+def _hidden(aggregate: AggregateMaintenance, found: Entity | None) -> Hidden:
+    hidden: Hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
+    return hidden
+
+
 def unread_group(aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None) -> ReadGroup:
     """Return a group as if it had no values: it gets all anew."""
-    hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
-    return ReadGroup(aggregate, key, found, hidden, Values(key, b""))
+    return ReadGroup(aggregate, key, found, _hidden(aggregate, found), Values(key, b""))
 
 
 def read_group(
@@ -215,7 +219,7 @@ def read_group(
     """
     attempt = 0
     while True:
-        hidden = Hidden() if found is None else codec_of(aggregate.model).row(found)[-1]
+        hidden = _hidden(aggregate, found)
         try:
             values = Values(key, hidden.values)
             pages = values.pages if deltas is None else values.needed(_counted(aggregate, deltas))

@@ -7,7 +7,6 @@ be done several times, by several at once, and long after it was done, without d
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import time
@@ -45,7 +44,6 @@ _ROOM = 450_000  # of the rows of an index in one transaction
 _HOUR = 3600.0
 _TOGETHER = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
-_log = logging.getLogger("tablemapper.azure")
 
 
 class Put(msgspec.Struct, frozen=True, array_like=True):

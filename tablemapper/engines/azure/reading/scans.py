@@ -11,8 +11,8 @@ from ....planning.parts import Place
 from ....schema.maintenance import IndexMaintenance
 from ..tables.drive import Work, read
 from ..tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_ROW, OP_UNITS, outer_row_of
-from ..tables.service import PARTITION, ROW, Comparison, Entity, Filter, Find, Page
-from .filters import all_of, visible
+from ..tables.service import PARTITION, ROW, Entity, Filter, Find, Page
+from .filters import all_of, text, visible
 
 T = TypeVar("T")
 
@@ -39,6 +39,12 @@ def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
             yield partition, row, base, entity[name]
 
 
+def in_range(table: str, rows: tuple[str, str], partition: str | None = None) -> Find:
+    """Return the request for the rows of a half-open range of row keys, in one partition or in all."""
+    parts = [text(ROW, "ge", rows[0]), text(ROW, "lt", rows[1])]
+    return Find(table, all_of(parts if partition is None else [*parts, text(PARTITION, "eq", partition)]))
+
+
 def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
     """Yield the entities of a table that satisfy a filter."""
     find = Find(table, all_of(where))
@@ -62,4 +68,4 @@ def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:
             return
         partition: str = page.entities[0][PARTITION]
         yield partition, page.entities[0]
-        beyond = [Comparison(PARTITION, "gt", "String", partition)]
+        beyond = [text(PARTITION, "gt", partition)]

@@ -52,6 +52,11 @@ def mark_key(op: str, group: str) -> str:
     return _within(f"{MARKS[0]}{op}{SEPARATOR}", group)
 
 
+def is_page(row: str) -> bool:
+    """Return whether a row key is one of a page."""
+    return PAGES[0] <= row < PAGES[1]
+
+
 def page_key(number: int, group: str) -> str:
     """Return the row key of a page of the values of a group."""
     return _within(f"{PAGES[0]}{number:x}{SEPARATOR}", group)
