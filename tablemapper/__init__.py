@@ -15,14 +15,14 @@ from .aio.opening import open_async
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, copy_async
 from .aio.transaction import AsyncTransaction
-from .catalogue.changes import Fault
-from .engines.check import Problem, RepairReport, Report
-from .engines.opening import restore, status
-from .engines.protocol import Violation
-from .engines.statistics import IndexStatistics, Partitions, PartitionStatistics, Quantiles, Statistics
-from .engines.status import Applied, Item, Status
+from .catalogue.transitions import ConversionFault
+from .engines.check import CheckReport, Problem, RepairReport
+from .engines.locations import restore, status
+from .engines.protocol import DuplicateValue
+from .engines.statistics import IndexStatistics, PartitionStatistics, PartitionSummary, Quantiles, Statistics
+from .engines.status import AppliedMigration, ObjectStatus, Status
 from .entities.aggregates import Aggregate
-from .entities.entity import Entity, Info, Record, info
+from .entities.entity import Entity, EntityInfo, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
 from .entities.fields import max as max
 from .entities.fields import min as min
@@ -59,14 +59,14 @@ from .errors import (
     UniqueViolation,
 )
 from .events import Event
-from .evolution.changes import Change
-from .execution.totals import Groups
+from .evolution.changes import SchemaChange
+from .execution.totals import GroupedQuery
 from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from .guidance.advice import Advice
-from .guidance.advise import advise
-from .guidance.workload import Form, Workload
-from .migrations.report import MigrationReport, Step
-from .migrations.run import migrate
+from .guidance.advisor import advise
+from .guidance.workload import CallStatistics, Workload
+from .migrations.report import MigrationReport, MigrationStep
+from .migrations.runner import migrate
 from .planning.cost import Cost, Prices
 from .planning.explanation import Explanation, MixedExplanation
 from .progress import Progress
@@ -74,29 +74,29 @@ from .query.mixed import MixedQuery
 from .query.pages import Page
 from .query.partitions import Partition
 from .query.query import Query, Rows
-from .query.timestamp import timestamp
+from .query.timestamp_attribute import timestamp
 from .schema.model import size
 from .scripts.comparison import changes, schema_form
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
+from .store.administration import copy
 from .store.builds import BuildReport
-from .store.care import copy
-from .store.copying import CopyReport
+from .store.copy import CopyReport
 from .store.opening import open as open
-from .store.store import Store, Unknown
+from .store.store import Store, UnknownRow
 from .store.transaction import Transaction
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.nested import converter
 from .values.scalars import Int32
 from .values.uuid7 import uuid7
+from .viewer.inspector import inspector
 from .viewer.notebook import install as _notebooks
-from .viewer.opening import inspector
 
 __all__ = [
     "Advice",
     "Aggregate",
-    "Applied",
+    "AppliedMigration",
     "Assignment",
     "AsyncMixedQuery",
     "AsyncQuery",
@@ -105,27 +105,28 @@ __all__ = [
     "AsyncTransaction",
     "Attr",
     "BuildReport",
-    "Change",
+    "CallStatistics",
+    "CheckReport",
+    "ConversionFault",
     "CopyReport",
     "CorruptStore",
     "Cost",
+    "DuplicateValue",
     "Entity",
     "EntityExists",
+    "EntityInfo",
     "EntityNotFound",
     "EntityTooLarge",
     "Event",
     "Explanation",
     "Expr",
     "Extra",
-    "Fault",
     "Field",
-    "Form",
     "GeoPoint",
-    "Groups",
+    "GroupedQuery",
     "Index",
     "IndexRange",
     "IndexStatistics",
-    "Info",
     "Int32",
     "InvalidEntity",
     "InvalidMigration",
@@ -133,23 +134,24 @@ __all__ = [
     "InvalidQuery",
     "InvalidToken",
     "InvalidTransaction",
-    "Item",
     "Key",
     "KeyOf",
     "Migration",
     "MigrationReport",
+    "MigrationStep",
     "MigrationStopped",
     "Migrations",
     "MixedExplanation",
     "MixedQuery",
     "NotAStore",
     "NotReady",
+    "ObjectStatus",
     "Order",
     "OutcomeUnknown",
     "Page",
     "Partition",
     "PartitionStatistics",
-    "Partitions",
+    "PartitionSummary",
     "PreconditionFailed",
     "Predicate",
     "Prices",
@@ -160,14 +162,13 @@ __all__ = [
     "QueryStopped",
     "Record",
     "RepairReport",
-    "Report",
     "Rows",
     "ScanRefused",
+    "SchemaChange",
     "SchemaMismatch",
     "SnapshotTooOld",
     "Statistics",
     "Status",
-    "Step",
     "Store",
     "StoreClosed",
     "StoreError",
@@ -177,8 +178,7 @@ __all__ = [
     "TableMapperError",
     "Transaction",
     "UniqueViolation",
-    "Unknown",
-    "Violation",
+    "UnknownRow",
     "Workload",
     "advise",
     "avg",

@@ -8,7 +8,14 @@ import sys
 def main() -> None:
     """Run the command line with the arguments of the process, and exit with what it returns."""
     try:
-        from .cli import advice, diagram, inspect, look, scripts, stores  # noqa: F401  their commands
+        from .cli import (  # noqa: F401  their commands
+            administration_commands,
+            analysis_commands,
+            diagram,
+            inspect,
+            migration_commands,
+            query_commands,
+        )
         from .cli.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .errors import did_you_mean, shown
+from .errors import did_you_mean, safe_repr
 
 OF_CLASSES = (
     "TM001",
@@ -33,16 +33,16 @@ def accept_faults(given: object, *, index: bool) -> Iterator[str]:
     if given is None:
         return
     if not isinstance(given, Mapping):
-        yield f'accept={shown(given)}: expected codes with reasons: accept={{"TM001": "at most 50 rows"}}'
+        yield f'accept={safe_repr(given)}: expected codes with reasons: accept={{"TM001": "at most 50 rows"}}'
         return
     for code, reason in given.items():
         if code not in codes:
             what = "an index" if index else "a class"
             known = code in OF_CLASSES or code in OF_INDEXES
             why = f"is never about {what}" if known else f"is no code ({', '.join(codes)})"
-            yield f"accept=: {shown(code)} {why}{'' if known else did_you_mean(str(code), codes)}"
+            yield f"accept=: {safe_repr(code)} {why}{'' if known else did_you_mean(str(code), codes)}"
         elif not isinstance(reason, str) or not reason.strip():
-            yield f"accept=: {code}: {shown(reason)} is no reason; say in a sentence why it is right here"
+            yield f"accept=: {code}: {safe_repr(reason)} is no reason; say in a sentence why it is right here"
 
 
 def accepted(given: Any) -> Mapping[str, str]:

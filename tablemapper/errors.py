@@ -71,9 +71,9 @@ __all__ = [
     "UniqueViolation",
     "check_seconds",
     "did_you_mean",
+    "note_written",
     "notes_of",
-    "shown",
-    "tell_written",
+    "safe_repr",
 ]
 
 
@@ -323,7 +323,7 @@ class OutcomeUnknown(_Named, StoreError):
     """
 
 
-def tell_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
+def note_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
     """Write into an error how many entities were written before it, as a note and as its ``written``."""
     error.add_note(f"{verb}: {written} entities were written before this{more}")
     with suppress(AttributeError):
@@ -347,10 +347,10 @@ _ADDRESS = re.compile(" at 0x[0-9A-Fa-f]+")
 def check_seconds(option: str, value: object) -> None:
     """Raise ValueError if an option is no number of seconds, 0 or more."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise ValueError(f"{option}={shown(value)}: expected a number of seconds, 0 or more")
+        raise ValueError(f"{option}={safe_repr(value)}: expected a number of seconds, 0 or more")
 
 
-def shown(value: object, most: int = 60) -> str:
+def safe_repr(value: object, most: int = 60) -> str:
     """Return a value as text for a message: never long, without addresses, and no error, whatever its repr is."""
     try:
         text = repr(value)

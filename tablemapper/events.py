@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from .errors import check_seconds, shown
+from .errors import check_seconds, safe_repr
 
 T = TypeVar("T")
 _log = logging.getLogger("tablemapper.operations")
@@ -153,7 +153,7 @@ def observer(observe: Callable[[Event], object] | None, slow: float | None) -> O
     """
     function: object = observe
     if function is not None and not callable(function):
-        raise TypeError(f"observe={shown(observe)}: expected a function that takes a tm.Event")
+        raise TypeError(f"observe={safe_repr(observe)}: expected a function that takes a tm.Event")
     if slow is not None:
         check_seconds("slow", slow)
     if observe is None and slow is None and not _log.isEnabledFor(logging.DEBUG):

@@ -22,7 +22,7 @@ from datetime import UTC
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
-from .builtin import Builtin
+from .datetime_types import Builtin
 
 __all__ = [
     "FIXED_SIZES",

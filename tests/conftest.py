@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 import tablemapper as tm
-from tablemapper.engines import opening
+from tablemapper.engines import locations
 from tablemapper.engines.azure.engine import CAPABILITIES
 from tablemapper.planning.capabilities import Capabilities
 
@@ -245,7 +245,7 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every job wait for its batches, however few entities there are."""
-    monkeypatch.setattr("tablemapper.engines.sqlite.online.takeover._AT_ONCE", -1)
+    monkeypatch.setattr("tablemapper.engines.sqlite.online.apply_schema._AT_ONCE", -1)
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def _engine(request: pytest.FixtureRequest) -> Iterator[None]:
         if (name := request.config.getoption("--engine")) is not None:
             kept = ENGINES[name].place
             place = lambda where: kept(os.fspath(where)) if isinstance(where, str | os.PathLike) else where  # noqa: E731
-            patch.setattr(opening, "place_of", place)
+            patch.setattr(locations, "place_of", place)
         yield
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tablemapper.codegen import Names, compile_functions
-from tablemapper.expressions.python import python_source
+from tablemapper.expressions.python_source import python_source
 from tablemapper.expressions.tree import Predicate
 
 

@@ -15,9 +15,9 @@ import pytest
 import tablemapper
 from docs.pages import ROOT, blocks, expanded
 from tablemapper import errors, limits
-from tablemapper.guidance.calls import CODES_OF_CALLS, CODES_OF_IDLE
-from tablemapper.guidance.data import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
-from tablemapper.guidance.rules import RULES_OF_CLASSES, RULES_OF_PLACES
+from tablemapper.guidance.call_rules import CODES_OF_CALLS, CODES_OF_IDLE
+from tablemapper.guidance.data_rules import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
+from tablemapper.guidance.declaration_rules import RULES_OF_CLASSES, RULES_OF_PLACES
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]

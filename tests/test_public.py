@@ -59,7 +59,7 @@ def test_a_public_object_has_a_docstring() -> None:
 
 def test_annotations_may_leave_out_the_class_of_an_expression_or_of_groups() -> None:
     assert tm.Expr[int] == tm.Expr[int, Any]
-    assert tm.Groups[tuple[str, int]] == tm.Groups[tuple[str, int], Any]
+    assert tm.GroupedQuery[tuple[str, int]] == tm.GroupedQuery[tuple[str, int], Any]
 
 
 # A class statement raises what is wrong with a field or measure in it, and `merge` and ``update`` what is with ``set``.

@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 
 from .classes import grouped
 

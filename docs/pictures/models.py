@@ -6,9 +6,9 @@ import runpy
 from collections.abc import Sequence
 from typing import Any
 
-from tablemapper.pictures.svg import svg
-from tablemapper.pictures.texts import text
-from tablemapper.pictures.trees import trees_of
+from tablemapper.diagrams.markup import text
+from tablemapper.diagrams.svg import svg
+from tablemapper.diagrams.trees import trees_of
 
 from ..pages import ROOT, blocks
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Face(Generic[S_co]):
+class AsyncFacade(Generic[S_co]):
     """What tasks use in the place of a synchronous object, whose calls are made in threads."""
 
     def __init__(self, workers: Workers, sync: S_co) -> None:
@@ -26,7 +26,7 @@ class Face(Generic[S_co]):
 
 def awaited(
     verb: Callable[Concatenate[S_co, P], T], *, brief: bool = False, long: bool = False
-) -> Callable[Concatenate[Face[S_co], P], Coroutine[Any, Any, T]]:
+) -> Callable[Concatenate[AsyncFacade[S_co], P], Coroutine[Any, Any, T]]:
     """Return a verb that a face has like the object behind it: ``get = awaited(Store.get)``.
 
     In a generic face say of what the verb is (``first = awaited(ClassResults[T].first)``), for the type checkers.
@@ -39,12 +39,12 @@ def awaited(
     name = verb.__name__
 
     @wraps(verb)
-    async def method(self: Face[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def method(self: AsyncFacade[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         call: Callable[P, T] = getattr(self._sync, name)
         return await self._workers.make(call, args, kwargs, brief=brief)
 
     @wraps(verb)
-    async def until_cancelled(self: Face[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    async def until_cancelled(self: AsyncFacade[S_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         cancellation = Cancellation()
         options: dict[str, Any] = {**kwargs, "progress": cancellation.progress(kwargs.get("progress", False))}  # type: ignore[arg-type]
         return await self._workers.run_until(cancellation, partial(getattr(self._sync, name), *args, **options))

@@ -32,7 +32,7 @@ def open_async(
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
     threads: int = 32,
-) -> Opening:
+) -> OpenContext:
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
 
     Args:
@@ -72,10 +72,10 @@ def open_async(
             waited=waited,
         )
 
-    return Opening(start, watch, limits=limits, threads=threads, timeout=timeout)
+    return OpenContext(start, watch, limits=limits, threads=threads, timeout=timeout)
 
 
-class Opening:
+class OpenContext:
     """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
 
     def __init__(

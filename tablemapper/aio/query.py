@@ -10,16 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
-from ..execution.totals import Groups, Owner
-from ..expressions.arithmetic import OfAnyClass
-from ..expressions.habits import QUERY_HABITS, ROWS_HABITS, refuse_habits
+from ..execution.totals import GroupedQuery, Owner
+from ..expressions.arithmetic import AnyOwner
+from ..expressions.foreign_names import QUERY_HABITS, ROWS_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation, MixedExplanation
 from ..progress import ProgressOption
 from ..query.pages import Page
 from ..query.partitions import Partition
 from ..query.query import ClassResults, Query, Rows
-from .awaited import Face, awaited
+from .awaited import AsyncFacade, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
 
@@ -42,7 +42,7 @@ Q = TypeVar("Q")
 
 
 @refuse_habits(QUERY_HABITS, lambda query: ("a query", "Product"))
-class AsyncResults(Face[ClassResults[T]], Generic[T]):
+class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
     def _with(self, results: Any) -> Self:
@@ -293,7 +293,7 @@ class AsyncQuery(AsyncColumnResults[E]):
     ) -> AsyncGroups[tuple[A, B, C, D], E]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, for ``await ….count()``, ``….sum(field)`` … of each; as `Query.group_by`."""
-        groups: Groups[Any, E] = self._sync.group_by(*fields)
+        groups: GroupedQuery[Any, E] = self._sync.group_by(*fields)
         return AsyncGroups(self._workers, groups)
 
 
@@ -333,13 +333,13 @@ class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
 
-class AsyncGroups(OfAnyClass, Face[Groups[G, Owner]], Generic[G, Owner]):
-    """The groups of what a query finds; as `Groups`, each method awaited."""
+class AsyncGroups(AnyOwner, AsyncFacade[GroupedQuery[G, Owner]], Generic[G, Owner]):
+    """The groups of what a query finds; as `GroupedQuery`, each method awaited."""
 
-    count = awaited(Groups[G, Owner].count)
-    sum = awaited(Groups[G, Owner].sum)
-    min = awaited(Groups[G, Owner].min)
-    max = awaited(Groups[G, Owner].max)
+    count = awaited(GroupedQuery[G, Owner].count)
+    sum = awaited(GroupedQuery[G, Owner].sum)
+    min = awaited(GroupedQuery[G, Owner].min)
+    max = awaited(GroupedQuery[G, Owner].max)
 
     @overload
     async def avg(self, field: Expr[Decimal | None, Owner], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]
@@ -348,7 +348,7 @@ class AsyncGroups(OfAnyClass, Face[Groups[G, Owner]], Generic[G, Owner]):
     @overload
     async def avg(self, field: Expr[float | None, Owner], /) -> dict[G, float | None]: ...
     async def avg(self, field: Expr[Any, Owner], /) -> Any:
-        """Divide the sum of a field by the number of its values in each group; as `Groups.avg`."""
+        """Divide the sum of a field by the number of its values in each group; as `GroupedQuery.avg`."""
         return await self._workers.run(lambda: self._sync.avg(field))
 
 

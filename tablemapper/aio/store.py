@@ -14,21 +14,21 @@ from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
-from ..errors import shown
+from ..errors import safe_repr
 from ..events import Observer
-from ..expressions.habits import STORE_HABITS, refuse_habits
+from ..expressions.foreign_names import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..query.partitions import Partition
-from ..store.care import copy
-from ..store.copying import CopyReport
-from ..store.observation import ObservedBuffer, noting
+from ..store.administration import copy
+from ..store.copy import CopyReport
+from ..store.instrumentation import ObservedBuffer, noting
 from ..store.opening import new_store
-from ..store.operations import ByKey, Operations
-from ..store.store import Store, Unknown
-from ..store.transaction import Buffer
-from ..store.windows import WindowPace, write_many
-from .awaited import Face, awaited
+from ..store.operations import KeyedVerbs, Operations
+from ..store.store import Store, UnknownRow
+from ..store.transaction import TransactionBuffer
+from ..store.write_windows import WindowPace, write_many
+from .awaited import AsyncFacade, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
 from .query import AsyncMixedQuery, AsyncQuery, AsyncResults
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 @refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
-class AsyncStore(Face[Store], ByKey):
+class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     """A `Store` whose verbs are awaited, for the tasks of one event loop; `open_async` opens it.
 
     A cancelled call ends when its outcome is certain: its write is complete or has not happened.
@@ -126,7 +126,7 @@ class AsyncStore(Face[Store], ByKey):
         query: Any = self._sync.query(what, *others)
         return AsyncMixedQuery(self._workers, query) if others else AsyncQuery(self._workers, query)
 
-    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> AsyncCursor[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> AsyncCursor[Record | UnknownRow]:
         """Return all entities of one partition, of every class, in order, for ``async for``; as `Store.partition`."""
         return AsyncCursor(self._workers, partial(self._sync.partition, *where))
 
@@ -183,7 +183,7 @@ class AsyncStore(Face[Store], ByKey):
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
-        kind = Buffer if self._watch is None else partial(ObservedBuffer, observer=self._watch)
+        kind = TransactionBuffer if self._watch is None else partial(ObservedBuffer, observer=self._watch)
         buffer = kind(self._operations, across=across_partitions, here=self._workers.current_task)
         return AsyncTransaction(buffer, self._workers)
 
@@ -298,7 +298,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
     for store in (source, target):
         if not isinstance(store, AsyncStore):
             raise TypeError(
-                f"copy_async: expected two open AsyncStores, got {shown(store)}; of two Stores: tm.copy(source, target)"
+                f"copy_async: expected two open AsyncStores, got {safe_repr(store)}; of two Stores: tm.copy(source, target)"
             )
     cancellation = Cancellation()
     call = partial(copy, source._sync, target._sync, progress=cancellation.progress(progress))

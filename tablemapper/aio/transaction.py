@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
 from ..entities.key import KeyOf
-from ..expressions.habits import TRANSACTION_HABITS, refuse_habits
+from ..expressions.foreign_names import TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment
-from ..store.operations import ByKey, not_found
-from ..store.transaction import Buffer
+from ..store.operations import KeyedVerbs, not_found
+from ..store.transaction import TransactionBuffer
 
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
@@ -34,13 +34,13 @@ _NOTED = _Noted()
 
 
 @refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
-class AsyncTransaction(ByKey):
+class AsyncTransaction(KeyedVerbs):
     """Buffered operations, written together at the end of the ``async with`` block; for one task.
 
     The verbs that write only record an operation: you may await them, but need not. Await those that read.
     """
 
-    def __init__(self, buffer: Buffer, workers: Workers) -> None:
+    def __init__(self, buffer: TransactionBuffer, workers: Workers) -> None:
         self._buffer = buffer
         self._run = workers.run
 

@@ -3,17 +3,17 @@
 A transition takes a draft, to which it adds actions, the catalogue as it is, and more; it returns the catalogue after it.
 
 - `tables`: entity tables: which column holds which property.
-- `changes`: migrations as data.
+- `transitions`: migrations as data.
 - `catalogue`: what a store holds and maintains.
-- `names`: the catalogue as an older version sees it, after renames and beside twins.
+- `property_names`: the catalogue as an older version sees it, after renames and beside twins.
 - `zone_rules`: the rules of time zones that indexes and aggregates are maintained by.
 - `actions`: what a transition asks of the store, and what it must know of it.
 - `fences`: other names of the tables of versions that end.
 - `dropping`: indexes, aggregates and classes dropped, disabled, or ready.
-- `freezing`: a store that is only read while it moves.
-- `switching`: new classes in place of old ones, which become their twin, or end.
+- `freeze`: a store that is only read while it moves.
+- `cutover`: new classes in place of old ones, which become their twin, or end.
 - `layout`: the tables while classes change.
-- `opening`: what opened classes add, and the jobs that build it.
-- `migrating`: migrations that begin, are given up, copy nothing, or are contracted.
-- `possible`: what holds of every catalogue.
+- `registration`: what opened classes add, and the jobs that build it.
+- `migration_states`: migrations that begin, are given up, copy nothing, or are contracted.
+- `invariants`: what holds of every catalogue.
 """

@@ -1,4 +1,4 @@
-"""Actions: what a transition of the catalogue asks of the store. They are values, which `online.run` runs in their order.
+"""Actions: what a transition of the catalogue asks of the store. They are values, which `online.transition_runner` runs in their order.
 
 Each names tables as they are called just then: rows are copied or deleted before their table is renamed.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .catalogue import CopyForm, JobForm
+from .catalogue import CopySpec, JobSpec
 from .tables import Column, Table, fresh_name
 
 
@@ -19,7 +19,7 @@ class Action(msgspec.Struct, frozen=True):
     """What a transition asks of the store."""
 
 
-class Rename(Action, frozen=True):
+class RenameTable(Action, frozen=True):
     """Give a table another name."""
 
     old: str
@@ -34,13 +34,13 @@ class RenameColumn(Action, frozen=True):
     new: str
 
 
-class Create(Action, frozen=True):
+class CreateEntityTable(Action, frozen=True):
     """Create an entity table, and the one beside it for large values."""
 
     table: Table
 
 
-class CreateBig(Action, frozen=True):
+class CreateOverflowTable(Action, frozen=True):
     """Create the table for large values alone."""
 
     table: Table
@@ -55,7 +55,7 @@ class CreateIndex(Action, frozen=True):
     unique: bool
 
 
-class CreateValues(Action, frozen=True):
+class CreateValueCounts(Action, frozen=True):
     """Create the table of the live values of an aggregate's extremes."""
 
     name: str
@@ -82,7 +82,7 @@ class CopyRows(Action, frozen=True):
     target: str
 
 
-class Drop(Action, frozen=True):
+class DropTable(Action, frozen=True):
     """Drop a table."""
 
     name: str
@@ -105,7 +105,7 @@ class SetColumn(Action, frozen=True):
     value: Any
 
 
-class Forget(Action, frozen=True):
+class ForgetIndex(Action, frozen=True):
     """Delete the noted duplicates of an index."""
 
     label: str
@@ -121,7 +121,7 @@ class Relabel(Action, frozen=True):
 class StartJob(Action, frozen=True):
     """Build something over the entities of a class, which are in a table."""
 
-    job: JobForm
+    job: JobSpec
     table: Table
 
 
@@ -134,13 +134,13 @@ class EndJob(Action, frozen=True):
 class ChangeJob(Action, frozen=True):
     """Let the job of this name build something else."""
 
-    job: JobForm
+    job: JobSpec
 
 
 class StartCopy(Action, frozen=True):
     """Copy the entities of classes, which are in tables."""
 
-    copy: CopyForm
+    copy: CopySpec
     tables: tuple[Table, ...]
 
 
@@ -150,7 +150,7 @@ class EndCopies(Action, frozen=True):
     notes: bool = False
 
 
-class Draft:
+class ActionPlan:
     """One transition while it is computed: its actions, and the names of tables after them.
 
     Attributes:
@@ -204,17 +204,17 @@ class Draft:
         """Add actions."""
         for action in actions:
             match action:
-                case Rename(old, new):
+                case RenameTable(old, new):
                     self._remove(old)
                     self._add(new)
                     self.past.add(new.lower())
-                case Create(table):
+                case CreateEntityTable(table):
                     self._add(*table.names)
-                case CreateBig(table):
+                case CreateOverflowTable(table):
                     self._add(table.big_name)
-                case CreateLike(name) | CreateIndex(name) | CreateValues(name):
+                case CreateLike(name) | CreateIndex(name) | CreateValueCounts(name):
                     self._add(name)
-                case Drop(name):
+                case DropTable(name):
                     self._remove(name)
                 case _:
                     pass
@@ -232,4 +232,4 @@ class Draft:
 
     def rename(self, before: Table, after: Table) -> None:
         """Give an entity table, and the one beside it, the names of another one."""
-        self.do(*(Rename(old, new) for old, new in zip(before.names, after.names, strict=True)))
+        self.do(*(RenameTable(old, new) for old, new in zip(before.names, after.names, strict=True)))

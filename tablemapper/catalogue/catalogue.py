@@ -15,18 +15,18 @@ from datetime import UTC, datetime
 import attrs
 from msgspec import UNSET
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..evolution.definitions import aggregate_in, indexes_in
 from ..evolution.history import History
 from ..evolution.versions import Versions
-from ..schema.forms import LinkForm, ModelForm, StateForm, TombstoneForm, check_names
 from ..schema.labels import Label
-from .changes import name_of
+from ..schema.specs import BuildStateSpec, LinkSpec, ModelSpec, TombstoneSpec, check_names
 from .tables import Table
+from .transitions import name_of
 
 
 @attrs.frozen
-class JobForm:
+class JobSpec:
     """What is being built of one class, in one pass over its entities."""
 
     name: str
@@ -37,7 +37,7 @@ class JobForm:
 
 
 @attrs.frozen
-class CopyForm:
+class CopySpec:
     """What a migration copies, in one pass over the entities of a class, or of several by equal keys."""
 
     id: str
@@ -46,7 +46,7 @@ class CopyForm:
 
 
 @attrs.frozen
-class Staged:
+class StagedCatalogue:
     """What a migration that runs writes beside what everybody reads, until it switches."""
 
     migration: str
@@ -55,11 +55,11 @@ class Staged:
 
 
 @attrs.frozen(eq=False)
-class Twin:
-    """Classes as they were before a migration, in tables that are kept in step; see `twins`."""
+class Mirror:
+    """Classes as they were before a migration, in tables that are kept in step; see `mirrors`."""
 
     migration: str
-    links: tuple[LinkForm, ...]
+    links: tuple[LinkSpec, ...]
     """From them to the classes of the file."""
     writes: bool
     """Whether they can be written, too."""
@@ -71,11 +71,11 @@ class Twin:
 class Catalogue:
     """What the file says: the forms of its classes, and the layout of its tables."""
 
-    models: dict[str, ModelForm] = attrs.field(factory=dict)
+    models: dict[str, ModelSpec] = attrs.field(factory=dict)
     """The union of all forms of each class that were ever opened."""
     versions: Versions = attrs.field(factory=Versions)
     """All of these."""
-    states: dict[str, StateForm] = attrs.field(factory=dict)
+    states: dict[str, BuildStateSpec] = attrs.field(factory=dict)
     """By the label of an index or an aggregate: ``Product.by_name``, ``DailyClimate``."""
     tables: dict[str, Table] = attrs.field(factory=dict)
     """Entity tables, by their public name."""
@@ -83,17 +83,17 @@ class Catalogue:
     """The physical names of the tables of indexes, by label, and of those with the live values of aggregates."""
     past: frozenset[str] = frozenset()
     """Physical names, in lower case, that once had a meaning."""
-    jobs: tuple[JobForm, ...] = ()
+    jobs: tuple[JobSpec, ...] = ()
     """What is being built."""
-    copies: tuple[CopyForm, ...] = ()
+    copies: tuple[CopySpec, ...] = ()
     """What a migration copies."""
-    staged: Staged | None = None
-    twins: tuple[Twin, ...] = ()
+    staged: StagedCatalogue | None = None
+    twins: tuple[Mirror, ...] = ()
     former: dict[str, Catalogue] = attrs.field(factory=dict)
     """By migration: the classes that it ended, in tables that nobody writes any more, and only its undoing reads."""
     history: History = attrs.field(factory=History)
     """The migrations that were begun, in that order."""
-    tombstones: tuple[TombstoneForm, ...] = ()
+    tombstones: tuple[TombstoneSpec, ...] = ()
     """What was dropped, in that order."""
     frozen: int | None = None
     """Since when nobody changes entities, in µs since 1970; None: programs write."""
@@ -112,7 +112,7 @@ class Catalogue:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
 
-    def gone(self, name: str, form: ModelForm) -> TombstoneForm | None:
+    def gone(self, name: str, form: ModelSpec) -> TombstoneSpec | None:
         """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
         if not self.tombstones:
             return None
@@ -138,7 +138,7 @@ class Catalogue:
             if one.instead is not None and one.bare.owner == name
         }
 
-    def group(self, twin: Twin) -> frozenset[str]:
+    def group(self, twin: Mirror) -> frozenset[str]:
         """Return the classes, by name, that took the place of those of a twin, with all that belongs to them."""
         names = {link.new for link in twin.links} & self.models.keys()
         while True:
@@ -217,6 +217,6 @@ def values_table(table: str, name: str) -> str:
     return f"{table}_{name}_values"
 
 
-def labels_of(name: str, form: ModelForm) -> Iterator[str]:
+def labels_of(name: str, form: ModelSpec) -> Iterator[str]:
     """Yield the labels of a class: its own, that of its live values, and those of its indexes."""
     yield from (name, values_label(name), *(f"{name}.{index}" for index in form.indexes))

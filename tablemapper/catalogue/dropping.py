@@ -18,16 +18,27 @@ from ..entities.aggregates import kept_field
 from ..errors import InvalidQuery
 from ..evolution.definitions import keepers_of, takes_place_of
 from ..evolution.rules import reads
-from ..schema.forms import StateForm, TombstoneForm
 from ..schema.labels import Label, is_former, plain_name
-from .actions import ChangeJob, CopyRows, CreateBig, CreateLike, DeleteClass, Draft, Drop, EndJob, Forget, Rename
+from ..schema.specs import BuildStateSpec, TombstoneSpec
+from .actions import (
+    ActionPlan,
+    ChangeJob,
+    CopyRows,
+    CreateLike,
+    CreateOverflowTable,
+    DeleteClass,
+    DropTable,
+    EndJob,
+    ForgetIndex,
+    RenameTable,
+)
 from .catalogue import Catalogue, values_label, values_table
 from .fences import with_other_name
 from .tables import Table
 
 
 def drop(
-    draft: Draft,
+    draft: ActionPlan,
     catalogue: Catalogue,
     label: str,
     by: str | None = None,
@@ -59,10 +70,10 @@ def drop(
         for name in [name for name, other in catalogue.models.items() if other.source == owner or name in keepers]:
             catalogue = drop(draft, catalogue, name, by, with_owner=True)
         catalogue, physical = _without_class(draft, catalogue, owner)
-    draft.do(*map(Forget, sorted(labels)))
+    draft.do(*map(ForgetIndex, sorted(labels)))
     renamed = _renamed(draft, physical)
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
-    tombstone = TombstoneForm(label, definition, draft.now, by, replacement, renamed)
+    tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed)
     return attrs.evolve(
         without_jobs(draft, catalogue, labels),
         states={other: state for other, state in catalogue.states.items() if other not in labels},
@@ -70,10 +81,10 @@ def drop(
     )
 
 
-def _renamed(draft: Draft, names: Iterable[str]) -> list[str]:
+def _renamed(draft: ActionPlan, names: Iterable[str]) -> list[str]:
     """Rename the tables that exist, so that nobody reads them any more; return their names after that."""
     renamed = {name: draft.fresh(f"{name}_dropped") for name in names if draft.has(name)}
-    draft.do(*(Rename(old, new) for old, new in renamed.items()))
+    draft.do(*(RenameTable(old, new) for old, new in renamed.items()))
     return list(renamed.values())
 
 
@@ -92,7 +103,7 @@ def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalo
     return attrs.evolve(catalogue, models=models, index_tables=index_tables), physical
 
 
-def _without_class(draft: Draft, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
+def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without a class, and the names of its tables; its rows in a shared table are deleted."""
     models, index_tables = dict(catalogue.models), dict(catalogue.index_tables)
     form = models.pop(name)
@@ -111,7 +122,7 @@ def _without_class(draft: Draft, catalogue: Catalogue, name: str) -> tuple[Catal
     return attrs.evolve(catalogue, models=models, index_tables=index_tables, tables=tables), physical
 
 
-def drop_former(draft: Draft, catalogue: Catalogue) -> Catalogue:
+def drop_former(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the former definitions that no program declares any more."""
     for label in unused(catalogue):
         catalogue = drop(draft, catalogue, label)
@@ -129,7 +140,7 @@ def unused(catalogue: Catalogue) -> list[str]:
     return [label for label in labels if Label.of(label).index == "" or Label.of(label).owner not in labels]
 
 
-def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool = False) -> Catalogue:
+def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: bool = False) -> Catalogue:
     """Return a catalogue in which an index or an aggregate is not maintained until it is built anew.
 
     It gets empty tables. An aggregate that shares its table loses its rows there.
@@ -173,9 +184,9 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
         if keeps:
             draft.do(CopyRows(table.name, after.name))
         if table.spills:
-            draft.do(CreateBig(after))
+            draft.do(CreateOverflowTable(after))
             replaced.append(table.big_name)
-    draft.do(*map(Forget, sorted(labels)))
+    draft.do(*map(ForgetIndex, sorted(labels)))
     states = {
         each: replace(state, state="disabled", since=draft.now) if each in labels else state
         for each, state in catalogue.states.items()
@@ -188,7 +199,7 @@ def disable(draft: Draft, catalogue: Catalogue, label: str, *, keep_ever: bool =
         states=states,
         tombstones=(
             *catalogue.tombstones,
-            TombstoneForm(label, definition, draft.now, tables=_renamed(draft, replaced)),
+            TombstoneSpec(label, definition, draft.now, tables=_renamed(draft, replaced)),
         ),
     )
 
@@ -202,7 +213,7 @@ def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
     return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
-def without_jobs(draft: Draft, catalogue: Catalogue, labels: set[str]) -> Catalogue:
+def without_jobs(draft: ActionPlan, catalogue: Catalogue, labels: set[str]) -> Catalogue:
     """Return a catalogue in which some labels are built no more."""
     jobs = []
     for job in catalogue.jobs:
@@ -215,7 +226,7 @@ def without_jobs(draft: Draft, catalogue: Catalogue, labels: set[str]) -> Catalo
     return attrs.evolve(catalogue, jobs=tuple(jobs))
 
 
-def finished(draft: Draft, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
+def finished(draft: ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> Catalogue:
     """Return a catalogue in which some labels are built.
 
     Where a plain index is ready that replaces a unique one, the unique one is dropped.
@@ -232,37 +243,39 @@ def finished(draft: Draft, catalogue: Catalogue, labels: Iterable[str]) -> Catal
     return catalogue
 
 
-def states_after(draft: Draft, states: dict[str, StateForm], labels: Iterable[str]) -> dict[str, StateForm]:
+def states_after(
+    draft: ActionPlan, states: dict[str, BuildStateSpec], labels: Iterable[str]
+) -> dict[str, BuildStateSpec]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
-    after: dict[str, StateForm] = {}
+    after: dict[str, BuildStateSpec] = {}
     for label in labels:
         state: Literal["violated", "ready"] = "violated" if draft.is_violated(label) else "ready"
         after[label] = replace(states[label], state=state, since=draft.now, by=None)
     return states | after
 
 
-def cleared(draft: Draft, catalogue: Catalogue, name: str) -> Catalogue:
+def cleared(draft: ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
     """Return a catalogue without a table that a drop left, which is empty."""
-    draft.do(Drop(name))
+    draft.do(DropTable(name))
     stones = [replace(one, tables=[each for each in one.tables if each != name]) for one in catalogue.tombstones]
     return attrs.evolve(catalogue, tombstones=tuple(stones))
 
 
-def tidied(draft: Draft, catalogue: Catalogue) -> Catalogue:
+def tidied(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
     """Return a catalogue without the tables that drops left, whose other tables have their public names if they can.
 
     Nobody else has the store open, so a name that once had a meaning may have another one.
     """
     if catalogue.staged is not None:
         return catalogue
-    draft.do(*(Drop(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
+    draft.do(*(DropTable(name) for tombstone in catalogue.tombstones for name in tombstone.tables))
     tombstones = tuple([replace(tombstone, tables=[]) for tombstone in catalogue.tombstones])
 
     def public(physical: str, name: str) -> str:
         """Rename a table to its public name, if that is free; return the name that it has."""
         if is_former(name) or physical == name or (name.lower() != physical.lower() and draft.has(name)):
             return physical
-        draft.do(Rename(physical, name))
+        draft.do(RenameTable(physical, name))
         return name
 
     def table_of(name: str, table: Table) -> Table:

@@ -13,11 +13,11 @@ import attrs
 
 from ..entities.aggregates import kept_field
 from ..schema.labels import Label, is_former
-from .actions import Draft, Rename
+from .actions import ActionPlan, RenameTable
 from .catalogue import Catalogue
 
 
-def with_other_name(draft: Draft, catalogue: Catalogue, public: str) -> Catalogue:
+def with_other_name(draft: ActionPlan, catalogue: Catalogue, public: str) -> Catalogue:
     """Return a catalogue in which an entity table has another physical name."""
     table = catalogue.tables[public]
     after = attrs.evolve(table, name=draft.fresh(public))
@@ -25,15 +25,15 @@ def with_other_name(draft: Draft, catalogue: Catalogue, public: str) -> Catalogu
     return attrs.evolve(catalogue, tables={**catalogue.tables, public: after})
 
 
-def _with_other_index_name(draft: Draft, catalogue: Catalogue, label: str) -> Catalogue:
+def _with_other_index_name(draft: ActionPlan, catalogue: Catalogue, label: str) -> Catalogue:
     """Return a catalogue in which the table of an index has another physical name."""
     owner, index = Label.of(label)
     new = draft.fresh(catalogue.models[owner].indexes[index].table)
-    draft.do(Rename(catalogue.index_tables[label], new))
+    draft.do(RenameTable(catalogue.index_tables[label], new))
     return attrs.evolve(catalogue, index_tables={**catalogue.index_tables, label: new})
 
 
-def fenced(draft: Draft, after: Catalogue, before: Catalogue) -> Catalogue:
+def rename_fence(draft: ActionPlan, after: Catalogue, before: Catalogue) -> Catalogue:
     """Return a catalogue with other names of the tables that versions read which it has ended; ``before``: until now."""
     readable = {name for seen, ended in _ended(before, after) for name in _read(seen, ended)}
     if not readable:

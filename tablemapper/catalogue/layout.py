@@ -10,21 +10,21 @@ from msgspec.structs import replace
 from ..evolution.definitions import aggregate_in
 from ..evolution.evolution import Evolution
 from ..evolution.history import History
-from ..schema.forms import ModelForm, StateForm
 from ..schema.maintenance import index_columns
 from ..schema.model import Model, Schema
+from ..schema.specs import BuildStateSpec, ModelSpec
 from .actions import (
+    ActionPlan,
     AddColumn,
     ChangeJob,
-    Create,
-    CreateBig,
+    CreateEntityTable,
     CreateIndex,
-    CreateValues,
-    Draft,
-    Drop,
+    CreateOverflowTable,
+    CreateValueCounts,
+    DropTable,
     Relabel,
-    Rename,
     RenameColumn,
+    RenameTable,
 )
 from .catalogue import Catalogue, labels_of, values_label, values_table
 from .dropping import without_jobs
@@ -39,13 +39,13 @@ class Layout:
         tables: the entity tables, by their public names.
     """
 
-    def __init__(self, draft: Draft, catalogue: Catalogue) -> None:
+    def __init__(self, draft: ActionPlan, catalogue: Catalogue) -> None:
         self.tables: dict[str, Table] = dict(catalogue.tables)
         self._before = catalogue
         self._index_tables = dict(catalogue.index_tables)
         self._draft = draft
 
-    def _labels(self, name: str, form: ModelForm, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
+    def _labels(self, name: str, form: ModelSpec, properties: set[str] | None = None) -> Iterator[tuple[str, str]]:
         """Yield the label and the table's public name of each index, or of those that hold one of some properties."""
         for index_name, index in form.indexes.items():
             if properties is None or properties & index.fields:
@@ -69,7 +69,7 @@ class Layout:
 
     def _drop_table(self, name: str) -> None:
         if self._draft.has(name):
-            self._draft.do(Drop(name))
+            self._draft.do(DropTable(name))
 
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
         """Rename the tables or columns of some properties: a program with the old names cannot read new values."""
@@ -78,7 +78,7 @@ class Layout:
             in_key = form.fields[property].in_key
             for label, public in self._labels(name, form, None if in_key else {property}):
                 old, new = self._index_tables[label], self._draft.fresh(public)
-                self._draft.do(Rename(old, new))
+                self._draft.do(RenameTable(old, new))
                 self._index_tables[label] = new
             table = self.tables[form.table]
             if in_key:
@@ -109,7 +109,7 @@ class Layout:
                 self._index_tables[new] = self._index_tables.pop(old)
                 self._draft.do(Relabel(old, new))
 
-    def extend(self, schema: Schema, forms: Mapping[str, ModelForm]) -> None:
+    def extend(self, schema: Schema, forms: Mapping[str, ModelSpec]) -> None:
         """Add the tables and columns that the classes of a schema need.
 
         Args:
@@ -132,7 +132,7 @@ class Layout:
         for name, table in self.tables.items():
             _extend(self._draft, before.get(name), table)
 
-    def _add_indexes(self, model: Model, form: ModelForm) -> None:
+    def _add_indexes(self, model: Model, form: ModelSpec) -> None:
         """Create the tables of new indexes of a class, and of the live values of a new aggregate."""
         for name, index_form in form.indexes.items():
             if (label := f"{model.name}.{name}") not in self._index_tables:
@@ -142,7 +142,7 @@ class Layout:
                 self._index_tables[label] = new
         if has_values(model) and (label := values_label(model.name)) not in self._index_tables:
             self._index_tables[label] = new = self._draft.fresh(values_table(model.table, model.name))
-            self._draft.do(CreateValues(new))
+            self._draft.do(CreateValueCounts(new))
 
     def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""
@@ -174,26 +174,26 @@ class Layout:
         )
 
 
-def with_new(states: Mapping[str, StateForm], evolution: Evolution, now: int) -> dict[str, StateForm]:
+def with_new(states: Mapping[str, BuildStateSpec], evolution: Evolution, now: int) -> dict[str, BuildStateSpec]:
     """Return states with those of what an evolution adds, which is ready, and with what is declared from now on."""
     after, new = dict(states), {model.name for model in evolution.models}
     for name, form in evolution.models_after.items():
         for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
             if label not in after or name in new:
-                state = after.get(label, StateForm("ready", now))
+                state = after.get(label, BuildStateSpec("ready", now))
                 after[label] = ruled_here(evolution.models_after, label, state)
             if (declared := evolution.declared.get(label, after[label].declared)) != after[label].declared:
                 after[label] = replace(after[label], declared=declared, since=now)
     return after
 
 
-def _extend(draft: Draft, old: Table | None, table: Table) -> None:
+def _extend(draft: ActionPlan, old: Table | None, table: Table) -> None:
     """Create a table, or add the columns that it lacks."""
     if old is None:
-        draft.do(Create(table))
+        draft.do(CreateEntityTable(table))
         return
     draft.do(*(AddColumn(table.name, column) for column in table.columns[len(old.columns) :]))
     if table.spills and not old.spills:
-        draft.do(CreateBig(table))
+        draft.do(CreateOverflowTable(table))
     elif table.spills:
         draft.do(*(AddColumn(table.big_name, Column(spill)) for spill in table.spills[len(old.spills) :]))

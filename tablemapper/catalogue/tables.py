@@ -32,7 +32,7 @@ _NUMBERS = frozenset({"id", "rowid", "oid", "_rowid_"})
 """What the number of a row is called in the table beside: SQLite adds no column of such a name, in lower or upper case."""
 
 
-class TableForm(msgspec.Struct, forbid_unknown_fields=True):
+class TableSpec(msgspec.Struct, forbid_unknown_fields=True):
     """An entity table, as the catalogue keeps it by its public name."""
 
     columns: list[tuple[str, int | float | str | dict[str, str] | None]]
@@ -135,13 +135,13 @@ class Table:
                 columns.append(Column(name))
         return Table(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
 
-    def form(self) -> TableForm:
+    def form(self) -> TableSpec:
         """Return what the catalogue keeps."""
         columns = [(column.name, _dump(column.default)) for column in self.columns]
-        return TableForm(columns, list(self.properties), list(self.types), list(self.spills), self.name)
+        return TableSpec(columns, list(self.properties), list(self.types), list(self.spills), self.name)
 
     @classmethod
-    def of(cls, name: str, form: TableForm) -> Table:
+    def of(cls, name: str, form: TableSpec) -> Table:
         """Return the table that a catalogue describes; ValueError or KeyError if there can be none."""
         name = form.name or name
         columns = tuple([Column(column, _load(default)) for column, default in form.columns])

@@ -13,11 +13,11 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from ..keys.cuts import CUT, cut_of
+from ..keys.truncation import CUT, cut_of
 from ..keys.zones import fingerprint, release, zone_fault
-from ..schema.forms import Forms, StateForm
 from ..schema.labels import Label
-from .catalogue import Catalogue, Twin
+from ..schema.specs import BuildStateSpec, Forms
+from .catalogue import Catalogue, Mirror
 
 
 def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
@@ -36,7 +36,7 @@ def _zones_of(definition: bytes) -> tuple[str, ...]:
     return tuple(sorted({cut.zone for cut in cuts if cut.is_local}))
 
 
-def ruled_here(forms: Forms, label: str, state: StateForm) -> StateForm:
+def ruled_here(forms: Forms, label: str, state: BuildStateSpec) -> BuildStateSpec:
     """Return the state of an index or an aggregate that is maintained by the rules of this system."""
     rules = _rules_of(forms, label)
     return replace(state, zones=rules, release=UNSET if rules is UNSET else _release(rules))
@@ -80,7 +80,7 @@ def outdated(catalogue: Catalogue, *, newer_too: bool = False) -> list[str]:
     ]
 
 
-def _newer(state: StateForm) -> bool:
+def _newer(state: BuildStateSpec) -> bool:
     """Return whether an index or aggregate is maintained by the rules of a newer release than this system has."""
     if state.release is UNSET or state.zones is UNSET:
         return False
@@ -88,7 +88,7 @@ def _newer(state: StateForm) -> bool:
     return here is not UNSET and state.release > here
 
 
-def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[Twin]) -> dict[str, str]:
+def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[Mirror]) -> dict[str, str]:
     """Return the states of indexes and aggregates for this process, by label.
 
     ``ruled``: it is maintained by other rules. ``beside``: it is disabled in a twin, which builds nothing.
@@ -117,5 +117,5 @@ def refused_writes(catalogue: Catalogue, others: Mapping[str, Iterable[str]]) ->
     return refused
 
 
-def _other(state: StateForm) -> str:
+def _other(state: BuildStateSpec) -> str:
     return f"newer ({state.release})" if _newer(state) else "other"

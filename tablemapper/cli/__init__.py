@@ -1,11 +1,11 @@
 """The command ``tablemapper``: each of its commands calls one public function, and shows what that returns.
 
 - `app`: the program: its options, what it prints, how it ends.
-- `stores`: the commands that look after one store.
-- `reading`: how commands open a store that they only read.
-- `look`: the commands that show what is in a store.
-- `advice`: the commands that say how a store is filled and what is unwise.
+- `administration_commands`: the commands that look after one store.
+- `store_reader`: how commands open a store that they only read.
+- `query_commands`: the commands that show what is in a store.
+- `analysis_commands`: the commands that say how a store is filled and what is unwise.
 - `diagram`: the command that draws a model.
 - `inspect`: the command that serves the inspector.
-- `scripts`: the commands about migration scripts.
+- `migration_commands`: the commands about migration scripts.
 """

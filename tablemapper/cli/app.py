@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..engines.opening import is_account, status
+from ..engines.locations import is_account, status
 from ..entities.entity import Record
-from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, shown
+from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
 
 
 class Exit(IntEnum):
@@ -68,7 +68,7 @@ app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell 
 _CONDITION = re.compile(r"\.where\(\w+\.([\w.]+) == …\)")
 _GAP = 3  # spaces between columns
 
-Place = Annotated[
+StoreArgument = Annotated[
     str,
     Parameter(
         help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
@@ -198,18 +198,20 @@ def load_models(name: str) -> list[type[Record]]:
     """
     module_name, _, attribute = name.partition(":")
     if not module_name or module_name.startswith("."):
-        raise InvalidModel(f"no module {shown(module_name)}; name the module of the models, as in shop.models")
+        raise InvalidModel(f"no module {safe_repr(module_name)}; name the module of the models, as in shop.models")
     import_from_here()
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise InvalidModel(f"no module {shown(error.name)}; name the module of the models, as in shop.models") from None
+        raise InvalidModel(
+            f"no module {safe_repr(error.name)}; name the module of the models, as in shop.models"
+        ) from None
     if attribute:
         found = getattr(module, attribute, None)
         if not isinstance(found, Iterable):
-            raise InvalidModel(f"{module_name} has no list {shown(attribute)}; name one, or the module alone")
+            raise InvalidModel(f"{module_name} has no list {safe_repr(attribute)}; name one, or the module alone")
     else:
         found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Record)]
     models = [value for value in dict.fromkeys(found) if getattr(value, "__module__", "") != "tablemapper"]

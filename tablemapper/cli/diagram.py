@@ -5,17 +5,21 @@ from __future__ import annotations
 import sys
 from typing import Literal
 
+from ..diagrams.markup import mermaid, text
+from ..diagrams.svg import svg
+from ..diagrams.trees import trees_of
 from ..errors import InvalidModel
-from ..pictures.svg import svg
-from ..pictures.texts import mermaid, text
-from ..pictures.trees import trees_of
-from .app import Exit, Models, Place, app, load_models
-from .reading import opened
+from .app import Exit, Models, StoreArgument, app, load_models
+from .store_reader import opened
 
 
 @app.command
 def diagram(
-    place: Place | None = None, /, *, models: Models | None = None, format: Literal["svg", "mermaid", "text"] = "svg"
+    place: StoreArgument | None = None,
+    /,
+    *,
+    models: Models | None = None,
+    format: Literal["svg", "mermaid", "text"] = "svg",
 ) -> Exit:
     """Draw the classes of a store or of a module, with what is maintained from each, on the standard output."""
     if place is not None:

@@ -17,10 +17,10 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from ..errors import InvalidQuery, StoreLocked, TableMapperError, shown
+from ..errors import InvalidQuery, StoreLocked, TableMapperError, safe_repr
 from ..store.store import Store
-from .app import Exit, Json, Models, Place, app, existing, title_of
-from .reading import opened_with_notes
+from .app import Exit, Json, Models, StoreArgument, app, existing, title_of
+from .store_reader import opened_with_notes
 
 _PATIENCE = 5  # seconds that another program may keep the file
 Host = Annotated[str, Parameter(help="the address to listen at, one of this machine's own")]
@@ -30,7 +30,7 @@ Open = Annotated[bool, Parameter(name="--open", negative="", help="open the page
 
 @app.command
 def inspect(
-    place: Place,
+    place: StoreArgument,
     /,
     *,
     models: Models | None = None,
@@ -43,7 +43,7 @@ def inspect(
     try:
         import uvicorn
 
-        from ..viewer.app import make_app
+        from ..viewer.asgi import make_app
         from ..viewer.security import loopback_names
     except ModuleNotFoundError as error:
         raise InvalidQuery(f"the inspector needs {error.name}: pip install 'tablemapper[inspect]'") from None
@@ -127,7 +127,7 @@ def _listening(host: str, port: int) -> socket.socket:
         loopback = None
     if loopback is None or str(loopback) not in ("127.0.0.1", "::1"):
         raise InvalidQuery(
-            f"--host {shown(host)}: it listens at 127.0.0.1 or ::1 only; for others, mount tm.inspector(…) in an application of yours, behind its login"
+            f"--host {safe_repr(host)}: it listens at 127.0.0.1 or ::1 only; for others, mount tm.inspector(…) in an application of yours, behind its login"
         )
     if not 0 <= port < 2**16:
         raise InvalidQuery(f"--port {port}: expected 0 to 65535")

@@ -1,6 +1,6 @@
 """A check of a store: everything that is maintained, recomputed by the definition that maintains it, and compared.
 
-Nothing here knows where a store is kept: an engine gives what is `Stored`.
+Nothing here knows where a store is kept: an engine gives what is `CheckView`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 from ..errors import CorruptStore, TableMapperError
 from ..progress import Meter
-from ..schema.groups import AggregateModel, Delta
+from ..schema.aggregate_model import AggregateModel, Delta
 from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
 from ..schema.rows import DAMAGE, Row
@@ -38,7 +38,7 @@ class Problem:
 
 
 @attrs.frozen
-class Report:
+class CheckReport:
     """The outcome of a check."""
 
     entities: int
@@ -86,7 +86,7 @@ class RepairReport:
         return "\n".join([found, *map(str, self.left)])
 
 
-class Stored(Protocol):
+class CheckView(Protocol):
     """What a store holds, all of one state. A row that cannot be had at all is CorruptStore."""
 
     def whole(self, model: Model) -> Model:
@@ -135,7 +135,7 @@ class Stored(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Finding:
+class CheckFinding:
     """A problem, and what has to be made right for it to go."""
 
     problem: Problem
@@ -145,12 +145,12 @@ class Finding:
     """What the user can do where that is None."""
 
 
-Duty: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
+MaintenanceRule: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
 """What is maintained, and the entities that it is maintained from, by their rows; None: from all."""
 _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 
 
-class Check:
+class ConsistencyCheck:
     """Compares everything that is maintained with what the entities say that it should be.
 
     Args:
@@ -159,7 +159,7 @@ class Check:
     """
 
     def __init__(
-        self, maintained: Mapping[Model, Sequence[Duty]], stored: Stored, last: int | None, meter: Meter
+        self, maintained: Mapping[Model, Sequence[MaintenanceRule]], stored: CheckView, last: int | None, meter: Meter
     ) -> None:
         self._maintained = maintained
         self._stored = stored
@@ -171,7 +171,7 @@ class Check:
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
         self.entity_count = self.index_count = self.group_count = 0
 
-    def findings(self, own: Iterable[Finding]) -> Iterator[Finding]:
+    def findings(self, own: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
         """Yield what is wrong: entities and their index rows first, then the groups that they add up to.
 
         Args:
@@ -185,12 +185,12 @@ class Check:
                 yield from self._aggregate(aggregate, groups)
             yield from own
         except CorruptStore as error:  # nothing more can be read
-            yield Finding(Problem("damaged", "file", (), str(error)))
+            yield CheckFinding(Problem("damaged", "file", (), str(error)))
 
-    def report(self, findings: Iterable[Finding]) -> Report:
+    def report(self, findings: Iterable[CheckFinding]) -> CheckReport:
         """Return the outcome."""
         problems = tuple(dict.fromkeys(finding.problem for finding in findings))
-        return Report(self.entity_count, self.index_count, self.group_count, problems)
+        return CheckReport(self.entity_count, self.index_count, self.group_count, problems)
 
     def live(self, aggregate: AggregateMaintenance, key: tuple[Any, ...]) -> Delta:
         """Return what the entities of a group add up to; known once all was found."""
@@ -206,7 +206,7 @@ class Check:
 
     # ------------------------------------------------------------------------------------------ entities
 
-    def _entities(self, model: Model) -> Iterator[Finding]:
+    def _entities(self, model: Model) -> Iterator[CheckFinding]:
         whole, counts = self._stored.whole(model), self._counts(model)
         for row in self._stored.rows(model):
             self.entity_count += 1
@@ -215,7 +215,7 @@ class Check:
             try:
                 yield from self._entity(whole, row)
             except _UNREADABLE as error:
-                yield Finding(Problem("damaged", model.name, row[:2], str(error)))
+                yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
                 maintenance = everything.without(whole.faulty(row))
             try:
                 entries = _entries(maintenance, row)
@@ -223,28 +223,28 @@ class Check:
                     aggregate.collect((row,), self._groups[aggregate], 1)
             except _UNREADABLE as error:
                 if maintenance is everything:
-                    yield Finding(Problem("damaged", model.name, row[:2], str(error)))
+                    yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
                 continue
             yield from self._present(entries, counts)
         yield from self._no_others(model, counts)
 
-    def _entity(self, model: Model, row: Row) -> Iterator[Finding]:
+    def _entity(self, model: Model, row: Row) -> Iterator[CheckFinding]:
         """Check what a row says of itself; raises if it cannot be read."""
         if (fault := model.fault_of(row)) is not None:
             raise ValueError(fault)
         entity = model.build_one(row)
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
-            yield Finding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
+            yield CheckFinding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
         if self._last is not None and not 0 < row[2] <= self._last:
             detail = f"its timestamp {row[2]} was never issued"
-            yield Finding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
+            yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
 
     # ------------------------------------------------------------------------------------------ indexes
 
     def _present(
         self, entries: list[tuple[IndexMaintenance, IndexRow]], counts: dict[IndexMaintenance, int]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[CheckFinding]:
         """Check that the index rows of an entity or a group are there, and count those that are."""
         for index, entry in entries:
             key, where = entry[:4], index.label
@@ -253,13 +253,13 @@ class Check:
                 continue
             if row is None:
                 detail = f"the {index.owner.name} has no such row in the index"
-                yield Finding(Problem("missing", where, key, detail), index)
+                yield CheckFinding(Problem("missing", where, key, detail), index)
                 continue
             counts[index] += 1
             if not same(row, entry):
-                yield Finding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
+                yield CheckFinding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
 
-    def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[Finding]:
+    def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[CheckFinding]:
         """Check that indexes have no rows but those that were counted."""
         for index, count in counts.items():
             self.index_count += count
@@ -267,20 +267,20 @@ class Check:
                 yield from self._dangling(model, index)
             yield from self._notes(model, index)
 
-    def _notes(self, model: Model, index: IndexMaintenance) -> Iterator[Finding]:
+    def _notes(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         """Check those that are noted as further holders of a value in a unique index."""
         for key in self._stored.notes(index):
             expected = self._expected(model, index, key)
             holder = self._stored.holder(index, key[0], key[1])
             if expected is not None and not any(one[:4] == key for one in expected):
                 detail = f"the {model.name} is noted for a value that it does not have"
-                yield Finding(Problem("dangling", index.label, key, detail), index)
+                yield CheckFinding(Problem("dangling", index.label, key, detail), index)
             elif holder is None:
                 detail = f"the {model.name} is noted as a duplicate of a value that is not in the index"
-                yield Finding(Problem("missing", index.label, key, detail), index)
+                yield CheckFinding(Problem("missing", index.label, key, detail), index)
             elif holder == key[2:]:
                 detail = f"the {model.name} is noted for a value that it stands in the index with"
-                yield Finding(Problem("wrong", index.label, key, detail), index)
+                yield CheckFinding(Problem("wrong", index.label, key, detail), index)
 
     def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow] | None:
         """Return the rows that the entity or the group of an index's row should have there; None if nobody knows."""
@@ -289,17 +289,17 @@ class Check:
             return []
         return index.rows_of(row, self._stored.whole(model))
 
-    def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[Finding]:
+    def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         for entry in self._stored.index_rows(index):
             expected = self._expected(model, index, entry)
             # An entity that cannot be read was found already.
             if expected is not None and not any(one[:4] == entry[:4] for one in expected):
                 detail = f"no {model.name} has this row"
-                yield Finding(Problem("dangling", index.label, entry[:4], detail), index)
+                yield CheckFinding(Problem("dangling", index.label, entry[:4], detail), index)
 
     # ------------------------------------------------------------------------------------------ groups
 
-    def _aggregate(self, aggregate: AggregateMaintenance, groups: Groups) -> Iterator[Finding]:
+    def _aggregate(self, aggregate: AggregateMaintenance, groups: Groups) -> Iterator[CheckFinding]:
         """Check the groups of one aggregate, their index rows, and the live values that its extremes are found by."""
         model = aggregate.model
         deltas = self._live[aggregate] = {}
@@ -307,7 +307,7 @@ class Check:
             try:
                 deltas[aggregate.key(group)] = delta
             except _UNREADABLE as error:
-                yield Finding(Problem("damaged", model.name, (group,), str(error)))
+                yield CheckFinding(Problem("damaged", model.name, (group,), str(error)))
         counts = self._counts(model)
         seen = set()
         for row, blob in self._stored.groups(model):
@@ -318,19 +318,19 @@ class Check:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
                 entries = _entries(self._duties(model, row), row)
             except _UNREADABLE as error:
-                yield Finding(Problem("damaged", model.name, key, str(error)), aggregate)
+                yield CheckFinding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue
             if problem is not None:
-                yield Finding(problem, aggregate)
+                yield CheckFinding(problem, aggregate)
             yield from self._present(entries, counts)
         yield from self._no_others(model, counts)
         for key, delta in deltas.items():
             if key not in seen and delta[0]:
-                yield Finding(Problem("missing", model.name, key, f"the group has {delta[0]} entities"), aggregate)
+                yield CheckFinding(Problem("missing", model.name, key, f"the group has {delta[0]} entities"), aggregate)
         if aggregate.aggregate.counted_slots:
             yield from self._values(aggregate, deltas)
 
-    def _values(self, aggregate: AggregateMaintenance, deltas: dict[tuple[str, str], Delta]) -> Iterator[Finding]:
+    def _values(self, aggregate: AggregateMaintenance, deltas: dict[tuple[str, str], Delta]) -> Iterator[CheckFinding]:
         where = f"{aggregate.model.name} values"
         expected = {
             (*key, number, value): count
@@ -340,9 +340,9 @@ class Check:
         }
         for *place, count in self._stored.values(aggregate.model):
             if expected.pop(tuple(place), None) != count:
-                yield Finding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
+                yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
-            yield Finding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
+            yield CheckFinding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:

@@ -12,20 +12,20 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 import attrs
 
 from ..errors import NotReady
-from ..planning.budget import Spending
+from ..planning.budget import BudgetMeter
 from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
-from ..planning.cost import Footprint
-from ..planning.parts import Place
+from ..planning.cost import ReadEstimate
 from ..planning.plan import Plan
-from ..planning.projection import Layout
+from ..planning.projection import RowLayout
+from ..planning.query_parts import KeyPosition
 from ..planning.ranges import BoundPlan
 from ..progress import Meter
-from ..schema.groups import Delta
+from ..schema.aggregate_model import Delta
 from ..schema.maintenance import AggregateMaintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import Row
-from .check import RepairReport, Report
+from .check import CheckReport, RepairReport
 from .status import Status
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Note:
     new: str | None
 
 
-class NoteChanged(Exception):
+class NoteConflict(Exception):
     """What is noted is not what a `Note` says that it was."""
 
 
@@ -109,7 +109,7 @@ _STATES = {
 
 
 @attrs.frozen
-class Unready:
+class PendingBuild:
     """An index or an aggregate that cannot be read yet, and why."""
 
     where: str
@@ -140,7 +140,7 @@ class Unready:
 
 
 @attrs.frozen
-class Violation:
+class DuplicateValue:
     """A duplicate under a new unique index."""
 
     index: str
@@ -156,7 +156,7 @@ class Violation:
 
 
 @attrs.frozen
-class Pace:
+class StepTiming:
     """How a transaction of a job went."""
 
     seconds: float = 0.0
@@ -166,7 +166,7 @@ class Pace:
 
 
 @attrs.frozen
-class Built:
+class BuildStep:
     """What one transaction of a job built."""
 
     owner: str
@@ -177,7 +177,7 @@ class Built:
     total: int
     ended: tuple[str, ...] = ()
     """What is complete with it, by label."""
-    pace: Pace = attrs.field(factory=Pace)
+    pace: StepTiming = attrs.field(factory=StepTiming)
     clearing: bool = False
     """Whether it deleted the rows of something that was dropped."""
     groups: int = 0
@@ -189,7 +189,7 @@ Position: TypeAlias = tuple[Any, ...]
 
 
 @attrs.frozen
-class Explained:
+class DatabasePlan:
     """What a database itself says of a plan."""
 
     lines: Sequence[str] = ()
@@ -205,11 +205,11 @@ class Reads(Protocol):
     def rows(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         *,
         after: Position | None = None,
         limit: int | None = None,
-        spending: Spending | None = None,
+        spending: BudgetMeter | None = None,
         within: Any = None,
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, of one state of the store, in the order of the plan, those after one position.
@@ -219,7 +219,7 @@ class Reads(Protocol):
         ...
 
     def lines(
-        self, bound: BoundPlan, layout: Layout, size: int, limit: int | None
+        self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
     ) -> Iterator[bytes | list[Row]] | None:
         """Return rows in chunks of at most so many, as text: each is a line of JSON, an array with a 0 at both ends.
 
@@ -232,7 +232,7 @@ class Reads(Protocol):
         """Return a function that reads all rows of one partition of a path; None if they may be many."""
         ...
 
-    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+    def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
         ...
 
@@ -244,15 +244,15 @@ class Reads(Protocol):
         """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
         ...
 
-    def footprint(self, bound: BoundPlan, most: int) -> Footprint | None:
+    def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate | None:
         """Return what a plan reads, counted up to ``most`` rows; None if that costs a read."""
         ...
 
-    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+    def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
         """Return what the database itself says that it will do."""
         ...
 
@@ -272,7 +272,7 @@ class Reads(Protocol):
 class GroupBuild(Protocol):
     """Builds the groups of aggregates, each at once, while nobody else writes."""
 
-    def step(self, most: int, *, start: bool) -> Built | None:
+    def step(self, most: int, *, start: bool) -> BuildStep | None:
         """Read some entities, or write the next groups, at most ``most``; None if that is not possible now.
 
         Entities that were read in vain are taken back, by a number below 0.
@@ -388,11 +388,11 @@ class Engine(Protocol):
         """
         ...
 
-    def describe(self, label: str) -> Unready:
+    def describe(self, label: str) -> PendingBuild:
         """Return how far something that is not ready has come."""
         ...
 
-    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+    def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built.
 
         Args:
@@ -408,7 +408,7 @@ class Engine(Protocol):
         """
         ...
 
-    def violations(self, most: int) -> tuple[Violation, ...]:
+    def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that are to be unique."""
         ...
 
@@ -416,7 +416,7 @@ class Engine(Protocol):
         """Return what is maintained, and how far that is."""
         ...
 
-    def check(self, meter: Meter) -> Report:
+    def check(self, meter: Meter) -> CheckReport:
         """Compare everything that is maintained with what the entities say that it should be."""
         ...
 
@@ -459,7 +459,7 @@ class Engine(Protocol):
 
 
 @runtime_checkable
-class FollowsCatalogue(Protocol):
+class ReopensOnChange(Protocol):
     """An engine that can be opened with the classes that its catalogue has."""
 
     def latest(self) -> Engine:
@@ -472,7 +472,7 @@ class FollowsCatalogue(Protocol):
 
 
 @runtime_checkable
-class HasBackup(Protocol):
+class SupportsBackup(Protocol):
     """An engine that can copy itself, as it is."""
 
     def backup(self, path: str, meter: Meter) -> None:

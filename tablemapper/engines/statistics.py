@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import attrs
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..keys.template import Template
 from ..planning.cost import Prices, bytes_text, money_text
 from ..progress import Meter
@@ -52,7 +52,7 @@ class PartitionStatistics:
 
 
 @attrs.frozen
-class Partitions:
+class PartitionSummary:
     """The partitions of a class or an index."""
 
     number: int = 0
@@ -72,7 +72,7 @@ class IndexStatistics:
     rows: int = 0
     bytes: int = 0
     """Keys, the entity's key, included properties."""
-    partitions: Partitions = Partitions()
+    partitions: PartitionSummary = PartitionSummary()
     most: int = 0
     """The most rows of one entity, in an index over the elements of a list."""
     most_key: tuple[str, str] | None = None
@@ -98,7 +98,7 @@ class Statistics:
     """Of entities in bytes: ``p50`` to ``p99`` within 7 % where they are above 64 KiB, the others exactly."""
     largest_key: tuple[str, str] | None
     """The key of the largest entity, if that has more than 64 KiB."""
-    partitions: Partitions
+    partitions: PartitionSummary
     writes: int
     """Moments within the recent time."""
     busiest: int
@@ -161,7 +161,7 @@ def _listed(some: tuple[PartitionStatistics, ...], number: Callable[[PartitionSt
 
 
 @runtime_checkable
-class HasStatistics(Protocol):
+class SupportsStatistics(Protocol):
     """An engine that has statistics."""
 
     def statistics(self, model: Model, recent: timedelta, top: int, meter: Meter) -> Statistics:
@@ -254,7 +254,7 @@ def time_of(moment: int) -> datetime | None:
     return _EPOCH + timedelta(microseconds=moment) if moment else None
 
 
-def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int) -> tuple[Partitions, int, int]:
+def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int) -> tuple[PartitionSummary, int, int]:
     """Return the partitions of a class, from all of them in the order of their keys, and the sums of entities and bytes.
 
     Args:
@@ -278,7 +278,7 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
         if smallest is None or one.entities < smallest.entities:
             smallest = one
     entities = sum(value * count for value, count in spread.items())
-    parts = Partitions(
+    parts = PartitionSummary(
         spread.total(), quantiles(spread), tuple(map(made, largest.sorted())), None if smallest is None else made(smallest),
         tuple(map(made, hottest.sorted())),
     )  # fmt: skip

@@ -8,15 +8,15 @@ from typing import Any, Literal
 
 import attrs
 
-from ..builtin import Builtin
 from ..catalogue.catalogue import Catalogue
+from ..datetime_types import Builtin
 from ..schema.labels import Label
 
 Kind = Literal["class", "index", "aggregate", "copy"]
 
 
 @attrs.frozen
-class Item:
+class ObjectStatus:
     """A class, an index, an aggregate or a copy, and its state."""
 
     where: str
@@ -37,7 +37,7 @@ class Item:
 
 
 @attrs.frozen
-class Applied:
+class AppliedMigration:
     """A migration that was started on the store."""
 
     id: str
@@ -54,8 +54,8 @@ class Status:
 
     generation: int
     """Of the catalogue: it moves when a state, a class or a table changes."""
-    items: tuple[Item, ...]
-    history: tuple[Applied, ...] = ()
+    items: tuple[ObjectStatus, ...]
+    history: tuple[AppliedMigration, ...] = ()
     """Migrations, in the order that they were begun in."""
     format: int | None = None
     """Of the file; None for an account, as is what follows."""
@@ -64,7 +64,7 @@ class Status:
     frozen: datetime | None = None
     """Since when nobody changes entities, in UTC, as the store moves; None: programs write."""
 
-    def __getitem__(self, where: str) -> Item:
+    def __getitem__(self, where: str) -> ObjectStatus:
         """Return the item of a class, an index or an aggregate: ``status["Product.by_name"]``."""
         for item in self.items:
             if item.where == where:
@@ -83,7 +83,7 @@ def status_of(
     generation: int,
     done: Mapping[str, tuple[int, int]],
     held: Mapping[str, int],
-    copies: Iterable[Item] = (),
+    copies: Iterable[ObjectStatus] = (),
     **file: Any,
 ) -> Status:
     """Return what a catalogue says.
@@ -97,14 +97,16 @@ def status_of(
     return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
 
 
-def _items(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]) -> Iterator[Item]:
+def _items(
+    catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]
+) -> Iterator[ObjectStatus]:
     """Yield the classes of a catalogue, and what is maintained from them."""
 
-    def item(where: str, kind: Kind) -> Item:
+    def item(where: str, kind: Kind) -> ObjectStatus:
         form = catalogue.states.get(where)
         state, declared = ("ready", True) if form is None else (form.state, form.declared)
         shown = "building" if state == "announced" else state
-        return Item(where, kind, shown, declared, *done.get(where, (0, 0)), held.get(where, 0))
+        return ObjectStatus(where, kind, shown, declared, *done.get(where, (0, 0)), held.get(where, 0))
 
     for name, form in catalogue.models.items():
         yield item(name, "aggregate" if form.aggregate else "class")
@@ -112,24 +114,24 @@ def _items(catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapp
             yield item(f"{name}.{index}", "index")
 
 
-def _dropped(catalogue: Catalogue) -> Iterator[Item]:
+def _dropped(catalogue: Catalogue) -> Iterator[ObjectStatus]:
     """Yield the dropped indexes, aggregates and classes whose names are not used again."""
     for tombstone in {each.label: each for each in catalogue.tombstones}.values():
         owner, index = Label.of(tombstone.label)
         form = catalogue.models.get(owner)
         if form is None or (index and index not in form.indexes):
             kind = "index" if index else "aggregate" if "aggregate" in tombstone.form else "class"
-            yield Item(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
+            yield ObjectStatus(tombstone.label, kind, "dropping" if tombstone.tables else "dropped", declared=False)  # type: ignore[arg-type]
 
 
-def _history(catalogue: Catalogue) -> Iterator[Applied]:
+def _history(catalogue: Catalogue) -> Iterator[AppliedMigration]:
     for one in [entry for entry in catalogue.history if entry.undone is None]:
         state = "contracted" if one.contracted else "switched" if one.switched else "running"
         started = Builtin.datetime.fromtimestamp(one.started / 1e6, UTC)
-        yield Applied(one.id, state, started, one.entities)  # type: ignore[arg-type]
+        yield AppliedMigration(one.id, state, started, one.entities)  # type: ignore[arg-type]
 
 
-def _details(item: Item) -> Iterator[str]:
+def _details(item: ObjectStatus) -> Iterator[str]:
     if item.state in ("building", "copying"):
         counted = f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
         yield counted if item.total else f"{item.done:,} entities so far"

@@ -4,7 +4,7 @@
 - `key`: keys as they are declared, and what calling one gives.
 - `index`: indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
-- `body`: a class body, read.
+- `class_body`: a class body, read.
 - `etag`: ETags as text.
 - `json`: entities as JSON.
 - `pydantic`: what pydantic, and so FastAPI, asks of a class.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..expressions.tree import Predicate
-from ..kept import kept
+from ..owner_cache import cached_on_owner
 from .declaration import AbstractDeclaration, Declaration, declaration_of, index_table
 from .entity import Record
 from .fields import FIELD, FieldModel, SourceName
@@ -46,7 +46,7 @@ class Aggregate(Record):
         return [] if declaration.table is None else aggregate_faults(declaration)
 
 
-@kept
+@cached_on_owner
 def keepers(cls: type[Any]) -> tuple[type[Aggregate], ...]:
     """Return the aggregates that keep the maintained fields of a class of entities, one for each field.
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, get_args, overload
 import attrs
 
 from ..accept import accept_faults, accepted
-from ..builtin import Builtin
-from ..errors import InvalidModel, InvalidQuery, did_you_mean, shown
+from ..datetime_types import Builtin
+from ..errors import InvalidModel, InvalidQuery, did_you_mean, safe_repr
 from ..expressions.predicates import dump
-from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, Predicate, as_predicate
-from ..keys.compilation import compile_template
-from ..keys.composed import composed, composed_fields
+from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, Predicate, as_predicate
+from ..keys.composite_times import composed, composed_fields
 from ..keys.template import Slot, Template
+from ..keys.template_parser import compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
 from ..values.extra import indexed_as
 from ..values.nested import value_type
@@ -183,7 +183,7 @@ def abstract_declaration(cls: Any) -> AbstractDeclaration:
     """Return the compiled declaration of a record class, with a table or without."""
     declaration = cls.__dict__.get("__declaration__") if isinstance(cls, type) else None
     if not isinstance(declaration, AbstractDeclaration):
-        raise InvalidModel(shown(cls), ["expected an entity class: class Product(tm.Entity, table=…)"])
+        raise InvalidModel(safe_repr(cls), ["expected an entity class: class Product(tm.Entity, table=…)"])
     return declaration
 
 
@@ -198,11 +198,11 @@ def declaration_of(cls: type[Any]) -> Declaration:
 @overload
 def by_property(attr: Attr[Any, Any]) -> Attr[Any, Any]: ...
 @overload
-def by_property(attr: Each[Any, Any]) -> Each[Any, Any]: ...
-def by_property(attr: Attr[Any, Any] | Each[Any, Any]) -> Attr[Any, Any] | Each[Any, Any]:
+def by_property(attr: ElementAttr[Any, Any]) -> ElementAttr[Any, Any]: ...
+def by_property(attr: Attr[Any, Any] | ElementAttr[Any, Any]) -> Attr[Any, Any] | ElementAttr[Any, Any]:
     """Return an attribute with the name of its property, which stays when the attribute is renamed."""
-    if isinstance(attr, Each):
-        return Each(by_property(attr.list))
+    if isinstance(attr, ElementAttr):
+        return ElementAttr(by_property(attr.list))
     return attrs.evolve(attr, name=abstract_declaration(attr.owner).properties[attr.name])
 
 
@@ -274,10 +274,10 @@ def declare(
         return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
     table = options.table
     if not isinstance(table, str):
-        faults.append(f"table={shown(table)}: the name of a table is text")
+        faults.append(f"table={safe_repr(table)}: the name of a table is text")
         table = "Table"
     if (fault := check_table_name(table)) is not None:
-        faults.append(f"table={shown(table)}: {fault}")
+        faults.append(f"table={safe_repr(table)}: {fault}")
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
@@ -346,14 +346,14 @@ def _condition(
         return None
     if not callable(where):
         faults.append(
-            f"{subject}{shown(where)}: expected a function, as in where=lambda {owner.__name__[0].lower()}: …"
+            f"{subject}{safe_repr(where)}: expected a function, as in where=lambda {owner.__name__[0].lower()}: …"
         )
         return None
     try:
         predicate = as_predicate(where(owner))
         for attr in predicate.attributes():
             if not issubclass(owner, attr.owner):
-                raise InvalidQuery(f"{shown(attr)} is not a field of {owner.__name__}")
+                raise InvalidQuery(f"{safe_repr(attr)} is not a field of {owner.__name__}")
             if attr.name == TIMESTAMP_NAME:
                 raise InvalidQuery(f"{attr!r} changes with each write; nothing can be maintained by it")
     except (InvalidQuery, AttributeError, TypeError) as error:
@@ -452,9 +452,9 @@ def _compare_parameters(
     if not parameters:
         return
     if len(parameters) != len(types):
-        shown = ", ".join(f"{argument}: {kind.name}" for argument, kind in types.items())
+        safe_repr = ", ".join(f"{argument}: {kind.name}" for argument, kind in types.items())
         faults.append(
-            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({shown}){hint}"
+            f"{name}: {len(parameters)} type parameters, but its templates have {len(types)} fields ({safe_repr}){hint}"
         )
         return
     for (argument, kind), parameter in zip(types.items(), parameters, strict=True):
@@ -485,7 +485,7 @@ def compile_index(
     if index.include == "all":
         include = list(fields.values())
     elif isinstance(index.include, str):
-        faults.append(f'{name}: include={shown(index.include)}: a tuple of field names, or "all"')
+        faults.append(f'{name}: include={safe_repr(index.include)}: a tuple of field names, or "all"')
     else:
         for wanted in index.include:
             if wanted in fields:
@@ -499,7 +499,7 @@ def compile_index(
     faults += [f"{name}: {fault}" for fault in accept_faults(index.accept, index=True)]
     named = index_table(table, name) if index.table is None else index.table
     if (fault := check_table_name(named)) is not None:
-        faults.append(f"{name}: its table {shown(named)}: {fault}; write table=…")
+        faults.append(f"{name}: its table {safe_repr(named)}: {fault}; write table=…")
     where = _condition(f"{name}: where=", index.where, cls, faults)
     if partition is None or row is None:
         return None

@@ -24,17 +24,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 import attrs
 
-from ..builtin import builtin_time
 from ..codegen import Names, compile_functions
-from ..errors import InvalidEntity, InvalidModel, did_you_mean, shown
+from ..datetime_types import builtin_time
+from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
 from ..expressions.arithmetic import Number
-from ..expressions.habits import RECORD_HABITS, habit_fault, refuse_habits, without_habits
+from ..expressions.foreign_names import RECORD_HABITS, habit_fault, refuse_habits, without_habits
 from ..expressions.tree import Assignment, Attr, Predicate
-from ..keys.texts import check_key
+from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueType
-from .body import annotations_of, calling_frame, read_bases, read_body
+from .class_body import annotations_of, calling_frame, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
     AbstractDeclaration,
@@ -76,7 +76,7 @@ def _make_class(
     mcls: Any, name: str, bases: tuple[Any, ...], body: dict[str, Any], options: Options, unknown: Iterable[str]
 ) -> Any:
     faults = [f"{keyword}= is not an option of a class{did_you_mean(keyword, Options._fields)}" for keyword in unknown]
-    faults += [] if is_name(name) else [f"{shown(name)} is no name of a class in Python"]
+    faults += [] if is_name(name) else [f"{safe_repr(name)} is no name of a class in Python"]
     kind: Any = next(base for base in bases if isinstance(base, RecordType))
     options = kind._options(options, faults)
     before = len(faults)
@@ -296,7 +296,7 @@ class Record(metaclass=RecordType):
         ]
         for one in assignments:
             if not isinstance(one, Assignment):
-                faults.append(f"expected {cls.__name__}.field.set(…), got {shown(one)}")
+                faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(one)}")
             elif one.attr.name in kept:
                 faults.append(maintained_fault(kept[one.attr.name]))
             elif one.attr.name not in values or one.attr.path or one.attr.part or not issubclass(cls, one.attr.owner):
@@ -450,7 +450,7 @@ class Entity(Record):
         return list(maintained_faults(declaration))
 
 
-class Info(NamedTuple):
+class EntityInfo(NamedTuple):
     """The keys, the ETag and the timestamp of an entity."""
 
     partition_key: str
@@ -470,16 +470,16 @@ def key_of(entity: Record) -> KeyOf[Any]:
     return key
 
 
-def info(entity: Record) -> Info:
+def info(entity: Record) -> EntityInfo:
     """Return the keys, the ETag and the timestamp of an entity.
 
     Raises:
         InvalidEntity: it is no entity, or it is not stored yet and no key can hold its values.
     """
     if not isinstance(entity, Record):
-        raise InvalidEntity("info", [f"expected an entity, got {shown(entity)}"])
+        raise InvalidEntity("info", [f"expected an entity, got {safe_repr(entity)}"])
     row = stored_row(entity)
     if row is None:
         key = key_of(entity)
-        return Info(key.partition, key.row, None, None)
-    return Info(row[0], row[1], etag_text(row[2]), TIMESTAMP.load(row[2]))
+        return EntityInfo(key.partition, key.row, None, None)
+    return EntityInfo(row[0], row[1], etag_text(row[2]), TIMESTAMP.load(row[2]))

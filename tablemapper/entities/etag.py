@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..values.scalars import TIMESTAMP
 
 ETAG_FORM = 'W/"1767225600000000"'  # an example, for messages

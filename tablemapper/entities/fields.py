@@ -15,7 +15,7 @@ import attrs
 
 from ..errors import InvalidModel
 from ..expressions.arithmetic import Computed
-from ..expressions.tree import Attr, Each, Expr, Predicate
+from ..expressions.tree import Attr, ElementAttr, Expr, Predicate
 from ..values.constraints import Constraint
 from ..values.extra import Extra
 from ..values.scalars import ValueType
@@ -148,7 +148,7 @@ class Measure:
     """A field of an aggregate: a part of its group, or what is maintained over the group's entities."""
 
     kind: MeasureKind
-    attr: Attr[Any, Any] | Computed[Any, Any] | Each[Any, Any] | None = None
+    attr: Attr[Any, Any] | Computed[Any, Any] | ElementAttr[Any, Any] | None = None
     """What is measured, or grouped by."""
     where: Predicate[Any] | None = None
     name: str | None = None

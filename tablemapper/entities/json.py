@@ -14,15 +14,15 @@ from typing import Annotated, Any, Protocol, TypeVar
 import attrs
 import msgspec
 
-from ..builtin import Builtin
 from ..codegen import Names, compile_functions
-from ..errors import InvalidEntity, did_you_mean, shown
+from ..datetime_types import Builtin
+from ..errors import InvalidEntity, did_you_mean, safe_repr
 from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
 from ..values.extra import read_members
 from ..values.geo import GeoPoint
 from ..values.json_reader import JsonReader, parse_object
-from ..values.scalars import Fault
+from ..values.scalars import ValueFault
 from .declaration import Declaration, check_value, declaration_of, located
 from .etag import ETAG_FORM, etag_text, etag_timestamp
 from .fields import FieldModel
@@ -113,7 +113,7 @@ def to_json(entity: _Record, *, etag: bool = False) -> bytes:
         InvalidEntity: it is no entity, or a value was changed in place and cannot be stored now; every fault.
     """
     if not hasattr(type(entity), "__json__"):
-        raise InvalidEntity("to_json", [f"expected an entity, got {shown(entity)}; call it for each entity"])
+        raise InvalidEntity("to_json", [f"expected an entity, got {safe_repr(entity)}; call it for each entity"])
     try:
         text = entity.__json__()
         if not etag or entity._row is None:
@@ -158,7 +158,7 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
     form = json_form(cls)
     try:
         texts, plain, doubled = parse_object(data)
-    except Fault as fault:
+    except ValueFault as fault:
         raise InvalidEntity(cls.__name__, [str(fault)]) from None
     return _read(cls, form, plain, lambda reader, name: reader.decode(texts[name]), doubled)
 
@@ -167,7 +167,7 @@ def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
     """Return a new entity from a dict with JSON's types, Python's values, or both; as `from_json`."""
     form = json_form(cls)
     if not isinstance(data, Mapping):
-        raise InvalidEntity(cls.__name__, [f"expected a dict, got {shown(data)}"])
+        raise InvalidEntity(cls.__name__, [f"expected a dict, got {safe_repr(data)}"])
     return _read(cls, form, data, lambda reader, name: None if data[name] is None else reader.convert(data[name]), [])
 
 
@@ -218,7 +218,7 @@ def _timestamp(etag: Any, faults: list[str]) -> int | None:
         return None
     timestamp = etag_timestamp(etag) if isinstance(etag, str) else -1
     if timestamp < 0:
-        faults.append(f"{_ETAG}: {shown(etag)} is no ETag of a store, which has the form {ETAG_FORM}")
+        faults.append(f"{_ETAG}: {safe_repr(etag)} is no ETag of a store, which has the form {ETAG_FORM}")
     return timestamp
 
 

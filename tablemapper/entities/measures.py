@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
 from ..expressions.arithmetic import Computed
-from ..expressions.tree import TIMESTAMP_NAME, Attr, Each, as_predicate
+from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, as_predicate
 from .declaration import AbstractDeclaration, Declaration, abstract_declaration
 from .fields import FieldModel, Measure, SourceName
 
@@ -43,7 +43,7 @@ def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
         if isinstance(source, SourceName):
             continue
         if not isinstance(source, type) or "__declaration__" not in source.__dict__:
-            yield f"{field.name}: of={shown(source)}: expected the class of the entities that it measures"
+            yield f"{field.name}: of={safe_repr(source)}: expected the class of the entities that it measures"
             continue
         if lost := [one for one in declaration.arguments if one not in abstract_declaration(source).properties]:
             yield (
@@ -66,7 +66,7 @@ def aggregate_faults(declaration: AbstractDeclaration) -> list[str]:
         return [f"of={source.__name__}: an aggregate of an aggregate is not possible; aggregate its entities"]
     if abstract_declaration(source).table is None:
         return [f"of={source.__name__} has no table; aggregate a class that has one"]
-    lists = [f.name for f in declaration.fields if f.measure is not None and isinstance(f.measure.attr, Each)]
+    lists = [f.name for f in declaration.fields if f.measure is not None and isinstance(f.measure.attr, ElementAttr)]
     if len(lists) > 1:
         faults.append(f"{' and '.join(lists)} are elements of lists; an aggregate can group by those of one")
     for field in declaration.fields:
@@ -110,21 +110,21 @@ def _source_fault(measure: Measure, source: type[Any]) -> str | None:
     attr = measure.attr
     try:
         read = [
-            *(attr.attributes() if isinstance(attr, Computed | Each) else [] if attr is None else [attr]),
+            *(attr.attributes() if isinstance(attr, Computed | ElementAttr) else [] if attr is None else [attr]),
             *([] if measure.where is None else as_predicate(measure.where).attributes()),
         ]
     except InvalidQuery as error:
         return f"where=: {error}"
     for one in read:
         if not isinstance(one, Attr):
-            return f"{measure.kind}({shown(one)}): expected a field, as in {source.__name__}.name"
+            return f"{measure.kind}({safe_repr(one)}): expected a field, as in {source.__name__}.name"
         if not issubclass(source, one.owner):
-            return f"{shown(one)} is not a field of {source.__name__}, the class that it aggregates"
+            return f"{safe_repr(one)} is not a field of {source.__name__}, the class that it aggregates"
         if one.name == TIMESTAMP_NAME:
             return f"{one!r} changes with each write; nothing can be maintained by it"
         if abstract_declaration(source).field(one.name).maintained:
             return f"{one!r} is a maintained field itself; measure its source"
-    if isinstance(attr, Each) and measure.kind != "group":
+    if isinstance(attr, ElementAttr) and measure.kind != "group":
         return f"{attr!r} is a group field, and cannot be measured"
     return None
 

@@ -1,6 +1,6 @@
 """How the classes of a store may change: former definitions, rules, how an older process follows them.
 
-- `members`: how a nested type may change.
+- `nested_types`: how a nested type may change.
 - `definitions`: the definitions of a catalogue by name: declared, former, and those that keep maintained fields.
 - `renames`: the form of a class after a rename.
 - `literals`: Python source of values and names.
@@ -9,7 +9,7 @@
 - `versions`: the versions of a class that programs opened.
 - `rules`: the rule of each difference.
 - `evolution`: what opening a store with a schema makes of its catalogue.
-- `compilation`: classes that are compiled from their forms in a catalogue.
-- `following`: how an older version maintains what a newer one added.
+- `spec_compiler`: classes that are compiled from their forms in a catalogue.
+- `newer_versions`: how an older version maintains what a newer one added.
 - `translation`: the rows of one version of a class, translated to another.
 """

@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias
 import attrs
 
 from ..keys.template import Template
-from ..schema.forms import ModelForm
+from ..schema.specs import ModelSpec
 
 Rule: TypeAlias = Literal["open", "build", "migration", "refused"]
 
 
 @attrs.frozen
-class Named:
+class NamedPart:
     """A class of one side of a script, or a field or an index of that class."""
 
     side: Literal["old", "new"]
@@ -32,11 +32,11 @@ class ChangeStep:
 
     kind: Literal["rename", "rename_class", "rekey", "convert", "fill", "rewrite", "drop"]
     """The method of `Migration`."""
-    names: tuple[Named, ...]
+    names: tuple[NamedPart, ...]
     """Its first arguments."""
     functions: tuple[str, ...] = ()
     """Its further arguments, as Python; ``...`` is to be replaced."""
-    into: tuple[Named, ...] = ()
+    into: tuple[NamedPart, ...] = ()
     hint: str = ""
     """What to write for ``...``, or when to write another step."""
     instead: ChangeStep | None = None
@@ -55,12 +55,12 @@ class ChangeStep:
         return self.hint if self.instead is None else f"or {self.instead}, {self.hint}"
 
     @property
-    def classes(self) -> set[Named]:
+    def classes(self) -> set[NamedPart]:
         """The classes that it names."""
-        return {Named(name.side, name.cls) for name in (*self.names, *self.into)}
+        return {NamedPart(name.side, name.cls) for name in (*self.names, *self.into)}
 
     @property
-    def possible_classes(self) -> set[Named]:
+    def possible_classes(self) -> set[NamedPart]:
         """The classes that it or the other step names."""
         return self.classes if self.instead is None else self.classes | self.instead.classes
 
@@ -69,7 +69,7 @@ class ChangeStep:
 
 
 @attrs.frozen
-class Change:
+class SchemaChange:
     """One difference between a catalogue and the opened classes."""
 
     where: str
@@ -97,13 +97,13 @@ class Change:
         return self.rule in ("migration", "refused")
 
 
-class Contents:
+class StoredContents:
     """The stored rows of a catalogue's classes, as far as a rule depends on them.
 
     Here of a store that cannot be read: each answer is the one that makes a rule stricter.
     """
 
-    def dropped(self, name: str, form: ModelForm) -> str | None:
+    def dropped(self, name: str, form: ModelSpec) -> str | None:
         """Return a message if a class declares an index, an aggregate or a class that was dropped; else None."""
         return None
 
@@ -128,5 +128,5 @@ class Contents:
         return ()
 
 
-Anything = Contents
+Anything = StoredContents
 """What may be in a store that cannot be read."""

@@ -8,18 +8,18 @@ from types import MappingProxyType
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm
 from ..schema.labels import plain_name
+from ..schema.specs import FieldSpec, Forms, IndexSpec, ModelSpec
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def as_declared(stored: IndexForm, declared: IndexForm) -> bool:
+def as_declared(stored: IndexSpec, declared: IndexSpec) -> bool:
     """Return whether an index of a catalogue is exactly the one that a class declares."""
     return stored == declared or replace(stored, include_all=False) == replace(declared, include_all=False)
 
 
-def _serves_for(stored: IndexForm, declared: IndexForm) -> bool:
+def _serves_for(stored: IndexSpec, declared: IndexSpec) -> bool:
     """Return whether an index of a catalogue can answer queries over an index that a class declares.
 
     ``include="all"`` includes the fields that the class had when the index was built.
@@ -30,13 +30,13 @@ def _serves_for(stored: IndexForm, declared: IndexForm) -> bool:
     return as_declared(replace(stored, include=[], table=""), replace(declared, include=[], table=""))
 
 
-def takes_place_of(plain: IndexForm, unique: IndexForm) -> bool:
+def takes_place_of(plain: IndexSpec, unique: IndexSpec) -> bool:
     """Return whether two indexes differ only in that the second one is unique, and the first one is not."""
     return unique.unique and not plain.unique and _serves_for(replace(plain, unique=True), unique)
 
 
 def indexes_in(
-    stored: Mapping[str, IndexForm], declared: Mapping[str, IndexForm], replacements: Mapping[str, str] = _NONE
+    stored: Mapping[str, IndexSpec], declared: Mapping[str, IndexSpec], replacements: Mapping[str, str] = _NONE
 ) -> dict[str, str]:
     """Return the indexes that a class declares, by name, each with its name in the catalogue; the missing are left out.
 
@@ -61,7 +61,7 @@ def indexes_in(
     return stored_names
 
 
-def _same_aggregate(stored: ModelForm, declared: ModelForm) -> bool:
+def _same_aggregate(stored: ModelSpec, declared: ModelSpec) -> bool:
     """Return whether an aggregate of a catalogue maintains what a class declares; their indexes may differ."""
     a, b = stored.aggregate, declared.aggregate
     if not a or not b:
@@ -76,11 +76,11 @@ def _same_aggregate(stored: ModelForm, declared: ModelForm) -> bool:
     )
 
 
-def _same_type(a: FieldForm, b: FieldForm) -> bool:
+def _same_type(a: FieldSpec, b: FieldSpec) -> bool:
     return a.type == b.type or {a.type, b.type} == {"int32", "int"}
 
 
-def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
+def aggregate_in(catalogue: Forms, name: str, form: ModelSpec) -> str | None:
     """Return the name that a class has in a catalogue; None for an aggregate of which it has other definitions only.
 
     A former definition serves only if it has all indexes that the class declares; else the aggregate is built anew.
@@ -97,7 +97,7 @@ def aggregate_in(catalogue: Forms, name: str, form: ModelForm) -> str | None:
     return None
 
 
-def holds_all(stored: ModelForm, declared: ModelForm) -> bool:
+def holds_all(stored: ModelSpec, declared: ModelSpec) -> bool:
     """Return whether a class of a catalogue has all that a class declares, as it does, by whatever index names."""
     declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
     stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
@@ -110,7 +110,7 @@ def holds_all(stored: ModelForm, declared: ModelForm) -> bool:
     )
 
 
-def has_names_of(stored: ModelForm, declared: ModelForm) -> bool:
+def has_names_of(stored: ModelSpec, declared: ModelSpec) -> bool:
     """Return whether the indexes of a class have the names in a catalogue by which the class declares them."""
     return all(name == held for name, held in indexes_in(stored.indexes, declared.indexes).items())
 

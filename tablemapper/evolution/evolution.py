@@ -15,10 +15,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
-from ..schema.forms import FieldForm, Forms, ModelForm
 from ..schema.labels import former_name, is_former
 from ..schema.model import Model, Schema
-from .changes import Anything, Change, ChangeStep, Contents, Named
+from ..schema.specs import FieldSpec, Forms, ModelSpec
+from .changes import Anything, ChangeStep, NamedPart, SchemaChange, StoredContents
 from .definitions import aggregate_in, indexes_in
 from .history import History
 from .literals import attribute_name
@@ -26,7 +26,7 @@ from .rules import class_changes, nested_members, new_class_changes, redefinitio
 from .versions import Version, Versions, ahead, retired
 
 
-def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
+def form_changes(forms: Forms, schema: Schema) -> tuple[SchemaChange, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
     changes = evolve(forms, Versions(), schema, Anything()).changes
     steps = [change.step for change in changes if change.step is not None]
@@ -37,13 +37,13 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
         if name in schema.by_name or name in renamed or is_former(name):
             continue
         if form.source is None:
-            undeclared.append(Change(name, "open", "it is not among the classes, and stays in the file"))
+            undeclared.append(SchemaChange(name, "open", "it is not among the classes, and stays in the file"))
         elif form.source in schema.by_name or form.source in changed:
             owner, property = kept_field(name) or (name, "")
             what, where = ("the maintained field", f"{owner}.{property}") if property else ("the aggregate", name)
             message = f"{what} is not declared, and the store goes on to maintain it"
-            drop = ChangeStep("drop", (Named("old", owner, property and attribute_name(property)),))
-            undeclared.append(Change(where, "open", message, drop))
+            drop = ChangeStep("drop", (NamedPart("old", owner, property and attribute_name(property)),))
+            undeclared.append(SchemaChange(where, "open", message, drop))
     return (*changes, *undeclared)
 
 
@@ -51,7 +51,7 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[Change, ...]:
 class Evolution:
     """The difference between a catalogue and a schema, and the catalogue afterwards."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[SchemaChange, ...]
     models: tuple[Model, ...]
     """Classes that are new, or declared anew, aggregates among them."""
     dropped: frozenset[str]
@@ -68,7 +68,7 @@ class Evolution:
     """Labels, each with whether the newest form of its class declares it."""
     widened: tuple[tuple[str, str], ...]
     """Classes and properties that can hold values which older versions cannot read."""
-    models_after: dict[str, ModelForm]
+    models_after: dict[str, ModelSpec]
     versions_after: Versions
     changed: bool
     """Whether the catalogue has to be written."""
@@ -76,7 +76,7 @@ class Evolution:
     """Whether more is stored or maintained than before: those that opened the store earlier have to follow."""
 
     @property
-    def stopping(self) -> tuple[Change, ...]:
+    def stopping(self) -> tuple[SchemaChange, ...]:
         """The changes that keep the store from being opened."""
         return tuple([change for change in self.changes if change.stops])
 
@@ -90,7 +90,7 @@ def evolve(
     catalogue: Forms,
     versions: Versions,
     schema: Schema,
-    contents: Contents,
+    contents: StoredContents,
     history: History = History(),  # noqa: B008
     *,
     now: int = 0,
@@ -149,7 +149,7 @@ class _Comparison:
         catalogue: Forms,
         versions: Versions,
         schema: Schema,
-        contents: Contents,
+        contents: StoredContents,
         history: History,
         now: int,
     ) -> None:
@@ -160,7 +160,7 @@ class _Comparison:
         self._history = history
         self._now = now
         self._taken = {label for entry in history for label in entry.drops}  # (a migration knows others by them)
-        self.changes: list[Change] = []
+        self.changes: list[SchemaChange] = []
         self.models: list[Model] = []
         self.dropped: set[str] = set()
         self.fields: list[tuple[Model, str]] = []
@@ -187,7 +187,7 @@ class _Comparison:
         verdict = _VERDICTS[state][place]
         if verdict.startswith("dropped or "):
             if (dropped := self._contents.dropped(name, form)) is not None:
-                self.changes.append(Change(name, "refused", dropped))
+                self.changes.append(SchemaChange(name, "refused", dropped))
                 return
             verdict = verdict.removeprefix("dropped or ")
         if verdict == "keep":
@@ -212,11 +212,11 @@ class _Comparison:
             self._extend(model, stored_name, old)
 
     def _changes(
-        self, verdict: str, model: Model, stored_name: str | None, old: ModelForm | None, opened: Sequence[Version]
-    ) -> list[Change]:
+        self, verdict: str, model: Model, stored_name: str | None, old: ModelSpec | None, opened: Sequence[Version]
+    ) -> list[SchemaChange]:
         """Return the changes of a class by a verdict; ``opened``: its versions."""
         if verdict == "refuse":
-            return [Change(model.name, "refused", retired(model.name, opened[-1], self._history))]
+            return [SchemaChange(model.name, "refused", retired(model.name, opened[-1], self._history))]
         if old is None:
             return list(new_class_changes(model, self._catalogue, self._schema, self._contents))
         if verdict == "redefine":
@@ -238,7 +238,7 @@ class _Comparison:
         """Replace a class that holds no entities, and its aggregates, by what is declared now."""
         names = (model.name, *aggregates)
         self.dropped.update(names)
-        self.changes.append(Change(model.name, "open", "it holds no entities, and is declared again"))
+        self.changes.append(SchemaChange(model.name, "open", "it holds no entities, and is declared again"))
         for name in names:
             self.models_after.pop(name, None)
             self.versions_after[name] = [version.end(self._now) for version in self.versions_after.get(name, ())]
@@ -246,7 +246,7 @@ class _Comparison:
         self.models += models
         self.models_after |= {other.name: other.form for other in models}
 
-    def _redefine(self, model: Model, old: ModelForm) -> None:
+    def _redefine(self, model: Model, old: ModelSpec) -> None:
         """Add another definition of an aggregate; the one that it has so far becomes a former one."""
         name = model.name
         self.models.append(model)
@@ -256,7 +256,7 @@ class _Comparison:
         self.former |= {name: former, **{f"{name}.{index}": f"{former}.{index}" for index in old.indexes}}
         self.declared |= {former: False, **{f"{former}.{index}": False for index in old.indexes}}
 
-    def _extend(self, model: Model, stored_name: str, old: ModelForm) -> None:
+    def _extend(self, model: Model, stored_name: str, old: ModelSpec) -> None:
         """Add to the form in the catalogue what the class has more."""
         form = model.form
         stored_indexes = indexes_in(old.indexes, form.indexes)
@@ -314,7 +314,7 @@ class _Comparison:
 # ---------------------------------------------------------------------------------------------- the union of two forms
 
 
-def _union(old: ModelForm, new: ModelForm, new_indexes: list[str], former: Mapping[str, str]) -> ModelForm:
+def _union(old: ModelSpec, new: ModelSpec, new_indexes: list[str], former: Mapping[str, str]) -> ModelSpec:
     """Return the form of a class that stores and maintains what either form does.
 
     Args:
@@ -331,7 +331,7 @@ def _union(old: ModelForm, new: ModelForm, new_indexes: list[str], former: Mappi
     return replace(old, type=old.type or new.type, fields=fields, indexes=indexes)
 
 
-def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
+def _joined(old: FieldSpec, new: FieldSpec) -> FieldSpec:
     """Return the form of a field that holds the values of two; the type of one includes that of the other."""
     joined = replace(old, optional=old.optional or new.optional)
     if takes(new, old):
@@ -344,7 +344,7 @@ def _joined(old: FieldForm, new: FieldForm) -> FieldForm:
     return joined if same else replace(joined, json=nested.schema)
 
 
-def _members(old: FieldForm, new: FieldForm) -> Any:
+def _members(old: FieldSpec, new: FieldSpec) -> Any:
     if old.members is UNSET or new.members is UNSET:
         return UNSET
     return old.members if set(new.members) <= set(old.members) else new.members

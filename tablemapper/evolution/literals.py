@@ -13,7 +13,7 @@ from msgspec import UNSET, convert
 
 from ..entities.entity import Record
 from ..limits import is_name
-from ..schema.forms import FieldForm, annotation
+from ..schema.specs import FieldSpec, annotation
 from ..values.geo import GeoPoint
 from ..values.json_schema import type_of
 from ..values.nested import value_type
@@ -80,7 +80,7 @@ def value_source(value: Any) -> str:
     raise ValueError(f"{type(value).__name__} has no source")
 
 
-def default_source(form: FieldForm) -> str:
+def default_source(form: FieldSpec) -> str:
     """Return the default of a field as Python writes it."""
     if isinstance(form.default, list) and form.json is not UNSET:  # of a tuple or a frozenset: no other has one
         items = [value_source(item) for item in convert(form.default, type_of(form.json))]

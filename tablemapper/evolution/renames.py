@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from ..entities.declaration import index_table
 from ..entities.fields import MeasureKind
-from ..schema.forms import AggregateForm, IndexForm, ModelForm, TemplateForm
+from ..schema.specs import AggregateSpec, IndexSpec, ModelSpec, TemplateSpec
 
 
-def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
+def with_properties(form: ModelSpec, names: Mapping[str, str]) -> ModelSpec:
     """Return the form of a class with new names of some properties, given by the old ones."""
     return replace(
         form,
@@ -24,7 +24,7 @@ def with_properties(form: ModelForm, names: Mapping[str, str]) -> ModelForm:
     )
 
 
-def with_source(form: ModelForm, source: str, names: Mapping[str, str]) -> ModelForm:
+def with_source(form: ModelSpec, source: str, names: Mapping[str, str]) -> ModelSpec:
     """Return the form of an aggregate with a new name of its source, and of some properties of that."""
     shape = form.aggregate
     if shape is UNSET:
@@ -34,10 +34,10 @@ def with_source(form: ModelForm, source: str, names: Mapping[str, str]) -> Model
         for name, (kind, label, where) in shape.measures.items()
     }
     groups = {name: _label(label, names) for name, label in shape.groups.items()}
-    return replace(form, aggregate=AggregateForm(source, _condition(shape.where, names), groups, measures))
+    return replace(form, aggregate=AggregateSpec(source, _condition(shape.where, names), groups, measures))
 
 
-def with_table(form: ModelForm, table: str) -> ModelForm:
+def with_table(form: ModelSpec, table: str) -> ModelSpec:
     """Return the form of a class with another table; the tables of indexes that are named after it are renamed, too."""
     indexes = {
         name: replace(index, table=index_table(table, name)) if index.table == index_table(form.table, name) else index
@@ -46,12 +46,12 @@ def with_table(form: ModelForm, table: str) -> ModelForm:
     return replace(form, table=table, indexes=indexes)
 
 
-def _template(form: TemplateForm, names: Mapping[str, str]) -> TemplateForm:
+def _template(form: TemplateSpec, names: Mapping[str, str]) -> TemplateSpec:
     slots = [(_label(field, names), spec, kind) for field, spec, kind in form.slots]
-    return TemplateForm(form.renamed_text(names), slots)
+    return TemplateSpec(form.renamed_text(names), slots)
 
 
-def _index(form: IndexForm, names: Mapping[str, str]) -> IndexForm:
+def _index(form: IndexSpec, names: Mapping[str, str]) -> IndexSpec:
     return replace(
         form,
         partition=_template(form.partition, names),

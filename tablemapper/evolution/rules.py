@@ -20,53 +20,55 @@ from ..entities.aggregates import kept_field
 from ..errors import CorruptStore, InvalidModel
 from ..keys.overlap import disjoint
 from ..keys.template import Template
-from ..schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, stored_default
 from ..schema.labels import is_former, plain_name
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE
-from .changes import Change, ChangeStep, Contents, Named
+from ..schema.specs import FieldSpec, Forms, IndexSpec, ModelSpec, TemplateSpec, stored_default
+from .changes import ChangeStep, NamedPart, SchemaChange, StoredContents
 from .definitions import indexes_in
 from .literals import attribute_name, default_source
-from .members import Members, follow
+from .nested_types import MemberComparison, follow
 from .renames import with_properties
 
 
-def _old(name: str, property: str = "") -> Named:
-    return Named("old", name, property and attribute_name(property))
+def _old(name: str, property: str = "") -> NamedPart:
+    return NamedPart("old", name, property and attribute_name(property))
 
 
-def _new(name: str, property: str = "") -> Named:
-    return Named("new", name, property and attribute_name(property))
+def _new(name: str, property: str = "") -> NamedPart:
+    return NamedPart("new", name, property and attribute_name(property))
 
 
 # ---------------------------------------------------------------------------------------------- a class that is new
 
 
-def key_templates(form: ModelForm) -> tuple[Template, Template]:
+def key_templates(form: ModelSpec) -> tuple[Template, Template]:
     """Return the templates of a class's keys."""
     return _template(form.partition), _template(form.row)
 
 
-def _template(form: TemplateForm) -> Template:
+def _template(form: TemplateSpec) -> Template:
     try:
         return form.compiled("catalogue")
     except (KeyError, InvalidModel) as error:
         raise CorruptStore(f"the catalogue cannot be read: the template {form}: {error}; restore a backup") from error
 
 
-def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: Contents) -> Iterator[Change]:
+def new_class_changes(
+    model: Model, catalogue: Forms, schema: Schema, contents: StoredContents
+) -> Iterator[SchemaChange]:
     """Yield the changes for a class that the catalogue lacks: conflicts with other classes, and likely renames."""
     name, form = model.name, model.form
     if form.source in catalogue:
         kept = kept_field(name)
         what = "the aggregate" if kept is None else "the maintained field"
-        yield Change(name if kept is None else ".".join(kept), "build", f"{what} is new")
+        yield SchemaChange(name if kept is None else ".".join(kept), "build", f"{what} is new")
     tables = {model.table.lower(), *(index.table.lower() for index in model.indexes)}
     for other, old in catalogue.items():
         rename = ChangeStep("rename_class", (_old(other), _new(name)))
         opened = other in schema.by_name
         if not opened and _is_renamed(old, form) and contents.count(other):
-            yield Change(name, "migration", f"its entities are in the file as those of {other}", rename)
+            yield SchemaChange(name, "migration", f"its entities are in the file as those of {other}", rename)
             continue
         if old.table.lower() == model.table.lower():
             yield from _table_conflicts(model, other, old, contents)
@@ -75,23 +77,23 @@ def new_class_changes(model: Model, catalogue: Forms, schema: Schema, contents: 
         for index_name, index in old.indexes.items():
             if index.table.lower() in tables:
                 message = f'the table "{index.table}" is that of the index {other}.{index_name}; write table=…'
-                yield Change(name, "refused", message)
+                yield SchemaChange(name, "refused", message)
         if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
             number = f" ({rows:,} {'entity' if rows == 1 else 'entities'})" if rows > 0 else ""
             same_key = (old.partition, old.row) == (form.partition, form.row)
             steps = str(rename) if same_key else f"{rename} and {attrs.evolve(rename, kind='rekey')}"
-            yield Change(
+            yield SchemaChange(
                 name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {steps}",
                 rename if same_key else None, warning=True,
             )  # fmt: skip
 
 
-def _with_types(template: TemplateForm) -> str:
+def _with_types(template: TemplateSpec) -> str:
     """Return a template with the types of its fields, to show two that differ in these only."""
     return f"{template} ({', '.join(f'{field}: {kind}' for field, _, kind in template.slots)})"
 
 
-def _is_renamed(old: ModelForm, new: ModelForm) -> bool:
+def _is_renamed(old: ModelSpec, new: ModelSpec) -> bool:
     """Return whether a class is another one under a new name: the table, the keys and the fields are the same."""
     return (
         (old.table, old.partition, old.row) == (new.table, new.partition, new.row)
@@ -100,21 +102,23 @@ def _is_renamed(old: ModelForm, new: ModelForm) -> bool:
     )
 
 
-def _same_fields(old: ModelForm, new: ModelForm) -> bool:
+def _same_fields(old: ModelSpec, new: ModelSpec) -> bool:
     return {n: (f.type, f.optional) for n, f in old.fields.items()} == {
         n: (f.type, f.optional) for n, f in new.fields.items()
     }
 
 
-def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Contents) -> Iterator[Change]:
+def _table_conflicts(model: Model, other: str, old: ModelSpec, contents: StoredContents) -> Iterator[SchemaChange]:
     """Yield why a new class cannot share its table with another class of the catalogue."""
     name = model.name
     if old.table != model.table:
-        yield Change(name, "refused", f'the tables "{model.table}" and "{old.table}" of {other} differ only in case')
+        yield SchemaChange(
+            name, "refused", f'the tables "{model.table}" and "{old.table}" of {other} differ only in case'
+        )
         return
     verdict = disjoint(model.declaration.templates, key_templates(old))
     if verdict == "overlap":
-        yield Change(
+        yield SchemaChange(
             name, "refused",
             f'it shares the table "{model.table}" with {other}, but their keys can be equal: {model.form.partition} / '
             f"{model.form.row} and {old.partition} / {old.row}; give one a literal of its own, or if {name} is the new name of "
@@ -123,20 +127,22 @@ def _table_conflicts(model: Model, other: str, old: ModelForm, contents: Content
     elif verdict == "carve a" and (keys := contents.within(other, *model.declaration.templates)):
         rows = f"{len(keys)} rows of {other} have keys" if len(keys) > 1 else f"a row of {other} has a key"
         step = ChangeStep("rewrite", (_old(other),), ("...",), (_new(other), _new(name)))
-        yield Change(name, "migration", f"{rows} of {name}, as {keys[0]}", step)
+        yield SchemaChange(name, "migration", f"{rows} of {name}, as {keys[0]}", step)
 
 
 # ---------------------------------------------------------------------------------------------- a class that is known
 
 
-def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes: Sequence[Model]) -> Iterator[Change]:
+def class_changes(
+    model: Model, old: ModelSpec, contents: StoredContents, new_classes: Sequence[Model]
+) -> Iterator[SchemaChange]:
     """Yield the changes between a class and its form in the catalogue, which lacks the new classes."""
     name, new = model.name, model.form
     pair = (_old(name), _new(name))
     renamed = _likely_renames(name, old, new, contents) if old.source is None else {}
     for gone, added in renamed.items():
         before, after = _old(name, gone), _new(name, added)
-        yield Change(
+        yield SchemaChange(
             f"{name}.{gone}", "migration",
             f'the property "{gone}" ({old.fields[gone]}) is in the file, but not in the class, and "{added}" is new',
             ChangeStep("rename", (before, after), hint="if they are two things", instead=ChangeStep("drop", (before,))),
@@ -146,18 +152,20 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
     rekey = ChangeStep("rekey", pair) if keeps_fields else ChangeStep("rewrite", pair[:1], ("...",), pair[1:])
     if old.table != new.table:
         message = f'its table was "{old.table}" and is "{new.table}"'
-        yield Change(name, "migration", message, ChangeStep("rename_class", pair))
+        yield SchemaChange(name, "migration", message, ChangeStep("rename_class", pair))
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
         if (was := getattr(old, part)) != (now := getattr(new, part)):
             texts = map(str if str(was) != str(now) else _with_types, (was, now))
-            yield Change(name, "migration", f"its {meaning} was {' and is '.join(texts)}", rekey)
+            yield SchemaChange(name, "migration", f"its {meaning} was {' and is '.join(texts)}", rekey)
     if old.type is None and new.type is not None:
-        yield Change(name, "open", f'type="{new.type}" is new')
+        yield SchemaChange(name, "open", f'type="{new.type}" is new')
     elif old.type != new.type:
         now = "none" if new.type is None else f'"{new.type}"'
-        yield Change(name, "migration", f'its type= was "{old.type}" and is {now}', ChangeStep("rekey", pair))
+        yield SchemaChange(name, "migration", f'its type= was "{old.type}" and is {now}', ChangeStep("rekey", pair))
     if bool(old.aggregate) is not bool(new.aggregate):
-        yield Change(name, "refused", "one of an entity and an aggregate cannot become the other; choose another name")
+        yield SchemaChange(
+            name, "refused", "one of an entity and an aggregate cannot become the other; choose another name"
+        )
     if old.source is None:
         yield from _removed_fields(name, old, new, contents, new_classes)
         yield from _added_fields(model, old, new, contents)
@@ -167,14 +175,14 @@ def class_changes(model: Model, old: ModelForm, contents: Contents, new_classes:
     yield from _index_changes(name, old, new)
 
 
-def redefinition(model: Model, old: ModelForm, schema: Schema, catalogue: Forms) -> Change:
+def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms) -> SchemaChange:
     """Return the change of an aggregate whose measures, groups, key or condition differ from those in the catalogue."""
     if (kept := kept_field(model.name)) is not None:
         owner, property = kept
         rekeyed = (old.partition, old.row) != (model.form.partition, model.form.row)
         readers = [name for name, index in catalogue[owner].indexes.items() if reads(index, property)]
         if readers and not rekeyed:  # (a change of the class says that its key is another one)
-            return Change(
+            return SchemaChange(
                 model.name, "refused",
                 f"what the store maintains there differs from that in the file, which the index {owner}.{readers[0]} is over; "
                 "declare another field, and another index over it",
@@ -182,19 +190,19 @@ def redefinition(model: Model, old: ModelForm, schema: Schema, catalogue: Forms)
     sharing = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
     sharing += [other.name for other in schema.models if other is not model and other.table == model.table]
     if sharing:
-        return Change(
+        return SchemaChange(
             model.name, "refused",
             f"its measures, groups, key or condition differ from those in the file, and it shares its table with {sharing[0]}; "
             f"declare another aggregate, with a table of its own, or write a script with m.drop(old.{model.name})",
         )  # fmt: skip
-    return Change(
+    return SchemaChange(
         model.name, "build",
         "its measures, groups, key or condition differ from those in the file, which keeps them for programs that declare them "
         "so; it is built beside them",
     )  # fmt: skip
 
 
-def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Contents) -> dict[str, str]:
+def _likely_renames(name: str, old: ModelSpec, new: ModelSpec, contents: StoredContents) -> dict[str, str]:
     """Return removed properties, each with the added one of its type, if one of that type was removed and one added."""
     removed: dict[str, list[str]] = {}
     added: dict[str, list[str]] = {}
@@ -211,14 +219,14 @@ def _likely_renames(name: str, old: ModelForm, new: ModelForm, contents: Content
     }
 
 
-def _holds_nothing(name: str, property: str, form: FieldForm, contents: Contents) -> bool:
+def _holds_nothing(name: str, property: str, form: FieldSpec, contents: StoredContents) -> bool:
     # (A required property holds something in every row; where there is none, the next one would lack it.)
     return form.may_lack and not form.in_key and not contents.holds_other(name, property, stored_default(form))
 
 
 def _removed_fields(
-    name: str, old: ModelForm, new: ModelForm, contents: Contents, new_classes: Sequence[Model]
-) -> Iterator[Change]:
+    name: str, old: ModelSpec, new: ModelSpec, contents: StoredContents, new_classes: Sequence[Model]
+) -> Iterator[SchemaChange]:
     for property, form in old.fields.items():
         if property in new.fields:
             continue
@@ -228,17 +236,17 @@ def _removed_fields(
             split = ChangeStep("rewrite", (_old(name),), ("...",), (_new(name), _new(heir)))
             drop = attrs.evolve(drop, hint=f"if {name} is split", instead=split)
         if _holds_nothing(name, property, form, contents):
-            yield Change(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
+            yield SchemaChange(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
         else:
             message = f'the property "{property}" ({form}) is in the file, but not in the class'
-            yield Change(where, "migration", message, drop)
+            yield SchemaChange(where, "migration", message, drop)
 
 
-def _has(form: ModelForm, property: str, field: FieldForm) -> bool:
+def _has(form: ModelSpec, property: str, field: FieldSpec) -> bool:
     return property in form.fields and form.fields[property].type == field.type
 
 
-def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Contents) -> Iterator[Change]:
+def _added_fields(model: Model, old: ModelSpec, new: ModelSpec, contents: StoredContents) -> Iterator[SchemaChange]:
     name = model.name
     extra = next((property for property, form in old.fields.items() if form.type == "extra"), None)
     for property, form in new.fields.items():
@@ -249,15 +257,15 @@ def _added_fields(model: Model, old: ModelForm, new: ModelForm, contents: Conten
             given = _given(form)
             if given == "...":  # each entity that has none is a fault of the run
                 given = f'lambda e: e.{attribute_name(extra)}["{property}"]'
-            yield Change(
+            yield SchemaChange(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
                 ChangeStep("fill", field, (given,), hint="what those get that have none"),
             )  # fmt: skip
         elif form.may_lack or form.in_key:
-            yield Change(where, "open", f'the property "{property}" is new')
+            yield SchemaChange(where, "open", f'the property "{property}" is new')
         else:
-            yield Change(
+            yield SchemaChange(
                 where, "migration",
                 f'the property "{property}" is new, and existing rows have no value for it (a factory is not called for '
                 "them); make it optional, give it a default, or fill it",
@@ -276,12 +284,16 @@ _LOSSLESS = {
 """The function from values of one type to those of another, and the function back, where neither loses anything."""
 
 
-def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, contents: Contents) -> Iterator[Change]:
+def _field_changes(
+    name: str, property: str, old: FieldSpec, new: FieldSpec, contents: StoredContents
+) -> Iterator[SchemaChange]:
     where, pair = f"{name}.{property}", (_old(name, property), _new(name, property))
     label = f'the property "{property}"'
     if old.in_key != new.in_key:
         now = "is not stored beside the key any more" if new.in_key else "is now stored beside the key, too"
-        yield Change(where, "migration", f"{label} {now} (stored=)", ChangeStep("rekey", (_old(name), _new(name))))
+        yield SchemaChange(
+            where, "migration", f"{label} {now} (stored=)", ChangeStep("rekey", (_old(name), _new(name)))
+        )
     step, message = None, f"{label} was {old} and is {new}"
     convert = ChangeStep("convert", pair, ("...",), hint="a function of the old value")
     if not takes(new, old) and not takes(old, new):
@@ -296,25 +308,25 @@ def _field_changes(name: str, property: str, old: FieldForm, new: FieldForm, con
             becomes = ", ".join([f"{value!r}: …" for value in lost])
             step = attrs.evolve(convert, hint=f"what becomes of these: {{{becomes}}}, or a function")
     elif widens(replace(old, optional=True), replace(new, optional=True)):
-        yield Change(where, "open", message)
+        yield SchemaChange(where, "open", message)
     if old.json is not UNSET and new.json is not UNSET and (faults := nested_members(old, new).faults):
         step, message = convert, f"{label}: {'; '.join(faults)}"
     if old.optional and not new.optional and step is None:
         hint = "a function of the entity" if new.default is None else ""
         step = ChangeStep("fill", pair[1:], (_given(new),), hint=hint)
     elif new.optional and not old.optional:
-        yield Change(where, "open", f"{label} may be None")
+        yield SchemaChange(where, "open", f"{label} may be None")
     if step is not None:
-        yield Change(where, "migration", message, step)
+        yield SchemaChange(where, "migration", message, step)
 
 
-def _given(form: FieldForm) -> str:
+def _given(form: FieldSpec) -> str:
     """Return the function that fills a field with what a row without it reads as; ``...`` if it is required."""
     value = "None" if form.optional else None if form.default is None else default_source(form)
     return "..." if value is None else f"lambda e: {value}"
 
 
-def _conversion(old: FieldForm, new: FieldForm) -> tuple[str, ...]:
+def _conversion(old: FieldSpec, new: FieldSpec) -> tuple[str, ...]:
     """Return the function of ``m.convert``, and the one back; nothing if only a person can write them."""
     function, back = _LOSSLESS.get((old.type, new.type), ("", ""))
     # (What becomes of a few members is for a mapping to say; mypy does not infer the type of a function of an optional Literal.)
@@ -324,7 +336,7 @@ def _conversion(old: FieldForm, new: FieldForm) -> tuple[str, ...]:
     return (function, f"back={back}") if back and old.members is UNSET else (function,)
 
 
-def nested_members(old: FieldForm, new: FieldForm) -> Members:
+def nested_members(old: FieldSpec, new: FieldSpec) -> MemberComparison:
     """Return how the nested types of two fields differ.
 
     Raises:
@@ -340,11 +352,11 @@ def nested_members(old: FieldForm, new: FieldForm) -> Members:
         ) from error
 
 
-def _values(form: FieldForm) -> Iterable[Any]:
+def _values(form: FieldSpec) -> Iterable[Any]:
     return () if form.members is UNSET else form.members
 
 
-def takes(new: FieldForm, old: FieldForm) -> bool:
+def takes(new: FieldSpec, old: FieldSpec) -> bool:
     """Return whether each value of one field is a value of another, None aside."""
     if old.json is not UNSET and new.json is not UNSET:
         return True  # (`nested_members` compares these)
@@ -353,7 +365,7 @@ def takes(new: FieldForm, old: FieldForm) -> bool:
     return new.members is UNSET or (old.members is not UNSET and set(old.members) <= set(new.members))
 
 
-def widens(old: FieldForm, new: FieldForm) -> bool:
+def widens(old: FieldSpec, new: FieldSpec) -> bool:
     """Return whether a field can hold values now that a program with its old form cannot read."""
     if new.optional and not old.optional:
         return True
@@ -365,7 +377,7 @@ def widens(old: FieldForm, new: FieldForm) -> bool:
 # ---------------------------------------------------------------------------------------------- indexes
 
 
-def reads(index: IndexForm, property: str) -> bool:
+def reads(index: IndexSpec, property: str) -> bool:
     """Return whether the rows of an index depend on a property."""
     return property in index.fields or property in words(index.where)
 
@@ -381,31 +393,31 @@ def words(form: Any) -> Iterator[str]:
         yield from words(list(form.values()))
 
 
-def _index_changes(name: str, old: ModelForm, new: ModelForm) -> Iterator[Change]:
+def _index_changes(name: str, old: ModelSpec, new: ModelSpec) -> Iterator[SchemaChange]:
     stored_names = indexes_in(old.indexes, new.indexes)
     for index in old.indexes:
         if index not in stored_names.values() and index not in new.indexes:
-            yield Change(
+            yield SchemaChange(
                 f"{name}.{index}", "open", f"the index {index} is not declared, and the store goes on to maintain it",
-                ChangeStep("drop", (Named("old", name, index),)),
+                ChangeStep("drop", (NamedPart("old", name, index),)),
             )  # fmt: skip
     for index, form in new.indexes.items():
         where, stored_name = f"{name}.{index}", stored_names.get(index)
         if stored_name is None and index not in old.indexes:
-            yield Change(where, "build", f"the index {index} is new")
+            yield SchemaChange(where, "build", f"the index {index} is new")
         elif stored_name is None:
             was = old.indexes[index]
             parts = [part for part in was.__struct_fields__ if getattr(was, part) != getattr(form, part)]
-            yield Change(
+            yield SchemaChange(
                 where, "build",
                 f"the index {index}: {', '.join(_difference(part, was, form) for part in parts if part != 'include_all')}; the "
                 "file keeps it as it was for programs that declare it so, and builds the new one beside it",
             )  # fmt: skip
         elif plain_name(stored_name) != index:
-            yield Change(where, "open", f"the index {index} is another name of {stored_name}")
+            yield SchemaChange(where, "open", f"the index {index} is another name of {stored_name}")
 
 
-def _difference(part: str, old: IndexForm, new: IndexForm) -> str:
+def _difference(part: str, old: IndexSpec, new: IndexSpec) -> str:
     """Return how two indexes differ in one part of their forms, as text."""
     was, now = getattr(old, part), getattr(new, part)
     if part == "where":

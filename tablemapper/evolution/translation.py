@@ -9,12 +9,12 @@ from typing import Any
 
 from msgspec import UNSET
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
+from ..keys.encodings import check_key
 from ..keys.template import Template
-from ..keys.texts import check_key
-from ..schema.forms import FieldForm, LinkForm, ModelForm, stored_default
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
+from ..schema.specs import FieldSpec, LinkSpec, ModelSpec, stored_default
 
 FUNCTIONS: MappingProxyType[str, Callable[[Any], Any]] = MappingProxyType(
     {"str": str, "float": float, "int": int, "Decimal": Decimal, "isoformat": Builtin.date.isoformat}
@@ -30,7 +30,7 @@ _TOTAL = {
 """By the name of a function and the type of its result: the types of which it converts every value."""
 
 
-def function_name(function: Any, source: FieldForm, target: FieldForm) -> str | None:
+def function_name(function: Any, source: FieldSpec, target: FieldSpec) -> str | None:
     """Return the name of a function in `FUNCTIONS`; None if it is not there, or cannot convert every value."""
     name = next((name for name, known in FUNCTIONS.items() if known is function or known == function), None)
     plain = source.members is UNSET and target.members is UNSET and (target.optional or not source.optional)
@@ -45,7 +45,7 @@ class Translation:
         target: the other class, compiled from its form.
     """
 
-    def __init__(self, source: Model, target: Model, form: ModelForm, link: LinkForm) -> None:
+    def __init__(self, source: Model, target: Model, form: ModelSpec, link: LinkSpec) -> None:
         self._source, self._target = source, target
         self._properties = {new: old for old, new in link.properties.items()}
         self._values = {link.properties[name]: dict(pairs) for name, pairs in link.values.items()}

@@ -11,7 +11,7 @@ import attrs
 import msgspec
 from msgspec.structs import replace
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..schema.model import Model, Schema
 from .history import History
 

@@ -1,8 +1,8 @@
 """From a plan to its results: rows, items and totals.
 
 - `prepared`: plans that are ready to run, and the plan cache.
-- `run`: the one place that reads the rows of a plan.
-- `columns`: results by columns.
+- `plan_reader`: the one place that reads the rows of a plan.
+- `column_reader`: results by columns.
 - `totals`: counts, sums and extremes, of all results or by group.
 - `from_aggregates`: totals that an aggregate answers.
 """

@@ -11,29 +11,29 @@ from typing import Any
 
 import attrs
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..engines.protocol import Reads
 from ..errors import ScanRefused
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import conjuncts, forms
-from ..expressions.tree import And, Attr, Compare, Each, In, Leaf, Not, Or
-from ..keys.cuts import Cut
-from ..keys.texts import MICROSECOND
+from ..expressions.tree import And, Attr, Compare, ElementAttr, In, Leaf, Not, Or
+from ..keys.encodings import MICROSECOND
+from ..keys.truncation import Truncation
 from ..planning.conditions import AnyPredicate, present, time_comparisons
-from ..planning.question import QuerySpec
+from ..planning.query_spec import QuerySpec
 from ..planning.ranges import BoundPlan
-from ..schema.groups import AggregateModel
+from ..schema.aggregate_model import AggregateModel
 from ..schema.model import Model
-from ..schema.slots import Slot, State, slot_of
+from ..schema.slots import MeasureState, State, slot_of
+from .plan_reader import PlanReader
 from .prepared import PlanCache, PreparedPlan
-from .run import Run
 from .totals import COUNT, Measured, States
 
 _TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
 
 @attrs.frozen(eq=False)
-class KeptValue:
+class AggregateValue:
     """A value that an aggregate keeps for each of its groups."""
 
     condition_forms: list[Any]
@@ -50,7 +50,7 @@ class Match:
     """The query over the aggregate."""
     groups: tuple[Attr[Any, Any], ...]
     """The fields of the aggregate that the answer is grouped by."""
-    value: KeptValue
+    value: AggregateValue
 
 
 @attrs.frozen(eq=False)
@@ -59,7 +59,7 @@ class AggregateRead:
 
     target: Model
     match: Match
-    slot: Slot
+    slot: MeasureState
     prepared: PreparedPlan
     bound: BoundPlan
 
@@ -70,7 +70,7 @@ class AggregateRead:
         states: States = {}
         budget = self.match.spec.budget
         spending = None if budget is None else budget.start(f"a total of {self.target.name}")
-        for *group, blob in Run(reads, self.prepared, self.bound, self.prepared.layout, spending).items():
+        for *group, blob in PlanReader(reads, self.prepared, self.bound, self.prepared.layout, spending).items():
             state = self.match.value.state(aggregate.unpack(blob))
             if state[0]:  # (else the group only has an _ever measure, or entities that do not match)
                 so_far = states.get(key := tuple(group))
@@ -79,7 +79,7 @@ class AggregateRead:
 
 
 def matching_aggregate(
-    plans: PlanCache, spec: QuerySpec, groups: tuple[Attr[Any, Any], ...], slot: Slot
+    plans: PlanCache, spec: QuerySpec, groups: tuple[Attr[Any, Any], ...], slot: MeasureState
 ) -> AggregateRead | None:
     """Return the aggregate that answers a query; None if none fits and is bounded.
 
@@ -134,11 +134,13 @@ def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
             yield f"{target.name}: {why}"
 
 
-def _merged(slot: Slot, a: State, b: State) -> State:
+def _merged(slot: MeasureState, a: State, b: State) -> State:
     return [a[0] + b[0], slot.united(a[1], b[1])]
 
 
-def _match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: Slot) -> Match | str:
+def _match_aggregate(
+    spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: MeasureState
+) -> Match | str:
     """Return how an aggregate answers a query, or why it does not.
 
     Each condition of the query must be about the aggregate's groups, or be a condition of the aggregate, too.
@@ -152,7 +154,7 @@ def _match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any
     if spec.part is not None:
         return "this is a part of a query"
     plain = {name: attr for name, attr in aggregate.groups.items() if isinstance(attr, Attr)}
-    if lists := [attr.list.label for attr in aggregate.groups.values() if isinstance(attr, Each)]:
+    if lists := [attr.list.label for attr in aggregate.groups.values() if isinstance(attr, ElementAttr)]:
         return f"an entity is in one of its groups for each of its {lists[0]}"
     group_fields: dict[Any, Attr[Any, Any]] = {
         attr.source: Attr(target.cls, name, target.declaration.field(name).type) for name, attr in plain.items()
@@ -177,7 +179,7 @@ def _match_aggregate(spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any
 
 
 def _conditions_on_groups(
-    value: KeptValue, conditions: list[tuple[AnyPredicate, Any]], group_fields: dict[Any, Attr[Any, Any]]
+    value: AggregateValue, conditions: list[tuple[AnyPredicate, Any]], group_fields: dict[Any, Attr[Any, Any]]
 ) -> tuple[AnyPredicate, ...] | str:
     """Return the conditions of a query, each given with its form, as conditions on groups, or why that is impossible.
 
@@ -196,17 +198,19 @@ def _conditions_on_groups(
     return f"its groups do not distinguish {', '.join(mixed)}"
 
 
-def _kept_values(aggregate: AggregateModel, wanted: Slot, model: Model) -> list[KeptValue]:
+def _kept_values(aggregate: AggregateModel, wanted: MeasureState, model: Model) -> list[AggregateValue]:
     """Return the values of an aggregate from which a wanted one may be read."""
     every = forms(aggregate.where)
-    values = [KeptValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
+    values = [AggregateValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
         if attrs.evolve(slot, where=None).identity != wanted.identity:
             continue
         if slot.where is None:
-            values.append(KeptValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+            values.append(AggregateValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values may have entities)
-            values.append(KeptValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])))  # type: ignore[misc]
+            values.append(
+                AggregateValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at]))  # type: ignore[misc]
+            )
     return values
 
 
@@ -234,7 +238,7 @@ def _translated(predicate: AnyPredicate, group_fields: dict[Any, Attr[Any, Any]]
         return _translated(of_time, group_fields)
     if isinstance(predicate, Compare) and isinstance(predicate.value, datetime):
         for (name, path, part), attr in group_fields.items():
-            if isinstance(part, Cut) and (name, path, None) == predicate.attr.source:
+            if isinstance(part, Truncation) and (name, path, None) == predicate.attr.source:
                 bound = _cut_bound(predicate.op, predicate.value, part)
                 if bound is not None:
                     return Compare(attr=attr, op=predicate.op, value=bound)
@@ -244,9 +248,9 @@ def _translated(predicate: AnyPredicate, group_fields: dict[Any, Attr[Any, Any]]
 def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
     """Return a comparison of a cut time as one of the whole time; None if it is none, or has no such form."""
     match predicate:
-        case In(attr=Attr(part=Cut()) as attr, values=values) if values:
+        case In(attr=Attr(part=Truncation()) as attr, values=values) if values:
             return Or(parts=tuple([Compare(attr=attr, op="==", value=value) for value in values]))
-        case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value) if not isinstance(value, Attr):
+        case Compare(attr=Attr(part=Truncation() as part) as attr, op=op, value=value) if not isinstance(value, Attr):
             if attr.time_kind is not Builtin.datetime:
                 return None
             bounds: list[AnyPredicate] = []
@@ -258,7 +262,7 @@ def _of_time(predicate: AnyPredicate) -> AnyPredicate | None:
     return None
 
 
-def _cut_bound(op: str, moment: datetime, part: Cut) -> Any:
+def _cut_bound(op: str, moment: datetime, part: Truncation) -> Any:
     """Return the cut time whose comparison equals that of the time with a moment; None within a group."""
     if op not in ("<", "<=", ">", ">=") or not part.ordered:
         return None

@@ -19,11 +19,11 @@ from ..errors import InvalidEntity
 from ..expressions.tree import Attr
 from ..keys.template import Template
 from ..keys.times import first_moment
-from ..planning.parts import narrowed
-from ..planning.plan import Access, Plan
+from ..planning.plan import PathBounds, Plan
 from ..planning.planner import plan
-from ..planning.projection import ENTITIES, Layout, chosen, filtered, layout_of, tuples
-from ..planning.question import QuerySpec, implied, query_form
+from ..planning.projection import ENTITIES, RowLayout, chosen, filtered, layout_of, tuples
+from ..planning.query_parts import narrowed
+from ..planning.query_spec import QuerySpec, implied, query_form
 from ..planning.ranges import BoundPlan, TooManyRanges, bind
 from ..schema.maintenance import maintenance
 from ..schema.model import Model
@@ -45,7 +45,7 @@ class PreparedPlan:
         key: the function from a query's values to the key of the only possible result; None if there can be several.
         partition: the function from a query's values to the entities of the one partition that is the result, or to
             None if they are many; None if the result is something else.
-        columns: how rows become columns, once that was needed; see `columns`.
+        columns: how rows become columns, once that was needed; see `column_reader`.
         at_edges: the same plan without filters that say nothing if values begin buckets, once that was needed.
         scans: how often a scan was looked at, to warn of it.
         scan_logged: whether the warning was logged.
@@ -81,7 +81,7 @@ class PreparedPlan:
             self._make = tuples(plan.path, self.layout, wanted, self.residual, covering=plan.covering, sorted_by=steps)
             self.placed = self.layout
         else:
-            self.placed = Layout(places=True)
+            self.placed = RowLayout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
             placed = plan.sorted or plan.distinct or (plan.index is not None and plan.merged)
             self.layout = self.placed if placed else ENTITIES
@@ -108,7 +108,7 @@ class PreparedPlan:
         """Return the plan with values."""
         return bind(self.plan, values)
 
-    def items(self, rows: Iterable[Row], bound: BoundPlan, layout: Layout) -> list[Any]:
+    def items(self, rows: Iterable[Row], bound: BoundPlan, layout: RowLayout) -> list[Any]:
         """Return the entities or tuples of the rows that satisfy the residual conditions."""
         if self._entries is not None:
             rows = [row for row in rows if self._is_first(row, bound)]
@@ -117,7 +117,7 @@ class PreparedPlan:
             rows = [row[width:] for row in rows]
         return self._make(rows, bound.values)
 
-    def position(self, row: Row, layout: Layout) -> Position:
+    def position(self, row: Row, layout: RowLayout) -> Position:
         """Return the position of a row."""
         return row[: self.width] if layout.places else row[:2]
 
@@ -148,7 +148,7 @@ def _is_partition(plan: Plan) -> bool:
     return not plan.scan and len(plan.accesses) == 1 and not access.several and access.partition.point and any_row
 
 
-def _key_of(label: str, access: Access, *templates: Template) -> Callable[[Sequence[Any]], tuple[str, ...]]:
+def _key_of(label: str, access: PathBounds, *templates: Template) -> Callable[[Sequence[Any]], tuple[str, ...]]:
     """Return a function from a query's values to keys; it raises InvalidEntity if no entity can have them."""
     names = Names()
     variables = {name: f"v{number.number}" for name, number in access.equal.items()}

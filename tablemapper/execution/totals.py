@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 
 from ..codegen import Names, compile_functions
 from ..entities.declaration import abstract_declaration
-from ..errors import InvalidQuery, TableMapperError, shown
-from ..expressions.arithmetic import Computed, OfAnyClass, calculation_fault
-from ..expressions.python import calculation_source
+from ..errors import InvalidQuery, TableMapperError, safe_repr
+from ..expressions.arithmetic import AnyOwner, Computed, calculation_fault
+from ..expressions.python_source import calculation_source
 from ..expressions.sortable import store_sortable
 from ..expressions.tree import Attr, Expr
 from ..schema.rows import DAMAGE, unreadable
-from ..schema.slots import Slot, State, slot_of
+from ..schema.slots import MeasureState, State, slot_of
 
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
@@ -28,7 +28,7 @@ Measured: TypeAlias = Literal["count", "sum", "avg", "min", "max"]
 COUNT = slot_of("count", None)
 
 
-def value(measured: Measured, slot: Slot, state: State) -> Any:
+def value(measured: Measured, slot: MeasureState, state: State) -> Any:
     """Return the total that a state stands for.
 
     Raises:
@@ -38,7 +38,7 @@ def value(measured: Measured, slot: Slot, state: State) -> Any:
     return number if slot is COUNT else slot.show(measured)(held)
 
 
-def summed_up(rows: Iterable[tuple[Any, ...]], slot: Slot) -> States:
+def summed_up(rows: Iterable[tuple[Any, ...]], slot: MeasureState) -> States:
     """Return the states of the groups of rows: a row is the group, and the slot's value unless entities are counted."""
     states: States = {}
     include = None if slot is COUNT else slot.adder()
@@ -63,10 +63,10 @@ G = TypeVar("G")
 T = TypeVar("T")
 
 
-Compute: TypeAlias = Callable[[Measured, Slot], States]
+Compute: TypeAlias = Callable[[Measured, MeasureState], States]
 
 
-class Groups(OfAnyClass, Generic[G, Owner]):
+class GroupedQuery(AnyOwner, Generic[G, Owner]):
     """The groups of the entities that a query finds.
 
     Each method reads once, and returns a dict by group, in ascending order.
@@ -136,7 +136,7 @@ class Groups(OfAnyClass, Generic[G, Owner]):
         """
         return self._measured("max", slot_of("max", _ordered("max", field)))
 
-    def _measured(self, measured: Measured, slot: Slot) -> dict[Any, Any]:
+    def _measured(self, measured: Measured, slot: MeasureState) -> dict[Any, Any]:
         try:
             states = self._compute(measured, slot)
             return {
@@ -159,7 +159,7 @@ class Groups(OfAnyClass, Generic[G, Owner]):
 
 
 def calculated(
-    rows: Iterable[tuple[Any, ...]], value: Computed[Any, Any], slot: Slot, by: int
+    rows: Iterable[tuple[Any, ...]], value: Computed[Any, Any], slot: MeasureState, by: int
 ) -> Iterator[tuple[Any, ...]]:
     """Yield rows that end in a calculated value, for rows that end in its fields, as `fields_of` has them.
 
@@ -208,5 +208,5 @@ def _ordered(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any
 
 def _attr(measured: Measured, field: object) -> Attr[Any, Any] | Computed[Any, Any]:
     if not isinstance(field, Attr | Computed):
-        raise InvalidQuery(f"{measured}: expected a field, as in .{measured}(Product.price), got {shown(field)}")
+        raise InvalidQuery(f"{measured}: expected a field, as in .{measured}(Product.price), got {safe_repr(field)}")
     return field

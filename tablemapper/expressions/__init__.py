@@ -1,12 +1,12 @@
 """What `Product.price` is: conditions and calculations as data, and as Python.
 
-- `habits`: names that other libraries have for what is called otherwise here.
+- `foreign_names`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.
 - `elements`: what stands inside a value: elements of a list, steps to a nested value.
-- `steps`: what is done with a field: an order by it, an assignment to it.
-- `junctions`: what every predicate answers, and predicates that are made of others.
+- `clauses`: what is done with a field: an order by it, an assignment to it.
+- `boolean`: what every predicate answers, and predicates that are made of others.
 - `tree`: attributes, and the predicates that test them.
 - `predicates`: predicates taken apart, written down, and with other constants.
-- `python`: what predicates mean, as Python source.
+- `python_source`: what predicates mean, as Python source.
 - `sortable`: the form in which values are kept that have to sort as they do.
 """

@@ -1,6 +1,6 @@
 """Calculating with fields: which kinds of values can be, what that gives, and how, without silent loss.
 
-An expression such as ``Product.price * 2`` is data. `expressions.python` gives the source that calculates it.
+An expression such as ``Product.price * 2`` is data. `expressions.python_source` gives the source that calculates it.
 """
 
 # Overloads overlap where None, or an int for a float, is of several kinds: the first one that fits is meant.
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, Ty
 
 import attrs
 
-from ..builtin import Builtin
-from ..errors import InvalidQuery, shown
+from ..datetime_types import Builtin
+from ..errors import InvalidQuery, safe_repr
 from ..values.scalars import SCALARS, ValueType
 
 T_co = TypeVar("T_co", covariant=True)
@@ -53,7 +53,7 @@ NO_TRUTH = (
 )
 
 
-class OfAnyClass:
+class AnyOwner:
     """A generic class whose last parameter, an entity class, may be left out: ``Expr[int]``."""
 
     __slots__ = ()
@@ -64,7 +64,7 @@ class OfAnyClass:
             return super().__class_getitem__(parameters if isinstance(parameters, tuple) else (parameters, Any))
 
 
-class Expr(OfAnyClass, Generic[T_co, Owner]):
+class Expr(AnyOwner, Generic[T_co, Owner]):
     """An expression that has a value for each entity of a class."""
 
     __slots__ = ()
@@ -129,13 +129,13 @@ def kind_of(operand: Any) -> type | None:
 def _fault(constant: Any) -> str | None:
     """Return why a constant cannot be calculated with, though its kind can."""
     if isinstance(constant, Decimal) and not constant.is_finite():
-        return f"{shown(constant)} is not finite"
+        return f"{safe_repr(constant)} is not finite"
     if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
-        return f"{shown(constant)} has more than {MAX_BITS} bits"
+        return f"{safe_repr(constant)} has more than {MAX_BITS} bits"
     if isinstance(constant, float) and math.isnan(constant):
         return "nan is not a number"
     if isinstance(constant, datetime) and constant.utcoffset() is None:
-        return f"{shown(constant)} has no time zone"
+        return f"{safe_repr(constant)} has no time zone"
     return None
 
 
@@ -395,14 +395,14 @@ class Computed(Incomparable, Number[O, T_co]):
         for one in (self.left, self.right):
             if kind_of(one) is None:
                 raise InvalidQuery(
-                    f"{shown(self)}: {shown(one)} cannot be part of a calculation; use numbers and times"
+                    f"{safe_repr(self)}: {safe_repr(one)} cannot be part of a calculation; use numbers and times"
                 )
             if (fault := _fault(one)) is not None:
-                raise InvalidQuery(f"{shown(self)}: {fault}")
+                raise InvalidQuery(f"{safe_repr(self)}: {fault}")
         result = calculation(self.op, self.left, self.right)
         if result is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
-            raise InvalidQuery(f"{shown(self)}: cannot calculate {f' {self.op} '.join(kinds)}")
+            raise InvalidQuery(f"{safe_repr(self)}: cannot calculate {f' {self.op} '.join(kinds)}")
         depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
         if depth > MAX_DEPTH:
             raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")
@@ -414,7 +414,7 @@ class Computed(Incomparable, Number[O, T_co]):
 
     def _refusal(self) -> InvalidQuery:
         return InvalidQuery(
-            f"{shown(self)}: a query can compare fields, but not calculations; compare the field itself"
+            f"{safe_repr(self)}: a query can compare fields, but not calculations; compare the field itself"
         )
 
 

@@ -16,7 +16,7 @@ U_co = TypeVar("U_co", covariant=True)
 
 
 @attrs.frozen(eq=False, repr=False)
-class Each(Incomparable, Expr[U_co, O], Generic[O, U_co]):
+class ElementAttr(Incomparable, Expr[U_co, O], Generic[O, U_co]):
     """Each element of a list, once: an entity is in the group of each."""
 
     list: Any

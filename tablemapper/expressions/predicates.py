@@ -15,9 +15,9 @@ from typing import Any, get_args
 
 import attrs
 
-from ..builtin import Builtin
-from ..errors import InvalidQuery, shown
-from ..keys.cuts import CUT, Cut, cut_of
+from ..datetime_types import Builtin
+from ..errors import InvalidQuery, safe_repr
+from ..keys.truncation import CUT, Truncation, cut_of
 from ..values.scalars import ValueType
 from .arithmetic import Computed, kind_of
 from .tree import (
@@ -26,7 +26,7 @@ from .tree import (
     Compare,
     Comparison,
     Contains,
-    Each,
+    ElementAttr,
     In,
     IsNull,
     Not,
@@ -89,7 +89,7 @@ def dump(
         case SameText(attr=attr, specs=specs, value=value):
             slots = ", ".join(f"{label(attr)}:{spec}" for spec in specs)
             return ["is that of", slots, constant(attr.type.element or attr.type, value)]
-    raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
+    raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
 
 def load(
@@ -125,7 +125,7 @@ def load(
         part = constant(attr.type.element or attr.type, value)
         return Contains(attr=known_as(attr, part), value=part)
     if op not in _COMPARISONS:
-        raise ValueError(f"{shown(op)} is no condition")
+        raise ValueError(f"{safe_repr(op)} is no condition")
     if isinstance(value, dict) and value.keys() == {"field"}:
         return Compare(attr=attr, op=_COMPARISONS[op], value=attribute(value["field"], field))
     value = constant(attr.type, value)
@@ -135,7 +135,7 @@ def load(
 _STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
 
 
-def label_parts(label: str) -> tuple[str, tuple[str, ...], Cut | None]:
+def label_parts(label: str) -> tuple[str, tuple[str, ...], Truncation | None]:
     """Return what an attribute is called, the steps to a nested value, and what a time is cut down to.
 
     Raises:
@@ -149,7 +149,7 @@ def label_parts(label: str) -> tuple[str, tuple[str, ...], Cut | None]:
             return name, tuple(steps), cut_of(cut)
         step = _STEP.match(label, at)
         if step is None:
-            raise ValueError(f"{shown(label)} is no field")
+            raise ValueError(f"{safe_repr(label)} is no field")
         steps.append(str(step[1] or step[2]))
         at = step.end()
     return name, tuple(steps), None
@@ -191,11 +191,11 @@ def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
     """Return what `dump_value` was given; arguments and errors as `load` has them."""
     value = _load_operand(form, field)
     if not isinstance(value, Attr | Computed):
-        raise ValueError(f"{shown(form)} is no field, and nothing that is calculated of fields")
+        raise ValueError(f"{safe_repr(form)} is no field, and nothing that is calculated of fields")
     return value
 
 
-def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Each[Any, Any]:
+def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | ElementAttr[Any, Any]:
     """Return what entities are grouped by, by its label; arguments and errors as `load` has them."""
     whole = label.removesuffix(".each()")
     attr = attribute(whole, field)
@@ -210,7 +210,7 @@ def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
             return Computed(op, _load_operand(left, field), _load_operand(right, field))
         case {**constants} if len(constants) == 1:
             return load_constant(form)
-    raise ValueError(f"{shown(form)} is no calculation")
+    raise ValueError(f"{safe_repr(form)} is no calculation")
 
 
 def load_constant(form: Any) -> Any:
@@ -219,7 +219,7 @@ def load_constant(form: Any) -> Any:
     for kind, (_, read) in _CONSTANTS.items():
         if kind.__name__ == name and isinstance(text, str):
             return read(text)
-    raise ValueError(f"{shown(form)} is no calculation")
+    raise ValueError(f"{safe_repr(form)} is no calculation")
 
 
 def parametrised(predicate: Predicate[Any], first: int = 0) -> tuple[Predicate[Any], int]:

@@ -1,6 +1,6 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `expressions.python`, and both say
+An expression is data. It is lowered to SQL by an engine and to Python source by `expressions.python_source`, and both say
 the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
 exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
 """
@@ -16,17 +16,17 @@ from typing import Any, ClassVar, Literal, NoReturn, Self, TypeAlias, TypeVar, o
 
 import attrs
 
-from ..builtin import Builtin
-from ..errors import InvalidQuery, shown
+from ..datetime_types import Builtin
+from ..errors import InvalidQuery, safe_repr
 from ..keys.codec import KeyCodec
-from ..keys.cuts import Cut
+from ..keys.truncation import Truncation
 from ..values.extra import TEXT, Extra
 from ..values.scalars import SCALARS, ValueType
 from .arithmetic import Computed, Expr, Kind, Number
-from .elements import Each, Recorder
-from .habits import FIELD_HABITS, refuse_habits
-from .junctions import And, Junction, Not, Or, Predicate, as_predicate
-from .steps import Assignment, Order
+from .boolean import And, Junction, Not, Or, Predicate, as_predicate
+from .clauses import Assignment, Order
+from .elements import ElementAttr, Recorder
+from .foreign_names import FIELD_HABITS, refuse_habits
 
 __all__ = [
     "TIMESTAMP_NAME",
@@ -37,7 +37,7 @@ __all__ = [
     "Comparison",
     "Computed",
     "Contains",
-    "Each",
+    "ElementAttr",
     "Expr",
     "In",
     "IsNull",
@@ -86,7 +86,7 @@ class Attr(Number[O, T]):
     name: str
     type: ValueType
     path: tuple[str, ...] = ()
-    part: Cut | None = None
+    part: Truncation | None = None
     """What a time is cut down to."""
     uncut: ValueType | None = None
     """The type of the time that it is a part of."""
@@ -109,7 +109,7 @@ class Attr(Number[O, T]):
         return self.type.kind if self.type.calculable else None
 
     @cached_property
-    def source(self) -> tuple[str, tuple[str, ...], Cut | str | None]:
+    def source(self) -> tuple[str, tuple[str, ...], Truncation | str | None]:
         """What two attributes have in common if they always have the same value."""
         return self.name, self.path, "text" if self.type is TEXT else self.part
 
@@ -151,7 +151,7 @@ class Attr(Number[O, T]):
         try:
             return self.type.operand(value, op)
         except ValueError as error:
-            raise InvalidQuery(f"{self!r} {op} {shown(value)}: {error}") from None
+            raise InvalidQuery(f"{self!r} {op} {safe_repr(value)}: {error}") from None
 
     def __eq__(self, other: T | Expr[T, O] | None, /) -> Predicate[O]:  # type: ignore[override]
         return self._compare("==", other)
@@ -186,7 +186,7 @@ class Attr(Number[O, T]):
             InvalidQuery: a value is of another type than the field, or a text is given instead of a list.
         """
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise InvalidQuery(f"{self!r}.is_in({shown(values)}): expected a list of values")
+            raise InvalidQuery(f"{self!r}.is_in({safe_repr(values)}): expected a list of values")
         operands = tuple([self._operand(value, "is in") for value in values])
         return In(attr=known_as(self, *operands), values=operands)
 
@@ -214,7 +214,7 @@ class Attr(Number[O, T]):
             return StartsWith(attr=self, text=self._operand(prefix, "begins with"))
         attr = known_as(self, prefix)
         if not attr.type.text or prefix.__class__ is not str:
-            raise InvalidQuery(f"{self!r}.startswith({shown(prefix)}): both must be text, or a tuple of texts")
+            raise InvalidQuery(f"{self!r}.startswith({safe_repr(prefix)}): both must be text, or a tuple of texts")
         return StartsWith(attr=attr, text=prefix)
 
     @overload
@@ -232,23 +232,25 @@ class Attr(Number[O, T]):
             try:
                 return Contains(attr=self, value=element.operand(value))
             except ValueError as error:
-                raise InvalidQuery(f"{self!r}.contains({shown(value)}): {error}") from None
+                raise InvalidQuery(f"{self!r}.contains({safe_repr(value)}): {error}") from None
         attr = known_as(self, value)
         if not attr.type.text or not isinstance(value, str):
-            raise InvalidQuery(f"{self!r}.contains({shown(value)}): expected a part of a text, or an element of a list")
+            raise InvalidQuery(
+                f"{self!r}.contains({safe_repr(value)}): expected a part of a text, or an element of a list"
+            )
         return Contains(attr=attr, value=value)
 
     @overload
-    def each(self: Attr[O, list[U]]) -> Each[O, U]: ...
+    def each(self: Attr[O, list[U]]) -> ElementAttr[O, U]: ...
     @overload
-    def each(self: Attr[O, list[U] | None]) -> Each[O, U]: ...
-    def each(self: Any) -> Each[Any, Any]:
+    def each(self: Attr[O, list[U] | None]) -> ElementAttr[O, U]: ...
+    def each(self: Any) -> ElementAttr[Any, Any]:
         """Return each element of a list, to group by: ``tm.group_by(Post.tags.each())``.
 
         Raises:
             InvalidQuery: the field is not a list of values that can be in a key.
         """
-        return Each(self)
+        return ElementAttr(self)
 
     def date(self: Attr[O, datetime] | Attr[O, datetime | None], zone: str = "UTC", /) -> Attr[O, date]:
         """Return the day of a time: in UTC, or in a time zone, ``Reading.at.date("Europe/Oslo")``.
@@ -256,7 +258,7 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is not a datetime, or there is no such zone.
         """
-        return cut_down(self, Cut(Builtin.date, "%Y-%m-%d", zone))
+        return cut_down(self, Truncation(Builtin.date, "%Y-%m-%d", zone))
 
     def truncate(
         self: Attr[O, datetime] | Attr[O, datetime | None] | Attr[O, _Date] | Attr[O, _Date | None],
@@ -271,7 +273,7 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is not a time, the format has other directives, or there is no such zone.
         """
-        return cut_down(self, Cut(str, format, zone))
+        return cut_down(self, Truncation(str, format, zone))
 
     def floor(self: Attr[O, datetime] | Attr[O, datetime | None], step: timedelta, /) -> Attr[O, datetime]:
         """Return the start of the step that contains a time: ``Reading.at.floor(timedelta(minutes=15))``.
@@ -281,7 +283,7 @@ class Attr(Number[O, T]):
         Raises:
             InvalidQuery: the field is not a datetime, or the step does not divide a day evenly.
         """
-        return cut_down(self, Cut(Builtin.datetime, step=step))
+        return cut_down(self, Truncation(Builtin.datetime, step=step))
 
     @overload
     def at(self: Attr[O, N | None], get: Callable[[N], U], /) -> Attr[O, U | None]: ...
@@ -348,7 +350,7 @@ class Attr(Number[O, T]):
         return Assignment(attr=self, value=None, removes=True)
 
 
-def cut_down(attr: Attr[O, Any], part: Cut) -> Attr[O, Any]:
+def cut_down(attr: Attr[O, Any], part: Truncation) -> Attr[O, Any]:
     """Return a time that is cut down; raise InvalidQuery if it cannot be."""
     if not attr.type.cuttable or attr.part is not None or (attr.type.kind is Builtin.date and part.kind is not str):
         mend = "; declare a field for the time" if attr.name == TIMESTAMP_NAME else ""
@@ -366,7 +368,7 @@ def known_as(attr: Attr[O, Any], *values: Any) -> Attr[O, Any]:
 
 # ---------------------------------------------------------------------------------------------- predicates
 #
-# A new one says here what it reads, what its constants are and how it looks with others; in `expressions.python`
+# A new one says here what it reads, what its constants are and how it looks with others; in `expressions.python_source`
 # what it means, and in each engine's filters how the engine expresses it.
 
 

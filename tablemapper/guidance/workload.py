@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
 from ..events import Event
 
 _FORMAT, _VERSION = "tablemapper workload", 1
@@ -19,7 +19,7 @@ _MOST = 1_000  # forms
 
 
 @attrs.frozen
-class Form:
+class CallStatistics:
     """Calls that ask the same, but for values: numbers of calls, entities, rows and seconds, added up."""
 
     verb: str
@@ -101,11 +101,11 @@ class Workload:
             sums.words = sums.words or event.words
 
     @property
-    def forms(self) -> tuple[Form, ...]:
+    def forms(self) -> tuple[CallStatistics, ...]:
         """The forms, those that examined most first."""
         with self._lock:
             forms = [
-                Form(*key, one.calls, one.read, one.examined, one.written, one.seconds, one.words)
+                CallStatistics(*key, one.calls, one.read, one.examined, one.written, one.seconds, one.words)
                 for key, one in self._sums.items()
             ]
         return tuple(
@@ -120,7 +120,7 @@ class Workload:
         """
         given: object = other
         if not isinstance(given, Workload):
-            raise TypeError(f"merge: expected a Workload, got {shown(other)}")
+            raise TypeError(f"merge: expected a Workload, got {safe_repr(other)}")
         self._add(other.forms, other.dropped)
 
     def save(self, path: str | os.PathLike[str], /) -> None:
@@ -151,7 +151,9 @@ class Workload:
                     f"{os.fspath(path)}: a workload of version {version}, written by a newer tablemapper; this one reads "
                     f"version {_VERSION}: update it"
                 )
-            forms = [Form(*msgspec.structs.astuple(one)) for one in msgspec.convert(whole["forms"], list[_Saved])]
+            forms = [
+                CallStatistics(*msgspec.structs.astuple(one)) for one in msgspec.convert(whole["forms"], list[_Saved])
+            ]
             dropped = msgspec.convert(whole["dropped"], int)
         except InvalidQuery:
             raise
@@ -163,7 +165,7 @@ class Workload:
         work._add(forms, dropped)
         return work
 
-    def _add(self, forms: Iterable[Form], dropped: int) -> None:
+    def _add(self, forms: Iterable[CallStatistics], dropped: int) -> None:
         with self._lock:
             self.dropped += dropped
             for one in forms:

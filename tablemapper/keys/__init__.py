@@ -1,12 +1,12 @@
 """How values become partition keys and row keys, in order, and back.
 
-- `texts`: the text of each type and spec.
+- `encodings`: the text of each type and spec.
 - `times`: time formats.
 - `zones`: time zones: the local time of a moment, and the moments of a local time.
-- `cuts`: what a time is cut down to, in UTC or in a zone.
+- `truncation`: what a time is cut down to, in UTC or in a zone.
 - `codec`: the escaping of texts.
 - `template`: compiled templates: what they encode, decode and bound, and the generated functions.
-- `compilation`: from the text of a template to that, with all its faults.
-- `composed`: times that stand in a key in pieces.
+- `template_parser`: from the text of a template to that, with all its faults.
+- `composite_times`: times that stand in a key in pieces.
 - `overlap`: whether two templates can make the same key.
 """

@@ -1,4 +1,4 @@
-"""The codec of one kind and one spec: the one definition of key encoding, with `keys.texts`.
+"""The codec of one kind and one spec: the one definition of key encoding, with `keys.encodings`.
 
 All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
 functions too, so that the fast form stands beside the plain one.
@@ -17,10 +17,10 @@ from typing import Any, NoReturn
 
 import attrs
 
-from ..builtin import Builtin
-from ..errors import InvalidEntity, InvalidModel, shown
+from ..datetime_types import Builtin
+from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..limits import MAX_KEY_UNITS
-from .texts import (
+from .encodings import (
     ABOVE,
     DESCENDING,
     DIGITS,
@@ -38,7 +38,7 @@ from .texts import (
     Cuts,
     Decode,
     Encode,
-    Form,
+    Encoding,
     NotAKey,
     Refuse,
     Shape,
@@ -157,14 +157,14 @@ class KeyCodec:
     def parse(self, text: str) -> Any:
         """Return the value of a text that may not be ours: it has to be what its value is written as."""
         if self.decode is None:
-            raise NotAKey(f"{shown(text)}: {{{self.spec}}} does not hold the value")
+            raise NotAKey(f"{safe_repr(text)}: {{{self.spec}}} does not hold the value")
         try:
             value = self.decode(text)
             if self.encode(value) == text:
                 return value
         except (ValueError, LookupError, ArithmeticError):
             pass
-        raise NotAKey(f"{shown(text)} is not the key text of a {self.kind.__name__}")
+        raise NotAKey(f"{safe_repr(text)} is not the key text of a {self.kind.__name__}")
 
     def fits(self, text: str) -> bool:
         """Return whether a text has the form of those that are made here, its value unknown."""
@@ -328,7 +328,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         raise InvalidModel(subject, [f"{slot}: {fault}"])
 
     def refuse(value: object, why: str) -> NoReturn:
-        raise InvalidEntity(subject, [f"{slot} cannot hold {shown(value)}: {why}"])
+        raise InvalidEntity(subject, [f"{slot} cannot hold {safe_repr(value)}: {why}"])
 
     base = _base(kind, invalid)
     attributes = _spec(base, spec, refuse, invalid, raw)
@@ -436,7 +436,7 @@ def _spec(base: type, spec: str, refuse: Refuse, invalid: Callable[[str], NoRetu
     invalid(f'unknown spec "{spec}"; the specs are {_SPECS}')
 
 
-def _plain_form(form: Form, refuse: Refuse) -> dict[str, Any]:
+def _plain_form(form: Encoding, refuse: Refuse) -> dict[str, Any]:
     return {
         "encode": form.encoder(refuse),
         "decode": form.decode,

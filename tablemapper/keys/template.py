@@ -5,7 +5,7 @@ joined by ``" !"``, which no component holds, so that a key sorts as the tuple o
 the text of one value. This module defines how several share a key: what delimits them, which of them a range can bound,
 and between which two texts the keys lie that match a predicate.
 
-A template is compiled once, by `compilation`, and never changes. It encodes and decodes by itself, and it gives
+A template is compiled once, by `template_parser`, and never changes. It encodes and decodes by itself, and it gives
 the Python source of both for the functions that are generated for an entity.
 """
 
@@ -19,10 +19,10 @@ from typing import Any
 
 import attrs
 
-from ..errors import shown
+from ..errors import safe_repr
 from ..limits import utf16_units
 from .codec import KeyCodec
-from .texts import SEPARATOR, Cuts, NotAKey, bind, raise_last
+from .encodings import SEPARATOR, Cuts, NotAKey, bind, raise_last
 
 
 @attrs.frozen(kw_only=True)
@@ -227,9 +227,9 @@ class Template:
             for slot, piece in pieces:
                 known = slot.field in values
                 if piece != slot.placed(slot.text.encode(values[slot.field]) if known else slot.lifted(piece)):
-                    raise NotAKey(f"{shown(text)}: {shown(piece)} is not what {slot.field} gives")
+                    raise NotAKey(f"{safe_repr(text)}: {safe_repr(piece)} is not what {slot.field} gives")
                 if not known and not slot.text.fits(slot.lifted(piece)):
-                    raise NotAKey(f"{shown(text)}: {shown(piece)} is no text of {{{slot.field}:{slot.spec}}}")
+                    raise NotAKey(f"{safe_repr(text)}: {safe_repr(piece)} is no text of {{{slot.field}:{slot.spec}}}")
         return values
 
     def pieces(self, text: str) -> Iterator[tuple[Slot, str]]:
@@ -244,7 +244,7 @@ class Template:
     def _pieces(self, text: str) -> Iterator[str]:
         texts = text.split(SEPARATOR, self.splits) if len(self.components) > 1 else [text]
         if len(texts) != len(self.components):
-            raise NotAKey(f"{shown(text)} has {len(texts)} components, {self.text!r} has {len(self.components)}")
+            raise NotAKey(f"{safe_repr(text)} has {len(texts)} components, {self.text!r} has {len(self.components)}")
         for component, part in zip(self.components, texts, strict=True):
             yield from _cut(component, part)
 
@@ -424,7 +424,7 @@ def _cut(component: Parts, text: str) -> Iterator[str]:
     for part in component:
         if isinstance(part, str):
             if not text.startswith(part, at):
-                raise NotAKey(f"{shown(text)} does not have {part!r} at {at}")
+                raise NotAKey(f"{safe_repr(text)} does not have {part!r} at {at}")
             at += len(part)
             continue
         if part.ends_component:
@@ -436,11 +436,11 @@ def _cut(component: Parts, text: str) -> Iterator[str]:
         else:
             end = part.text.end(text, at)
         if not at <= end <= len(text):
-            raise NotAKey(f"{shown(text)} ends before its {part.field}")
+            raise NotAKey(f"{safe_repr(text)} ends before its {part.field}")
         yield text[at:end]
         at = end
     if at != len(text):
-        raise NotAKey(f"{shown(text)} goes on after {shown(text[:at])}")
+        raise NotAKey(f"{safe_repr(text)} goes on after {safe_repr(text[:at])}")
 
 
 def _renamed(field: str, names: Mapping[str, str]) -> str:

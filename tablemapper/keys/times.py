@@ -9,8 +9,8 @@ from functools import lru_cache
 
 import attrs
 
-from ..builtin import Builtin
-from .texts import MICROSECOND
+from ..datetime_types import Builtin
+from .encodings import MICROSECOND
 
 
 @attrs.frozen

@@ -18,8 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from ..builtin import Builtin
-from .texts import MICROSECOND
+from ..datetime_types import Builtin
+from .encodings import MICROSECOND
 
 _FIRST = Builtin.datetime.min.replace(tzinfo=UTC)
 _LAST = (Builtin.datetime.max.replace(tzinfo=UTC) - _FIRST) // MICROSECOND

@@ -7,12 +7,12 @@ from typing import Literal
 
 import attrs
 
-from ..catalogue.changes import Fault
+from ..catalogue.transitions import ConversionFault
 from ..errors import MigrationStopped
-from ..schema.forms import Forms
 from ..schema.model import model_of
+from ..schema.specs import Forms
+from ..scripts.conversion_plan import affected_classes
 from ..scripts.links import links_of
-from ..scripts.plan import affected_classes
 from ..scripts.script import Script
 from ..scripts.steps import is_edit, pairs
 
@@ -26,7 +26,7 @@ def counted(entities: int) -> str:
 
 
 @attrs.frozen
-class Step:
+class MigrationStep:
     """One step of a migration that ran, or would run."""
 
     migration: str
@@ -60,14 +60,14 @@ class MigrationReport:
 
     done: bool
     """Whether every step is done."""
-    plan: tuple[Step, ...]
+    plan: tuple[MigrationStep, ...]
     """The steps that were to be done."""
     applied: tuple[str, ...] = ()
     """The migrations that were switched, or undone, by id."""
     entities: int = 0
     """The number of entities that were converted."""
     seconds: float = 0.0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ConversionFault, ...] = ()
     """The entities that cannot be converted."""
     contracted: tuple[str, ...] = ()
     """The migrations that were contracted, by id: their old tables are gone, and they cannot be undone."""
@@ -87,9 +87,9 @@ class MigrationReport:
         return "\n".join([*lines, *fault_lines(self.faults)])
 
 
-def fault_lines(faults: Iterable[Fault]) -> Iterator[str]:
+def fault_lines(faults: Iterable[ConversionFault]) -> Iterator[str]:
     """Yield faults as text; entities of one class with the same fault share a line."""
-    alike: dict[tuple[str, str], list[Fault]] = {}
+    alike: dict[tuple[str, str], list[ConversionFault]] = {}
     for fault in faults:
         alike.setdefault((fault.where, fault.detail), []).append(fault)
     for (where, detail), some in alike.items():
@@ -116,13 +116,13 @@ def stopped(name: str, report: MigrationReport) -> MigrationStopped:
     )
 
 
-def listed(faults: Sequence[Fault]) -> str:
+def listed(faults: Sequence[ConversionFault]) -> str:
     """Return faults as lines of a message, of which it shows the first."""
     lines = list(fault_lines(faults))
     return "\n".join(f"  - {line}" for line in lines[:_SHOWN]) + ("\n  - …" if len(lines) > _SHOWN else "")
 
 
-def _table(plan: tuple[Step, ...]) -> Iterator[str]:
+def _table(plan: tuple[MigrationStep, ...]) -> Iterator[str]:
     last = ""
     rows = []
     for step in plan:
@@ -133,7 +133,9 @@ def _table(plan: tuple[Step, ...]) -> Iterator[str]:
         yield "   ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
 
 
-def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]) -> Iterator[Step]:
+def plan_steps(
+    ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]
+) -> Iterator[MigrationStep]:
     """Yield the steps of scripts for a report.
 
     Args:
@@ -157,7 +159,9 @@ def plan_steps(ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callab
         known |= {cls.__name__: model_of(cls).form for cls in script.new}
 
 
-def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, back: bool) -> tuple[Step, ...]:
+def _script_steps(
+    script: Script, forms: Forms, count: Callable[[str], int], *, back: bool
+) -> tuple[MigrationStep, ...]:
     undoable = all(step.is_reversible(script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
@@ -166,7 +170,7 @@ def _script_steps(script: Script, forms: Forms, count: Callable[[str], int], *, 
     links, level = links_of(script, pairs(script), frozenset(affected), back=back)
     return tuple(
         [
-            Step(
+            MigrationStep(
                 script.id,
                 str(step),
                 sum(count(cls.__name__) for cls in set(step.sources(script)) if cls.__name__ in affected),

@@ -6,13 +6,13 @@
 - `conditions`: predicates, normalised and taken apart by field.
 - `plan`: what a plan is.
 - `ranges`: a plan with values.
-- `walk`: partitions that are found one by one.
-- `parts`: ranges of keys that together are a plan.
-- `question`: what a query wants, with its values and as a form.
-- `advice`: why a scan was refused, and the index that would serve.
+- `skip_scan`: partitions that are found one by one.
+- `query_parts`: ranges of keys that together are a plan.
+- `query_spec`: what a query wants, with its values and as a form.
+- `scan_refusal`: why a scan was refused, and the index that would serve.
 - `planner`: every path, and the best one.
 - `projection`: from rows to entities and tuples.
-- `wording`: what a query asks, without its values, as data and as text.
+- `query_text`: what a query asks, without its values, as data and as text.
 - `cost`: what a plan would cost on Azure.
 - `explanation`: a plan in words.
 """

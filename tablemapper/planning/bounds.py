@@ -1,7 +1,7 @@
 """Between which two keys the rows lie that some conditions leave.
 
 What conditions say about a template is decided in two steps. Their *form* (which fields are known, how the next one is
-compared) decides the `Reach`: which slots are fixed, and whether anything has to be checked again. That is done once
+compared) decides the `KeyBounds`: which slots are fixed, and whether anything has to be checked again. That is done once
 for all queries of a form. Their *values* then give the `Bound`, two texts.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 import attrs
 
 from ..errors import InvalidEntity
+from ..keys.encodings import Cuts, raise_last
 from ..keys.template import Parts, Slot, Template
-from ..keys.texts import Cuts, raise_last
 
 
 @attrs.define  # (not frozen: two are built for each query, three times as fast)
@@ -38,7 +38,7 @@ NOTHING = Bound(empty=True)
 
 
 @attrs.frozen(eq=False)
-class Reach:
+class KeyBounds:
     """How far conditions of one form go along a template.
 
     Attributes:
@@ -78,7 +78,7 @@ class Reach:
         """Whether other values of a fixed slot lie between the bounds, and are not passed over."""
         return self.rest is None and _loose(self.fixed, self.slot) is not None
 
-    def goes_on(self, front: Reach) -> bool:
+    def goes_on(self, front: KeyBounds) -> bool:
         """Return whether it bounds what is finer of the values whose coarser part a whole partition key ends with."""
         last = front.run[-1]
         cut = front.range_field and isinstance(last, Slot) and (last.interval or last.text.head) and not last.says_all
@@ -211,7 +211,7 @@ def reach(
     texts: Container[int] = (),
     *,
     passing: bool = False,
-) -> Reach:
+) -> KeyBounds:
     """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
 
     Args:
@@ -239,7 +239,7 @@ def reach(
         if ops:
             fields.add(slot.field)
             whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
-    return Reach(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole), rest)
+    return KeyBounds(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole), rest)
 
 
 def _fixed(

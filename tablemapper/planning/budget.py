@@ -23,23 +23,23 @@ class Budget:
     """Rows read between the bounds, whether they match or not."""
     monotonic: Callable[[], float] = attrs.field(default=time.monotonic, eq=False)
 
-    def start(self, what: str) -> Spending:
+    def start(self, what: str) -> BudgetMeter:
         """Begin a run."""
-        return Spending(self, what, self.monotonic())
+        return BudgetMeter(self, what, self.monotonic())
 
 
 @attrs.frozen
-class Counting(Budget):
+class BudgetCounter(Budget):
     """The same limits, or none, for a run of which it is to be known how many rows it examines."""
 
-    runs: list[Spending] = attrs.field(factory=list, eq=False)
+    runs: list[BudgetMeter] = attrs.field(factory=list, eq=False)
 
     @classmethod
-    def within(cls, budget: Budget | None) -> Counting:
+    def within(cls, budget: Budget | None) -> BudgetCounter:
         """Return what counts a run with these limits."""
         return cls() if budget is None else cls(budget.seconds, budget.examined, budget.monotonic)
 
-    def start(self, what: str) -> Spending:
+    def start(self, what: str) -> BudgetMeter:
         self.runs.append(spending := super().start(what))
         return spending
 
@@ -48,13 +48,13 @@ class Counting(Budget):
         return sum(run.rows for run in self.runs)
 
 
-def start(budget: Budget | None, query: object) -> Spending | None:
+def start(budget: Budget | None, query: object) -> BudgetMeter | None:
     """Begin a run of a query, if it has a budget."""
     return None if budget is None else budget.start(repr(query))
 
 
 @attrs.define(eq=False)
-class Spending:
+class BudgetMeter:
     """What one run of a query has used so far."""
 
     budget: Budget

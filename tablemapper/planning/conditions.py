@@ -28,7 +28,7 @@ from ..expressions.tree import (
     StartsWith,
 )
 from ..expressions.tree import Comparison as Operator
-from ..keys.cuts import Cut
+from ..keys.truncation import Truncation
 from ..values.extra import indexed_as
 
 MAX_ALTERNATIVES = 64
@@ -38,7 +38,7 @@ MAX_ALTERNATIVES = 64
 class Edge(Parameter):
     """The moment at which the cut time begins, or ends, that is given later."""
 
-    part: Cut
+    part: Truncation
     end: bool
     kind: type
     """Of the times: datetime, or date."""
@@ -57,19 +57,19 @@ _EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
 """How a time is compared, with the beginning or the end of a bucket, if what it is cut to is compared so."""
 
 
-def time_comparisons(op: str, part: Cut) -> Iterator[tuple[Operator, bool]]:
+def time_comparisons(op: str, part: Truncation) -> Iterator[tuple[Operator, bool]]:
     """Yield how a time is compared if what it is cut to is: an operator, and whether with the end of the bucket."""
     if part.ordered:
         yield from _EDGES.get(op, ())
 
 
-def edges(op: str, part: Cut, number: Parameter, kind: type) -> list[tuple[str, Parameter]]:
+def edges(op: str, part: Truncation, number: Parameter, kind: type) -> list[tuple[str, Parameter]]:
     """Return how a time is compared if what it is cut to is: all that are cut so are between these edges."""
     return [(one, Edge(number.number, part, end, kind, one == "<")) for one, end in time_comparisons(op, part)]
 
 
 Comparison = tuple[str, Parameter]
-Window = tuple[Cut, type, tuple[Parameter, ...]]
+Window = tuple[Truncation, type, tuple[Parameter, ...]]
 """Buckets of a time: what it is cut to, its type, and the values."""
 AnyPredicate = Predicate[Any]
 
@@ -232,15 +232,15 @@ def present(predicate: AnyPredicate) -> tuple[Attr[Any, Any], ...]:
 def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
     """Keep what a predicate says, unless something else is known already; return whether it was new."""
     match predicate:
-        case Compare(attr=Attr(part=Cut() as part) as attr, op=op, value=value):
+        case Compare(attr=Attr(part=Truncation() as part) as attr, op=op, value=value):
             between = edges(op, part, value, attr.time_kind)
             if between:
                 way.compared.setdefault(name, []).extend(between)
             return bool(between)
-        case In(attr=Attr(part=Cut() as part) as attr, values=values):
+        case In(attr=Attr(part=Truncation() as part) as attr, values=values):
             known = way.windows.setdefault(name, (part, attr.time_kind, values)) if part.ordered else None
             return known is not None and known[2] is values
-        case Contains(attr=Attr(part=Cut())) | StartsWith(attr=Attr(part=Cut())):
+        case Contains(attr=Attr(part=Truncation())) | StartsWith(attr=Attr(part=Truncation())):
             return False
         case Contains(attr=attr, value=value) if attr.type.element is not None:
             return way.elements.setdefault(name, value) is value

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
 from .plan import Plan
 
 _PAGE = 1_000  # entities that a request returns at most
@@ -17,7 +17,7 @@ _GB = 2**30
 
 def _price(_: Any, attribute: attrs.Attribute[float], value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise InvalidQuery(f"Prices: {attribute.name}={shown(value)}: expected a number, 0 or more")
+        raise InvalidQuery(f"Prices: {attribute.name}={safe_repr(value)}: expected a number, 0 or more")
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +46,7 @@ class Prices:
 
 
 @attrs.frozen
-class Footprint:
+class ReadEstimate:
     """What a plan reads of a store, counted."""
 
     rows: tuple[int, ...]
@@ -91,7 +91,7 @@ class Cost:
         return attrs.asdict(self)
 
 
-def cost_of(plan: Plan, footprint: Footprint | None, ranges: int, limit: int | None) -> Cost:
+def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int | None) -> Cost:
     """Return what one run of a plan would cost.
 
     Args:

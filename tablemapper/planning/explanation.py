@@ -15,8 +15,8 @@ from .capabilities import Capabilities
 from .conditions import AnyPredicate
 from .cost import Cost
 from .plan import Plan
+from .query_text import condition_text
 from .ranges import KeyRange
-from .wording import condition_text
 
 MOST_COUNTED = 10_000
 _SHOWN = 5

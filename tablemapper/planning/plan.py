@@ -9,11 +9,11 @@ import attrs
 
 from ..entities.declaration import IndexModel
 from ..expressions.tree import Attr, Order, Parameter
-from ..keys.composed import whole_fields
-from ..keys.cuts import Cut
+from ..keys.composite_times import whole_fields
 from ..keys.template import Slot, Template
+from ..keys.truncation import Truncation
 from ..schema.model import Model
-from .bounds import Bound, Reach
+from .bounds import Bound, KeyBounds
 from .conditions import AnyPredicate, Comparison
 
 MAX_RANGES = 1000
@@ -21,11 +21,11 @@ MAX_RANGES = 1000
 
 
 @attrs.frozen(eq=False)
-class Access:
+class PathBounds:
     """How the ranges of one alternative are made from values."""
 
-    partition: Reach
-    row: Reach | None
+    partition: KeyBounds
+    row: KeyBounds | None
     """None if the partition is not a point: then all its rows are read."""
     equal: dict[str, Parameter]
     """The fields that have a known text in the slots."""
@@ -34,13 +34,13 @@ class Access:
     spread: tuple[Slot, ...]
     """Slots of the partition with a range for each of their texts: shards, truncated times."""
     compared: dict[str, list[Comparison]]
-    windows: tuple[tuple[str, Cut, type, tuple[Parameter, ...]], ...] = ()
+    windows: tuple[tuple[str, Truncation, type, tuple[Parameter, ...]], ...] = ()
     """Times in one of several buckets: the field, what it is cut to, its type, the values; a range for every bucket."""
-    edge: Reach | None = None
+    edge: KeyBounds | None = None
     """How a partition at the edge of an interval of times, or of texts, is bounded; None if all of it is read."""
 
     @property
-    def reaches(self) -> tuple[Reach, ...]:
+    def reaches(self) -> tuple[KeyBounds, ...]:
         return tuple([one for one in (self.partition, self.row, self.edge) if one is not None])
 
     @property
@@ -96,7 +96,7 @@ class Access:
 
 
 @attrs.frozen(eq=False)
-class Path:
+class AccessPath:
     """What can be followed: the key (of the entity table), or an index."""
 
     model: Model
@@ -125,8 +125,8 @@ class Path:
 class Plan:
     """How the queries of one form are answered."""
 
-    path: Path
-    accesses: tuple[Access, ...]
+    path: AccessPath
+    accesses: tuple[PathBounds, ...]
     """One for each alternative of an *or*. Their ranges may overlap."""
     filter: tuple[AnyPredicate, ...]
     """What the bounds do not say already."""

@@ -13,24 +13,24 @@ from typing import Any
 
 import attrs
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..entities.declaration import IndexModel
 from ..errors import InvalidQuery, ScanRefused
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Parameter, SameText
 from ..keys.template import Slot, Template
 from ..keys.times import is_within
 from ..schema.model import Model
-from .advice import lack, refusal, wanting
-from .bounds import Reach, reach
+from .bounds import KeyBounds, reach
 from .capabilities import Capabilities
 from .conditions import AnyPredicate, Comparison, Conditions, Window, alternatives, conditions, normal, of_elements
-from .plan import MAX_RANGES, Access, Path, Plan
-from .question import QueryForm
+from .plan import MAX_RANGES, AccessPath, PathBounds, Plan
+from .query_spec import QueryShape
+from .scan_refusal import lack, refusal, wanting
 
 # ---------------------------------------------------------------------------------------------- choose
 
 
-def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
+def plan(form: QueryShape, capabilities: Capabilities | None = None) -> Plan:
     """Choose how questions of one form are answered.
 
     Args:
@@ -68,10 +68,10 @@ def plan(form: QueryForm, capabilities: Capabilities | None = None) -> Plan:
 
 def plan_by_key(model: Model) -> Plan:
     """Return the plan that reads all entities of a class in the order of their keys, whatever indexes it has."""
-    return _along(QueryForm(model, scan=True), Path(model), (), [Conditions()])
+    return _along(QueryShape(model, scan=True), AccessPath(model), (), [Conditions()])
 
 
-def _able(form: QueryForm, plans: list[Plan], capabilities: Capabilities | None) -> list[Plan]:
+def _able(form: QueryShape, plans: list[Plan], capabilities: Capabilities | None) -> list[Plan]:
     """Return the plans whose order an engine gives; there is one, or rows may be sorted in memory.
 
     Raises:
@@ -132,16 +132,16 @@ def _worse(one: Plan, best: Plan) -> str:
     return f"as good as {best.path}, which is declared before it"
 
 
-def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
+def candidates(form: QueryShape) -> tuple[list[Plan], list[str]]:
     """Return every plan that answers a question, maybe a scan of the entity table, and why other paths do not."""
     model = form.model
     where = normal(form.where)
     ways = [conditions(one) for one in alternatives(where)]
     if form.along is not None:
-        return [_along(form, Path(model, model.index(form.along)), where, ways)], []
+        return [_along(form, AccessPath(model, model.index(form.along)), where, ways)], []
     plans: list[Plan] = []
     refused: list[str] = []
-    for path in (Path(model), *(Path(model, index) for index in model.indexes)):
+    for path in (AccessPath(model), *(AccessPath(model, index) for index in model.indexes)):
         if path.index is not None:
             why = form.unready.get(path.index.name) or _unfit(form, path.index, where, ways)
             if why is not None:
@@ -155,7 +155,7 @@ def candidates(form: QueryForm) -> tuple[list[Plan], list[str]]:
     return plans, refused
 
 
-def _unfit(form: QueryForm, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
+def _unfit(form: QueryShape, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
     """Return why an index cannot be followed: it may lack rows that match, or nothing bounds it."""
     if index.where is not None and index.name not in form.implied:
         return "it holds only some entities, and the query does not repeat its condition"
@@ -180,7 +180,7 @@ def _known(slot: Slot, way: Conditions) -> bool:
 # ---------------------------------------------------------------------------------------------- along one path
 
 
-def _along(form: QueryForm, path: Path, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
+def _along(form: QueryShape, path: AccessPath, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
     way = _Way(form, path, where, ways)
     direction = way.direction()
@@ -224,8 +224,8 @@ class _Way:
 
     def __init__(
         self,
-        form: QueryForm,
-        path: Path,
+        form: QueryShape,
+        path: AccessPath,
         where: tuple[AnyPredicate, ...],
         ways: list[Conditions],
         *,
@@ -283,12 +283,12 @@ class _Way:
         return _direction(form, self._path, fronts, fixed, self._varies)
 
 
-def _in_partition(form: QueryForm, path: Path) -> bool:
+def _in_partition(form: QueryShape, path: AccessPath) -> bool:
     """Return whether a path is followed in one partition, of which the key is given."""
     return path.index is None and form.part is not None and form.part[1]
 
 
-def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bool:
+def _covers(form: QueryShape, path: AccessPath, needed: Iterable[Attr[Any, Any]]) -> bool:
     selected = form.wanted is not None and not form.state
     if path.index is None or not selected:
         return False
@@ -299,7 +299,7 @@ def _covers(form: QueryForm, path: Path, needed: Iterable[Attr[Any, Any]]) -> bo
 class _Taken:
     """What the conditions of one alternative say of the slots of a path, each taken in turn."""
 
-    def __init__(self, form: QueryForm, path: Path, way: Conditions, *, spread: bool) -> None:
+    def __init__(self, form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool) -> None:
         self._way = way
         self._spread = spread
         self._by_time = form.by_time
@@ -363,7 +363,9 @@ class _Taken:
         return window if window is not None and self._fits(window[2]) else None
 
 
-def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True, passing: bool = False) -> Access:
+def _access(
+    form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool = True, passing: bool = False
+) -> PathBounds:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
     taken = _Taken(form, path, way, spread=spread)
@@ -372,7 +374,7 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
         compared[name] = compared.get(name, set()) | {">=", "<"}
     known = taken.equal.keys() | taken.among.keys()
     if _in_partition(form, path):
-        first = Reach(partition, (), (), None, (), frozenset(), frozenset(), frozenset())
+        first = KeyBounds(partition, (), (), None, (), frozenset(), frozenset(), frozenset())
         known, compared = _lossless(row, known), {name: ops for name, ops in compared.items() if _lossless(row, {name})}
     else:
         one_by_one = passing and taken.ranges == 1 and not taken.spreading
@@ -384,7 +386,7 @@ def _access(form: QueryForm, path: Path, way: Conditions, *, spread: bool = True
     if edge is not None and not edge.goes_on(first):
         edge = None
     among, spreading = tuple(taken.among.items()), tuple(taken.spreading)
-    return Access(first, second, taken.equal, among, spreading, way.compared, bounding, edge)
+    return PathBounds(first, second, taken.equal, among, spreading, way.compared, bounding, edge)
 
 
 def _lossless(template: Template, names: Collection[str]) -> set[str]:
@@ -397,7 +399,7 @@ def _two_sided(compared: list[Comparison] | None) -> bool:
     return ops >= {"<", ">"}
 
 
-def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPredicate) -> bool:
+def _is_in_bounds(path: AccessPath, access: PathBounds, way: Conditions, predicate: AnyPredicate) -> bool:
     """Return whether the bounds say already, and exactly, what a predicate says."""
     name, index = way.fields.get(predicate), path.index
     match predicate:
@@ -424,7 +426,7 @@ def _is_in_bounds(path: Path, access: Access, way: Conditions, predicate: AnyPre
     return any(one.range_field == name and op in one.ops for one in access.reaches)
 
 
-def _is_part_in_bounds(access: Access, name: str, predicate: AnyPredicate, unit: str | None) -> bool:
+def _is_part_in_bounds(access: PathBounds, name: str, predicate: AnyPredicate, unit: str | None) -> bool:
     """Return whether the bounds say, and exactly, what a predicate says of a part of a field; its unit has an edge."""
     if not unit or name in access.equal or name in dict(access.among):
         return False
@@ -433,7 +435,9 @@ def _is_part_in_bounds(access: Access, name: str, predicate: AnyPredicate, unit:
     return name in access.exact or is_within(unit, access.unit(name))
 
 
-def _edges(access: Access, way: Conditions, left: Iterable[AnyPredicate]) -> Iterator[tuple[AnyPredicate, int, str]]:
+def _edges(
+    access: PathBounds, way: Conditions, left: Iterable[AnyPredicate]
+) -> Iterator[tuple[AnyPredicate, int, str]]:
     """Yield comparisons of times that the bounds say, and exactly, where a bucket begins with the value."""
     for predicate in left:
         name = way.fields.get(predicate)
@@ -451,8 +455,8 @@ def _edges(access: Access, way: Conditions, left: Iterable[AnyPredicate]) -> Ite
 
 
 def _direction(
-    form: QueryForm,
-    path: Path,
+    form: QueryShape,
+    path: AccessPath,
     fronts: Iterable[int],
     fixed: set[str],
     varies: Callable[[Slot], bool],

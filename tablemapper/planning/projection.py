@@ -9,20 +9,20 @@ import attrs
 
 from ..codegen import Names, compile_functions
 from ..errors import TableMapperError
-from ..expressions.python import attribute_source, python_source
+from ..expressions.python_source import attribute_source, python_source
 from ..expressions.tree import Attr
-from ..keys.composed import decode_source, whole_fields
+from ..keys.composite_times import decode_source, whole_fields
 from ..keys.template import Template
 from ..schema.maintenance import index_columns
 from ..schema.rows import DAMAGE, Row, load_source, unreadable
 from .conditions import AnyPredicate
-from .plan import Path
+from .plan import AccessPath
 
 Values = Sequence[Any]
 
 
 @attrs.frozen(cache_hash=True)
-class Layout:
+class RowLayout:
     """What a row holds that an engine returns: maybe its place on the path first, then an entity or some properties."""
 
     places: bool
@@ -35,21 +35,21 @@ class Layout:
     """Whether all of it is one line of JSON, an array with a 0 at both ends."""
 
 
-ENTITIES = Layout(places=False)
+ENTITIES = RowLayout(places=False)
 
 
-def layout_of(path: Path, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> Layout:
+def layout_of(path: AccessPath, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> RowLayout:
     """Return the layout that attributes can be made of: properties that the keys do not hold."""
     held = _in_keys(path, covering=covering)
     names = dict.fromkeys(attr.name for attr in wanted if attr.name not in held)
-    return Layout(places=True, fields=tuple(names))
+    return RowLayout(places=True, fields=tuple(names))
 
 
 _Key = tuple[tuple[str, str], tuple[Template, Template]]
 """The variables that hold a key, and its templates."""
 
 
-def _in_keys(path: Path, *, covering: bool) -> dict[str, _Key]:
+def _in_keys(path: AccessPath, *, covering: bool) -> dict[str, _Key]:
     """Return the fields that the keys of a path's rows give back, each with the key."""
     model, index = path.model, path.index
     stored: Iterable[str] = model.position
@@ -63,8 +63,8 @@ def _in_keys(path: Path, *, covering: bool) -> dict[str, _Key]:
 
 
 def tuples(
-    path: Path,
-    layout: Layout,
+    path: AccessPath,
+    layout: RowLayout,
     wanted: Sequence[Attr[Any, Any]],
     residual: Sequence[AnyPredicate] = (),
     *,
@@ -116,7 +116,7 @@ def _decoded(keyed: dict[str, _Key], needed: set[str], names: Names) -> Iterator
 
 
 def stored_keys(
-    path: Path, wanted: Sequence[str], *, covering: bool
+    path: AccessPath, wanted: Sequence[str], *, covering: bool
 ) -> tuple[tuple[str, ...], Callable[..., tuple[list[Any], ...]]]:
     """Return the fields of those wanted that the keys hold, and a function that gives a column of each, in stored form.
 
@@ -171,7 +171,7 @@ class KeyPiece:
     """Where the digits begin in the text of an int that is not negative, if that is all there is."""
 
 
-def key_pieces(path: Path, wanted: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
+def key_pieces(path: AccessPath, wanted: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
     """Return the components of keys that hold fields; None if one of them is in several components.
 
     Args: as `stored_keys` has them.
@@ -211,7 +211,7 @@ def _digits(template: Template, component: int) -> int | None:
 
 
 def _piece_reader(
-    path: Path, template: Template, component: int, fields: Sequence[str]
+    path: AccessPath, template: Template, component: int, fields: Sequence[str]
 ) -> Callable[[Iterable[str]], tuple[list[Any], ...]]:
     names = Names(DAMAGE=DAMAGE, unreadable=unreadable)
     targets = {name: f"f_{name}" for name in fields}

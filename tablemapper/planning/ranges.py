@@ -10,14 +10,14 @@ from typing import Any
 
 import attrs
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 from ..expressions.tree import Parameter
 from ..keys.template import Slot
 from ..keys.times import UNITS, first_moment
 from ..schema.rows import Row
-from .bounds import EVERYTHING, Bound, Reach
+from .bounds import EVERYTHING, Bound, KeyBounds
 from .conditions import Comparison, Edge, edges
-from .plan import MAX_RANGES, Access, Plan
+from .plan import MAX_RANGES, PathBounds, Plan
 
 Values = Sequence[Any]
 Keys = tuple[str, str]
@@ -113,13 +113,13 @@ Compared = tuple[str, Any]
 Known = tuple[dict[str, Any], list[Compared], list[Compared]]
 
 
-def _known(access: Access, values: Values) -> Known:
+def _known(access: PathBounds, values: Values) -> Known:
     """Return the values of fields, and what the next slots of the partition and of the row are compared with."""
     known = {name: values[number.number] for name, number in access.equal.items()}
     return known, _compared(access.partition, access, values), _compared(access.row, access, values)
 
 
-def _compared(reach: Reach | None, access: Access, values: Values) -> list[Compared]:
+def _compared(reach: KeyBounds | None, access: PathBounds, values: Values) -> list[Compared]:
     if reach is None or not reach.ops or reach.slot is None:
         return []
     return list(_with_values(access.compared[reach.slot.field], values))
@@ -145,7 +145,7 @@ class _NoTime(Exception):
     """No time satisfies a comparison."""
 
 
-def _ranges(access: Access, values: Values, merged: int) -> Iterator[KeyRange]:
+def _ranges(access: PathBounds, values: Values, merged: int) -> Iterator[KeyRange]:
     """Yield a range for each combination of alternatives, shards and time buckets."""
     known = {name: values[number.number] for name, number in access.equal.items()}
     names = [name for name, _ in access.among]
@@ -178,7 +178,7 @@ def _ranges(access: Access, values: Values, merged: int) -> Iterator[KeyRange]:
                     yield one
 
 
-def _within(access: Access, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
+def _within(access: PathBounds, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
     """Yield the comparisons that tell the times of one bucket apart: it is the one that the value is in."""
     slot = None if access.row is None else access.row.slot
     if slot is None or not slot.continues:
@@ -197,7 +197,7 @@ def _values(numbers: tuple[Parameter, ...], values: Values) -> list[Any]:
 
 
 def _range(
-    access: Access,
+    access: PathBounds,
     known: Mapping[str, Any],
     first: list[Compared],
     second: list[Compared],
@@ -211,8 +211,8 @@ def _range(
 
 
 def _with_edges(
-    access: Access,
-    edge: Reach,
+    access: PathBounds,
+    edge: KeyBounds,
     partition: Bound,
     known: Mapping[str, Any],
     compared: list[Compared],

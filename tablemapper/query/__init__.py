@@ -1,16 +1,16 @@
 """Queries as users hold them: builders, pages, columns, writing by query.
 
-- `timestamp`: the time of the last write, as an operand.
+- `timestamp_attribute`: the time of the last write, as an operand.
 - `partitions`: what fixes one partition.
 - `pages`: pages and their tokens.
 - `results`: the methods that every query has.
-- `batches`: batches of Arrow.
-- `columns`: columns instead of rows: lists, Arrow, Polars, pandas.
+- `arrow_batches`: batches of Arrow.
+- `column_results`: columns instead of rows: lists, Arrow, Polars, pandas.
 - `writing`: update and delete by query.
 - `division`: parts and partitions of a query.
-- `texts`: conditions, orders and keys as a person types them.
+- `parsing`: conditions, orders and keys as a person types them.
 - `query`: the query of one class.
-- `tolerant`: queries that go on where an entity cannot be read.
+- `salvage`: queries that go on where an entity cannot be read.
 - `mixed`: the query of several classes.
-- `observation`: queries that report their reads and writes.
+- `observed_queries`: queries that report their reads and writes.
 """

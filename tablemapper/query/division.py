@@ -8,14 +8,14 @@ from typing import Any, Self, TypeVar
 import attrs
 
 from ..entities.declaration import declaration_of
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
 from ..execution.prepared import PlanCache, PreparedPlan
 from ..expressions.tree import Attr
-from ..planning.parts import Part
-from ..planning.question import QuerySpec
+from ..planning.query_parts import QueryPart
+from ..planning.query_spec import QuerySpec
 from ..planning.ranges import BoundPlan
-from .columns import ColumnResults
-from .pages import Seal, counted, query_identity
+from .column_results import ColumnResults
+from .pages import TokenSeal, counted, query_identity
 from .partitions import Partition
 
 T_co = TypeVar("T_co", covariant=True)
@@ -29,7 +29,7 @@ def in_partition(spec: QuerySpec, partition: Partition[Any]) -> QuerySpec:
     Raises:
         InvalidQuery: its entities are in no partition, or those of another table, or it has one already.
     """
-    part, model = spec.part or Part(None), spec.model
+    part, model = spec.part or QueryPart(None), spec.model
     if declaration_of(partition.cls).table != model.table:
         raise InvalidQuery(f"where: {partition.key!r} is a partition of {partition.cls.__name__}, not of {model.name}")
     if spec.range is not None or part.index is not None:
@@ -40,7 +40,7 @@ def in_partition(spec: QuerySpec, partition: Partition[Any]) -> QuerySpec:
     return attrs.evolve(spec, part=attrs.evolve(part, partition=partition.key))
 
 
-class Divisible(ColumnResults[T_co]):
+class Splittable(ColumnResults[T_co]):
     """What a query over one class finds; it can be split."""
 
     __slots__ = ("_plans", "_spec", "_wanted")
@@ -71,11 +71,11 @@ class Divisible(ColumnResults[T_co]):
             what = "a limit" if self._spec.limit is not None else "an order"
             raise InvalidQuery(f"split: parts have no common {what.split()[1]}; split a query without {what}")
         prepared, bound = self._find(warn=False)
-        index, whole = prepared.plan.index, self._spec.part or Part(None)
+        index, whole = prepared.plan.index, self._spec.part or QueryPart(None)
         places = self._plans.reads.divide(bound, count)
         ends = [whole.low, *[whole.low or ("", "")] * (count - 1 - len(places)), *places, whole.high]
         name = None if index is None else index.name
-        return [self._in_part(Part(name, low, high, whole.partition)) for low, high in pairwise(ends)]
+        return [self._in_part(QueryPart(name, low, high, whole.partition)) for low, high in pairwise(ends)]
 
     @property
     def token(self) -> str:
@@ -86,7 +86,7 @@ class Divisible(ColumnResults[T_co]):
         """
         part = self._spec.part
         if part is None:
-            raise InvalidQuery(f"{shown(self, _LONG)}: this is a whole query; split(count) returns parts")
+            raise InvalidQuery(f"{safe_repr(self, _LONG)}: this is a whole query; split(count) returns parts")
         return self._part_seal().token(attrs.astuple(part), 0)
 
     def part(self, token: str, /) -> Self:
@@ -96,11 +96,13 @@ class Divisible(ColumnResults[T_co]):
             InvalidToken: the token was changed, or is that of another query.
         """
         form, _ = self._part_seal().open(token)
-        return self._in_part(Part.of(form))
+        return self._in_part(QueryPart.of(form))
 
-    def _in_part(self, part: Part | None) -> Self:
+    def _in_part(self, part: QueryPart | None) -> Self:
         return self._with(attrs.evolve(self._spec, part=part))
 
-    def _part_seal(self) -> Seal:
+    def _part_seal(self) -> TokenSeal:
         whole = attrs.evolve(self._spec, part=None)
-        return Seal(self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], shown(self, _LONG))
+        return TokenSeal(
+            self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], safe_repr(self, _LONG)
+        )

@@ -16,19 +16,19 @@ import attrs
 
 from ..engines.protocol import Position
 from ..entities.declaration import abstract_declaration
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
+from ..execution.plan_reader import PlanReader
 from ..execution.prepared import PlanCache
-from ..execution.run import Run
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, And, Attr, IsNull, Leaf, Not, Or, Order, Predicate
 from ..planning.budget import start
 from ..planning.explanation import MixedExplanation, order_text, predicate_text
-from ..planning.parts import Part
-from ..planning.question import QuerySpec
-from ..planning.walk import Down
+from ..planning.query_parts import QueryPart
+from ..planning.query_spec import QuerySpec
+from ..planning.skip_scan import Descending
 from ..schema.model import Model
 from ..schema.rows import Row, readable
-from .pages import Seal, counted, query_identity
+from .pages import TokenSeal, counted, query_identity
 from .partitions import Partition
 from .query import ClassResults, Query, Rows
 from .results import Results, check_condition, refuse_named
@@ -54,7 +54,7 @@ class _Member:
         return self.query._spec.model
 
 
-def _place(run: Run) -> Callable[[Row], Position]:
+def _place(run: PlanReader) -> Callable[[Row], Position]:
     """Return the function from a row to its position among all classes' rows: sort values, then its entity's key."""
     if not run.layout.places:
         return lambda row: row[:2]
@@ -133,7 +133,7 @@ class _Mixed(Results[T]):
         """
         count = counted("split", count, least=1)
         several = [
-            member.query.split(count) if member.refuted is None else [member.query._in_part(Part(None))] * count
+            member.query.split(count) if member.refuted is None else [member.query._in_part(QueryPart(None))] * count
             for member in self._members
         ]
         return [self._of(queries) for queries in zip(*several, strict=True)]
@@ -147,7 +147,7 @@ class _Mixed(Results[T]):
         """
         parts = [member.query._spec.part for member in self._members]
         if None in parts:
-            raise InvalidQuery(f"{shown(self)}: this is a whole query; split(count) returns parts")
+            raise InvalidQuery(f"{safe_repr(self)}: this is a whole query; split(count) returns parts")
         return self._part_seal().token(tuple([attrs.astuple(one) for one in parts if one is not None]), 0)
 
     def part(self, token: str, /) -> Self:
@@ -158,12 +158,12 @@ class _Mixed(Results[T]):
         """
         forms, _ = self._part_seal().open(token)
         return self._of(
-            [member.query._in_part(Part.of(form)) for member, form in zip(self._members, forms, strict=True)]
+            [member.query._in_part(QueryPart.of(form)) for member, form in zip(self._members, forms, strict=True)]
         )
 
-    def _part_seal(self) -> Seal:
+    def _part_seal(self) -> TokenSeal:
         whole = self._each(lambda query: query._in_part(None))
-        return Seal(self._plans, ["part", *whole._form()], shown(self))
+        return TokenSeal(self._plans, ["part", *whole._form()], safe_repr(self))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -240,7 +240,7 @@ class _Mixed(Results[T]):
 
     # ------------------------------------------------------------------------------------------ runs
 
-    def _runs(self, *, only_count: bool = False) -> list[Run]:
+    def _runs(self, *, only_count: bool = False) -> list[PlanReader]:
         """Return a run for each class; to count results, it reads no values, in any order."""
         queries: Iterator[ClassResults[Any]] = (member.query for member in self._members if member.refuted is None)
         if only_count:
@@ -257,12 +257,12 @@ class _Mixed(Results[T]):
         return ((place(row), item) for run, rows, place in places for row in rows for item in run.items_of((row,)))
 
     def _read(
-        self, runs: Sequence[Run], after: Position | None, limit: int | None
-    ) -> Iterator[tuple[Run, Sequence[Row]]]:
+        self, runs: Sequence[PlanReader], after: Position | None, limit: int | None
+    ) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
         """Yield the rows of all classes in order, in batches of rows of one class."""
         order, backwards = self._spec.order, self._spec.backwards
 
-        def merged(state: Any) -> Iterator[tuple[Run, Sequence[Row]]]:
+        def merged(state: Any) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
             streams = [run.chunks(after, limit, within=state) for run in runs]
             ordered = self._plans.reads.ordered
             ranks = [_ranked(_place(run), order, ordered, backwards=backwards) for run in runs]
@@ -271,7 +271,7 @@ class _Mixed(Results[T]):
         return _counted(self._plans.reads.in_one_state(merged))
 
 
-def _counted(merged: Iterable[tuple[Run, Sequence[Row]]]) -> Iterator[tuple[Run, Sequence[Row]]]:
+def _counted(merged: Iterable[tuple[PlanReader, Sequence[Row]]]) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
     for run, rows in merged:
         yield from ((run, some) for some in run.counted((rows,)))
 
@@ -385,7 +385,7 @@ def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
         case Leaf():
             own = predicate.with_attributes(lambda attr: _own(attr, model))
             return isinstance(predicate, IsNull) if own is None else own
-    raise InvalidQuery(f"expected a condition, got {shown(predicate)}")
+    raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
 
 def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
@@ -440,12 +440,12 @@ def _ranked(
 ) -> Callable[[Row], Any]:
     """Return the sort key of a row in the order of the query; missing values are the least."""
     if not order:
-        return (lambda row: Down(ordered(place(row)))) if backwards else lambda row: ordered(place(row))
+        return (lambda row: Descending(ordered(place(row)))) if backwards else lambda row: ordered(place(row))
 
     def rank(row: Row) -> Any:
         position = place(row)
         values = [(value is not None, value) for value in position[: len(order)]]
-        steps = [Down(value) if step.descending else value for step, value in zip(order, values, strict=True)]
+        steps = [Descending(value) if step.descending else value for step, value in zip(order, values, strict=True)]
         return (*steps, ordered(position[-2:]))
 
     return rank

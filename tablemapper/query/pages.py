@@ -12,10 +12,10 @@ import attrs
 import msgspec
 
 from ..engines.protocol import Position
-from ..errors import InvalidQuery, InvalidToken, shown
+from ..errors import InvalidQuery, InvalidToken, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.predicates import dump
-from ..planning.question import QuerySpec
+from ..planning.query_spec import QuerySpec
 
 T = TypeVar("T")
 _VERSION = 2
@@ -31,7 +31,7 @@ class Page(Generic[T]):
     """For the next page; None if this is the last."""
 
 
-class Seal:
+class TokenSeal:
     """Makes and reads the tokens of one query.
 
     A token holds the place of the last row, and how many results came so far. It is sealed with the identity of the
@@ -89,7 +89,7 @@ def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | 
 
 
 def read_page(
-    seal: Seal,
+    seal: TokenSeal,
     read: Callable[[Position | None, int], Iterator[tuple[Position, T]]],
     *,
     size: int,
@@ -122,5 +122,5 @@ def read_page(
 def counted(verb: str, count: object, *, least: int) -> int:
     """Return a number from ``least`` on, cut to ``sys.maxsize // 2``; raise InvalidQuery if it is none."""
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
-        raise InvalidQuery(f"{verb}: expected a whole number, {least} or more, got {shown(count)}")
+        raise InvalidQuery(f"{verb}: expected a whole number, {least} or more, got {safe_repr(count)}")
     return min(count, sys.maxsize >> 1)

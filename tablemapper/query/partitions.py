@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar
 
 import attrs
 
-from ..errors import InvalidQuery, shown
+from ..errors import InvalidQuery, safe_repr
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import Attr, Compare
-from ..keys.cuts import Cut
 from ..keys.times import is_within
+from ..keys.truncation import Truncation
 from ..planning.conditions import AnyPredicate
 from ..schema.model import Model
 
@@ -42,7 +42,7 @@ def equalities(where: Iterable[AnyPredicate], example: str) -> list[tuple[Attr[A
     pairs: list[tuple[Attr[Any, Any], Any]] = []
     for predicate in conjuncts(where):
         if not isinstance(predicate, Compare) or predicate.op != "==" or predicate.attr.path:
-            raise InvalidQuery(f"partition: expected equalities, as in {example} == …, got {shown(predicate)}")
+            raise InvalidQuery(f"partition: expected equalities, as in {example} == …, got {safe_repr(predicate)}")
         pairs.append((predicate.attr, predicate.value))
     return pairs
 
@@ -68,11 +68,11 @@ def partition_key(model: Model, pairs: Iterable[tuple[Attr[Any, Any], Any]]) -> 
     return template.encode(values)
 
 
-def _moment(attr: Attr[Any, Any], part: Cut, value: Any) -> Any:
+def _moment(attr: Attr[Any, Any], part: Truncation, value: Any) -> Any:
     """Return the first moment that is cut to a value."""
     first = part.edge(value, attr.time_kind, end=False) if part.ordered else None
     if first is None or part.of(first) != value:
         raise InvalidQuery(
-            f"partition: {attr!r} == {shown(value)} is not a span of time; compare {attr.whole!r} itself"
+            f"partition: {attr!r} == {safe_repr(value)} is not a span of time; compare {attr.whole!r} itself"
         )
     return first

@@ -14,13 +14,13 @@ import attrs
 from ..engines.protocol import Position
 from ..entities.entity import Entity
 from ..errors import InvalidEntity, InvalidQuery, StoreClosed
-from ..execution.columns import ColumnReader
+from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
+from ..execution.plan_reader import PlanReader
 from ..execution.prepared import PreparedPlan
-from ..execution.run import Run
-from ..execution.totals import COUNT, Groups, Measured, States, calculated, fields_of, summed_up
+from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
-from ..expressions.habits import ROWS_HABITS, refuse_habits
+from ..expressions.foreign_names import ROWS_HABITS, refuse_habits
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
@@ -29,8 +29,8 @@ from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predic
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
 from ..schema.model import is_local
-from ..schema.slots import Slot
-from .division import Divisible, in_partition
+from ..schema.slots import MeasureState
+from .division import Splittable, in_partition
 from .pages import counted, query_identity
 from .partitions import Partition
 from .results import check_condition, order_step, own_field, refuse_named, seconds
@@ -53,7 +53,7 @@ P = TypeVar("P")
 Q = TypeVar("Q")
 
 
-class ClassResults(Divisible[T_co]):
+class ClassResults(Splittable[T_co]):
     """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ()
@@ -122,8 +122,8 @@ class ClassResults(Divisible[T_co]):
         run = self._run(*self._bound(prepared, values, most=limit))
         return run.items(limit) if limit != 0 else iter(())
 
-    def _run(self, prepared: PreparedPlan, bound: BoundPlan) -> Run:
-        return Run(self._plans.reads, prepared, bound, prepared.layout, start(self._spec.budget, self))
+    def _run(self, prepared: PreparedPlan, bound: BoundPlan) -> PlanReader:
+        return PlanReader(self._plans.reads, prepared, bound, prepared.layout, start(self._spec.budget, self))
 
     def first(self) -> T_co | None:
         """Return the first result, or None.
@@ -483,15 +483,15 @@ class Query(ClassResults[E]):
         return self._all.max(field).get(())
 
     @overload
-    def group_by(self, a: Attr[E, A], /) -> Groups[A, E]: ...
+    def group_by(self, a: Attr[E, A], /) -> GroupedQuery[A, E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> Groups[tuple[A, B], E]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], /) -> GroupedQuery[tuple[A, B], E]: ...
     @overload
-    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> Groups[tuple[A, B, C], E]: ...
+    def group_by(self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], /) -> GroupedQuery[tuple[A, B, C], E]: ...
     @overload
     def group_by(
         self, a: Attr[E, A], b: Attr[E, B], c: Attr[E, C], d: Attr[E, D], /
-    ) -> Groups[tuple[A, B, C, D], E]: ...
+    ) -> GroupedQuery[tuple[A, B, C, D], E]: ...
     def group_by(self, *fields: Any) -> Any:
         """Return the groups of fields, or of truncated times, for ``.count()``, ``.sum(field)`` … of each.
 
@@ -508,13 +508,13 @@ class Query(ClassResults[E]):
         return self._groups(*fields)
 
     @property
-    def _all(self) -> Groups[tuple[()], E]:
+    def _all(self) -> GroupedQuery[tuple[()], E]:
         return self._groups()
 
-    def _groups(self, *by: Any) -> Groups[Any, E]:
-        return Groups(by, partial(self._states, by))
+    def _groups(self, *by: Any) -> GroupedQuery[Any, E]:
+        return GroupedQuery(by, partial(self._states, by))
 
-    def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: Slot) -> States:
+    def _states(self, by: tuple[Attr[Any, Any], ...], measured: Measured, slot: MeasureState) -> States:
         measure = slot.attr
         for attr in () if measure is None else measure.attributes():
             own_field(attr, self._spec.model)
@@ -533,7 +533,7 @@ class Query(ClassResults[E]):
         wanted = by if measure is None else (*by, measure)
         return summed_up(Rows[Any](self._plans, spec, wanted), slot)
 
-    def _extreme(self, slot: Slot, step: Order[Any]) -> States:
+    def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""
         row = self.where(~step.attr.is_null()).order_by(step).select(step.attr).first()
         return summed_up([] if row is None else [row], slot)

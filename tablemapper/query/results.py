@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from ..engines.protocol import Position
-from ..errors import EntityNotFound, InvalidQuery, did_you_mean, shown
+from ..errors import EntityNotFound, InvalidQuery, did_you_mean, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.arithmetic import Computed
-from ..expressions.habits import QUERY_HABITS, refuse_habits
+from ..expressions.foreign_names import QUERY_HABITS, refuse_habits
 from ..expressions.tree import Attr, Order, Predicate
-from ..planning.question import QuerySpec
+from ..planning.query_spec import QuerySpec
 from ..schema.model import Model
-from .pages import Page, Seal, read_page
+from .pages import Page, TokenSeal, read_page
 
 _LONG = 300  # characters of a query in a message
 _EVER = 1e9  # seconds, more than anybody waits
@@ -55,7 +55,7 @@ class Results(Generic[T_co]):
         )
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{shown(self, _LONG)} has no truth value; write .exists(), or list(query)")
+        raise TypeError(f"{safe_repr(self, _LONG)} has no truth value; write .exists(), or list(query)")
 
     if not TYPE_CHECKING:
 
@@ -83,7 +83,7 @@ class Results(Generic[T_co]):
         """
         result = self.one_or_none()
         if result is None:
-            raise EntityNotFound(f"{shown(self, _LONG)}: there is no such entity", entity=self._names)
+            raise EntityNotFound(f"{safe_repr(self, _LONG)}: there is no such entity", entity=self._names)
         return result
 
     def one_or_none(self) -> T_co | None:
@@ -96,7 +96,7 @@ class Results(Generic[T_co]):
         """
         results = list(self._some(2))
         if len(results) > 1:
-            raise InvalidQuery(f"{shown(self, _LONG)}: several entities match; add conditions, or use first()")
+            raise InvalidQuery(f"{safe_repr(self, _LONG)}: several entities match; add conditions, or use first()")
         return results[0] if results else None
 
     def page(self, size: int, /, token: str | None = None) -> Page[T_co]:
@@ -111,7 +111,7 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        seal = Seal(self._plans, self._form(), shown(self, _LONG))
+        seal = TokenSeal(self._plans, self._form(), safe_repr(self, _LONG))
         return read_page(seal, self._positioned, size=size, limit=self._spec.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:
@@ -136,7 +136,9 @@ def refuse_named(named: Mapping[str, object], names: str) -> None:
         InvalidQuery
     """
     for name, value in named.items():
-        raise InvalidQuery(f"where: a condition is written {names}.{name} == {shown(value)}, not {name}={shown(value)}")
+        raise InvalidQuery(
+            f"where: a condition is written {names}.{name} == {safe_repr(value)}, not {name}={safe_repr(value)}"
+        )
 
 
 def check_condition(given: object, names: str) -> None:
@@ -147,7 +149,7 @@ def check_condition(given: object, names: str) -> None:
     """
     if not isinstance(given, Predicate):
         mend = "; compare a field, with .is_null() for `is None`" if isinstance(given, bool) else ""
-        raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {shown(given)}{mend}")
+        raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {safe_repr(given)}{mend}")
 
 
 def own_field(attr: object, model: Model) -> Attr[Any, Any]:
@@ -158,7 +160,7 @@ def own_field(attr: object, model: Model) -> Attr[Any, Any]:
         mend = f"; write {model.name}.{name}" if name in names else ""
         if isinstance(attr, str):
             mend = mend or did_you_mean(attr, names)
-        raise InvalidQuery(f"{shown(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
+        raise InvalidQuery(f"{safe_repr(attr)} is not a field of {model.name} (fields: {', '.join(names)}){mend}")
     return attr
 
 
@@ -170,11 +172,11 @@ def order_step(value: object, model: Model) -> Order[Any]:
         return Order(value, descending=False)
     names = [field.name for field in model.declaration.fields]
     name = next(iter(value.attributes())).name if isinstance(value, Computed) else value if value in names else names[0]
-    raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {shown(value)}")
+    raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {safe_repr(value)}")
 
 
 def seconds(verb: str, given: object) -> float:
     """Return a number of seconds; raise InvalidQuery if it is something else."""
     if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {shown(given)}")
+        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {safe_repr(given)}")
     return min(given, _EVER)

@@ -23,16 +23,24 @@ import attrs
 import msgspec
 
 from ..codegen import Names, compile_functions
-from ..engines.context import check_outside
-from ..engines.protocol import Engine, Note, NoteChanged, Operation
+from ..engines.current_transaction import check_outside
+from ..engines.protocol import Engine, Note, NoteConflict, Operation
 from ..entities.entity import key_of
-from ..errors import CorruptStore, EntityNotFound, InvalidEntity, InvalidQuery, PreconditionFailed, shown, tell_written
+from ..errors import (
+    CorruptStore,
+    EntityNotFound,
+    InvalidEntity,
+    InvalidQuery,
+    PreconditionFailed,
+    note_written,
+    safe_repr,
+)
+from ..execution.plan_reader import PlanReader
 from ..execution.prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
-from ..execution.run import Run
-from ..expressions.python import python_source
+from ..expressions.python_source import python_source
 from ..expressions.tree import And
-from ..planning.budget import Spending
-from ..planning.question import QuerySpec, query_form
+from ..planning.budget import BudgetMeter
+from ..planning.query_spec import QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
@@ -128,7 +136,7 @@ class WriteByQuery:
                 else:
                     run.by_key()
             except BaseException as error:
-                tell_written(error, verb, run.written, "" if checkpoint is None else "; the same call continues there")
+                note_written(error, verb, run.written, "" if checkpoint is None else "; the same call continues there")
                 raise
         return run.written
 
@@ -165,7 +173,7 @@ class _Run:
         test: Callable[[Any], bool],
         work: Work,
         checkpoint: Checkpoint | None,
-        spending: Spending | None,
+        spending: BudgetMeter | None,
         meter: Meter,
     ) -> None:
         self._engine = writing.engine
@@ -192,7 +200,7 @@ class _Run:
     def _page(self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
         """Return the next entities, the last key that was read, and whether there may be more."""
         batch, spending = self._writing.batch_limits.batch, self._spending
-        run = Run(self._engine.reads, prepared, bound, prepared.layout, spending)
+        run = PlanReader(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
         entities: list[Any] = []
         read = 0
@@ -226,7 +234,7 @@ class _Run:
     def _keys(self) -> Iterator[Key]:
         """Yield the keys of the results in the order of the query, from one state of the store."""
         prepared, bound = self._writing.plans.find(self._spec, ())
-        run = Run(self._engine.reads, prepared, bound, prepared.placed, self._spending)
+        run = PlanReader(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         limit = self._spec.limit
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
@@ -262,7 +270,7 @@ class _Run:
                 if tries > _ATTEMPTS:
                     raise
                 operations = self._again(operations)
-            except NoteChanged:
+            except NoteConflict:
                 assert checkpoint is not None
                 raise checkpoint.taken() from None
             else:
@@ -312,7 +320,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
         InvalidEntity: it is no function.
     """
     if not callable(change):
-        raise InvalidEntity(model.name, [f"update: expected a function of the entity, got {shown(change)}"])
+        raise InvalidEntity(model.name, [f"update: expected a function of the entity, got {safe_repr(change)}"])
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
@@ -323,7 +331,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
                 return None
             fault = "the function changed it and returned None, which means to leave it alone; return the entity"
         elif type(changed) is not model.cls:
-            fault = f"the function must return a {model.name} or None, not {shown(changed)}"
+            fault = f"the function must return a {model.name} or None, not {safe_repr(changed)}"
         elif key_of(changed)[1:] != row[:2]:
             fault = f"the function changed its key to {key_of(changed)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
@@ -404,7 +412,7 @@ class Checkpoint:
         self._next = _text(self._start)
         try:
             self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
-        except NoteChanged:
+        except NoteConflict:
             raise self.taken() from None
         self.arrived()
         return keys
@@ -427,7 +435,7 @@ class Checkpoint:
             notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
         try:
             self._engine.apply([], notes=notes)
-        except NoteChanged:
+        except NoteConflict:
             raise self.taken() from None
 
     def taken(self) -> PreconditionFailed:
@@ -456,7 +464,7 @@ def _text(value: Any) -> str:
 def _named(resume: str, spec: QuerySpec) -> str:
     given: object = resume
     if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
-        raise InvalidQuery(f"resume={shown(resume)}: expected a name of up to 255 printable characters")
+        raise InvalidQuery(f"resume={safe_repr(resume)}: expected a name of up to 255 printable characters")
     if (spec.limit or 0) > MOST_KEYS:
         raise InvalidQuery(
             f"resume={resume!r}: the store notes the keys that a limit chooses, so it can be at most {MOST_KEYS:,}, not "

@@ -18,9 +18,9 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, located, maintained_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import InvalidEntity, did_you_mean, shown
+from ..errors import InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
-from ..expressions.python import calculation_source, walk
+from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
 from ..values.scalars import SCALARS, ValueType
 from .model import Model
@@ -165,7 +165,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     wanted: list[tuple[Any, Any, bool, bool]] = []
     for one in given:
         if not _is_assignment(one):
-            faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {shown(one)}")
+            faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(one)}")
         elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in fields:
             faults.append(f"{one.attr!r} is not a field of {model.name}")
         else:
@@ -247,7 +247,7 @@ def _step(
         if held is None:
             return constant
         if kind.dynamic and (isinstance(held, bool) or not isinstance(held, type(constant))):
-            raise ValueError(f"{shown(constant)} cannot be added to the {type(held).__name__} {shown(held)}")
+            raise ValueError(f"{safe_repr(constant)} cannot be added to the {type(held).__name__} {safe_repr(held)}")
         # Without rounding, whatever the caller's context is: what the field cannot hold is refused.
         total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
         return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
@@ -270,7 +270,7 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
     """Raise ValueError if the values of an expression are of another type than what they are assigned to."""
     source = value.type if isinstance(value, Attr) else SCALARS[kind_of(value)]
     if not kind.takes(source) and not kind.dynamic:
-        raise ValueError(f"{shown(value)} is {source.name}, but the field is {kind.name}")
+        raise ValueError(f"{safe_repr(value)} is {source.name}, but the field is {kind.name}")
 
 
 # ---------------------------------------------------------------------------------------------- generated functions

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity
-from ..expressions.python import walk
-from ..keys.composed import decode_source
+from ..expressions.python_source import walk
+from ..keys.composite_times import decode_source
 from ..limits import MAX_INT64, MIN_INT64
-from .groups import AggregateModel, Delta
+from .aggregate_model import AggregateModel, Delta
 from .model import Model
 from .rows import Row
 from .slots import Seek, State

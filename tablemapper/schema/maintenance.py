@@ -18,12 +18,12 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
-from ..expressions.python import python_source, walk
-from ..kept import kept
-from ..keys.texts import check_key
+from ..expressions.python_source import python_source, walk
+from ..keys.encodings import check_key
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
+from ..owner_cache import cached_on_owner
+from .aggregate_model import AggregateModel, Delta
 from .group_rows import Advance, group_rows
-from .groups import AggregateModel, Delta
 from .model import Model, Schema
 from .row_source import (
     MAX_FAN_OUT,
@@ -290,7 +290,7 @@ def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]],
     return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
-@kept
+@cached_on_owner
 def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=too_many)
     fields = RowFields(model, names)
@@ -322,7 +322,7 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
         if path or fields.optional(head):
             body.append(f"if {sources[name]} is None: continue")
     included = index_columns(model, index)
-    kept = "".join(f", row[{model.position[field.name]}]" for field in included)
+    cached_on_owner = "".join(f", row[{model.position[field.name]}]" for field in included)
     if index.fan_out is not None:
         sources[index.fan_out] = "element"
     keys = [
@@ -330,14 +330,14 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
         *key_lines("irk", index.row, MAX_INDEX_ROW_UNITS, f"{label}: its row key", sources, texts, names),
     ]
     if index.fan_out is None:
-        body += [*keys, f"add((ipk, irk, row[0], row[1]{kept}))"]
+        body += [*keys, f"add((ipk, irk, row[0], row[1]{cached_on_owner}))"]
     else:
         body += [
             "found = {}",  # by key: two elements that differ can be one in it, as "A" and "a" folded
             f"for element in dict.fromkeys(f_{index.fan_out}):",
             "    if element is None: continue",
             *[f"    {line}" for line in keys],
-            f"    found[ipk, irk] = (ipk, irk, row[0], row[1]{kept})",
+            f"    found[ipk, irk] = (ipk, irk, row[0], row[1]{cached_on_owner})",
             f"if len(found) > {MAX_FAN_OUT}: too_many({label!r}, len(found))",
             "made += found.values()",
         ]
@@ -345,7 +345,7 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     return IndexMaintenance(index, model, function, fields.places(read | {field.name for field in included}))
 
 
-@kept
+@cached_on_owner
 def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     aggregate = target.aggregate
     assert aggregate is not None

@@ -15,16 +15,16 @@ from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration, IndexModel, declaration_of
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
-from ..errors import InvalidEntity, InvalidModel, shown
+from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
-from ..kept import kept
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
 from ..limits import entity_size
-from .forms import ModelForm, form_hash
-from .groups import AggregateModel, aggregate_model
+from ..owner_cache import cached_on_owner
+from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
+from .specs import ModelSpec, form_hash
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -162,9 +162,9 @@ class Model:
         return form
 
     @cached_property
-    def form(self) -> ModelForm:
+    def form(self) -> ModelSpec:
         """What a catalogue gives back of `to_json`."""
-        return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelForm)
+        return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelSpec)
 
     @cached_property
     def form_hash(self) -> str:
@@ -256,8 +256,8 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"expected a list of entity classes, got {shown(given)}"])
-    faults += [f"{shown(one)} is not an entity class with table=" for one in given if not _declares(one)]
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
+    faults += [f"{safe_repr(one)} is not an entity class with table=" for one in given if not _declares(one)]
     for cls in dict.fromkeys(filter(_declares, given)):
         try:
             models.append(model_of(cls))
@@ -346,7 +346,7 @@ def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], s
     return {cls: test(entries) for cls, entries in special.items()}
 
 
-@kept
+@cached_on_owner
 def model_of(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
     made = declaration_of(cls)
@@ -365,6 +365,6 @@ def size(entity: Record, /) -> int:
         EntityTooLarge: it is larger than an entity may be.
     """
     if not _declares(cls := type(entity)):
-        raise InvalidEntity("size", [f"expected an entity, got {shown(entity)}"])
+        raise InvalidEntity("size", [f"expected an entity, got {safe_repr(entity)}"])
     model = model_of(cls)
     return model.size(model.to_row(entity))

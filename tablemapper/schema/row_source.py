@@ -9,16 +9,16 @@ from typing import Any, NoReturn
 from ..codegen import Names, compile_functions
 from ..errors import InvalidEntity, TableMapperError
 from ..expressions.arithmetic import Computed, calculation_fault
-from ..expressions.python import attribute_source, calculation_source, python_source
+from ..expressions.python_source import attribute_source, calculation_source, python_source
 from ..expressions.sortable import sortable_source
-from ..expressions.tree import Attr, Each, Predicate
-from ..keys.composed import decode_source
+from ..expressions.tree import Attr, ElementAttr, Predicate
+from ..keys.composite_times import decode_source
 from ..keys.template import Template
 from ..keys.times import plain_cut
-from .groups import AggregateModel
+from .aggregate_model import AggregateModel
 from .model import Model
 from .rows import DAMAGE, Row, load_source, unreadable
-from .slots import Slot
+from .slots import MeasureState
 
 MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
@@ -127,12 +127,12 @@ class GroupSource:
         self,
         fields: RowFields,
         name: str,
-        grouped: Attr[Any, Any] | Each[Any, Any],
+        grouped: Attr[Any, Any] | ElementAttr[Any, Any],
         templates: tuple[Template, Template],
     ) -> None:
         self.name = name
-        self.elements = isinstance(grouped, Each)
-        attr = grouped.list if isinstance(grouped, Each) else grouped
+        self.elements = isinstance(grouped, ElementAttr)
+        attr = grouped.list if isinstance(grouped, ElementAttr) else grouped
         self.optional = self.elements or bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
         whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
@@ -194,7 +194,7 @@ def _value_lines(
     return (value, []) if value.isidentifier() else (variable, [f"{variable} = {value}"])
 
 
-def _calculated(variable: str, slot: Slot, name: str, what: str, names: Names) -> list[str]:
+def _calculated(variable: str, slot: MeasureState, name: str, what: str, names: Names) -> list[str]:
     """Return statements that put what a slot is of into a variable, None where a value is missing."""
     assert isinstance(slot.attr, Computed)
     constants = partial(names.name, "constant")

@@ -22,8 +22,8 @@ from ..entities.declaration import Declaration, located
 from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
 from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
-from ..keys.composed import decode_source
-from ..keys.texts import check_key
+from ..keys.composite_times import decode_source
+from ..keys.encodings import check_key
 from ..limits import (
     MAX_ENTITY,
     MAX_INT64,

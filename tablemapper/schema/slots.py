@@ -15,7 +15,7 @@ import attrs
 
 from ..codegen import Names
 from ..entities.fields import MeasureKind
-from ..errors import shown
+from ..errors import safe_repr
 from ..expressions.arithmetic import Computed
 from ..expressions.predicates import dump
 from ..expressions.sortable import load_sortable, sortable
@@ -30,7 +30,7 @@ Seek: TypeAlias = Callable[[int, End], Any]
 
 
 @attrs.frozen(eq=False)
-class Slot:
+class MeasureState:
     """What one or more measures are answered from.
 
     Sources name variables: ``held`` is the slot's value in a state, ``change`` in a delta.
@@ -138,7 +138,7 @@ class Slot:
         raise NotImplementedError
 
 
-class Count(Slot):
+class Count(MeasureState):
     """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
 
     name = "count"
@@ -169,7 +169,7 @@ class Count(Slot):
         return [held, None]
 
 
-class Sum(Slot):
+class Sum(MeasureState):
     """The exact sum of a field, and how many values it has."""
 
     name = "sum"
@@ -234,7 +234,7 @@ class Sum(Slot):
         return [held[0], held]
 
 
-class _Ends(Slot):
+class _Ends(MeasureState):
     """The least and the greatest value of a field, ``[]`` or ``[least, greatest]``, in sortable form."""
 
     ordered = True
@@ -339,7 +339,7 @@ _CLASSES: dict[type, type] = {int: int, bool: int, timedelta: int, float: float,
 def _read_ends(kind: type, stored: Any) -> list[Any]:
     if isinstance(stored, list) and (not stored or [one.__class__ for one in stored] == [kind, kind]):
         return stored
-    raise ValueError(f"{shown(stored)} are not the ends of a group's values")
+    raise ValueError(f"{safe_repr(stored)} are not the ends of a group's values")
 
 
 def _widened(ends: list[Any], value: Any) -> list[Any]:
@@ -365,13 +365,13 @@ def _ends_after(kind: type, ends: list[Any], change: dict[Any, int], number: int
     return _widened_by(ends, [value for value, count in change.items() if count > 0])
 
 
-_KINDS: dict[MeasureKind, type[Slot]] = {
+_KINDS: dict[MeasureKind, type[MeasureState]] = {
     measure: kind for kind in (Count, Sum, Extremes, Ever) for measure in kind.measures
 }
 
 
 def slot_of(
     measure: MeasureKind, attr: Attr[Any, Any] | Computed[Any, Any] | None, where: Predicate[Any] | None = None
-) -> Slot:
+) -> MeasureState:
     """Return the slot that a measure is answered from."""
     return _KINDS[measure](attr, where)

@@ -4,17 +4,17 @@ Nothing here knows a store; `migrations` runs scripts over one.
 
 - `source`: scripts as Python source.
 - `arguments`: the arguments of steps.
-- `shapes`: the forms of the old classes, while steps change them.
-- `step`: what every step answers.
+- `spec_changes`: the forms of the old classes, while steps change them.
+- `step_base`: what every step answers.
 - `steps`: the steps of a script, as data; each answers for itself.
 - `script`: one script: its two shapes, its function, its steps.
-- `fields`: the conversion of entities, field by field.
-- `undoing`: the script that undoes another one.
+- `field_converter`: the conversion of entities, field by field.
+- `reversal`: the script that undoes another one.
 - `links`: whether the old version goes on after a migration.
-- `plan`: the plan of a script for one store: its classes and conversions.
+- `conversion_plan`: the plan of a script for one store: its classes and conversions.
 - `validation`: the faults of a script.
 - `chain`: the scripts of a package, or of a list of functions, in order.
 - `comparison`: the changes between schema.json and the classes.
-- `trial`: a script is tried before it is stored.
+- `preflight`: a script is tried before it is stored.
 - `migrations`: the scripts of an application: checked against its classes, and written.
 """

@@ -10,13 +10,13 @@ from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..entities.index import IndexCall
-from ..errors import did_you_mean, shown
+from ..errors import did_you_mean, safe_repr
 from ..expressions.tree import Attr
-from ..schema.forms import FieldForm
 from ..schema.model import Model, model_of
+from ..schema.specs import FieldSpec
 
 
-class Shapes(Protocol):
+class ScriptModels(Protocol):
     """Both shapes of a script, and its steps."""
 
     @property
@@ -27,23 +27,23 @@ class Shapes(Protocol):
     def steps(self) -> Sequence[Any]: ...
 
 
-def named(what: Any, shapes: Shapes) -> str:
+def named(what: Any, shapes: ScriptModels) -> str:
     """Return an argument as it stands in a script."""
     cls = what.owner if isinstance(what, Attr) else what.entity if isinstance(what, IndexCall) else what
     side = "old." if cls in shapes.old else "new." if cls in shapes.new else ""
-    return f"{side}{what.__name__ if isinstance(what, type) else shown(what)}"
+    return f"{side}{what.__name__ if isinstance(what, type) else safe_repr(what)}"
 
 
 def function_faults(**functions: Any) -> Iterator[str]:
     for name, function in functions.items():
         if function is not None and function is not ... and not callable(function):
-            yield f"{'' if name == 'with_' else f'{name}= '}expected a function, got {shown(function)}"
+            yield f"{'' if name == 'with_' else f'{name}= '}expected a function, got {safe_repr(function)}"
 
 
-def field_faults(side: str, attr: Any, shapes: Shapes) -> Any:
+def field_faults(side: str, attr: Any, shapes: ScriptModels) -> Any:
     """Yield the fault of an argument that must be a field; return whether it is one."""
     if not isinstance(attr, Attr):
-        yield f"expected a field, as in {side}.Product.price, got {shown(attr)}"
+        yield f"expected a field, as in {side}.Product.price, got {safe_repr(attr)}"
         return False
     if attr.path or attr.part:
         yield f"{attr!r} is a part of a field; convert all of it"
@@ -56,11 +56,11 @@ def field_faults(side: str, attr: Any, shapes: Shapes) -> Any:
     return True
 
 
-def class_faults(side: str, cls: Any, shapes: Shapes, kind: type[Record] = Record) -> Any:
+def class_faults(side: str, cls: Any, shapes: ScriptModels, kind: type[Record] = Record) -> Any:
     """Yield the fault of an argument that must be a class; return whether it is one."""
     classes = shapes.old if side == "old" else shapes.new
     if not (isinstance(cls, type) and issubclass(cls, Record)):
-        yield f"expected a class, as in {side}.Product, got {shown(cls)}"
+        yield f"expected a class, as in {side}.Product, got {safe_repr(cls)}"
     elif cls not in classes:
         name, names = cls.__name__, [other.__name__ for other in classes]
         if cls in (shapes.new if side == "old" else shapes.old):
@@ -75,11 +75,11 @@ def class_faults(side: str, cls: Any, shapes: Shapes, kind: type[Record] = Recor
     return False
 
 
-def index_faults(side: str, index: Any, shapes: Shapes) -> Any:
+def index_faults(side: str, index: Any, shapes: ScriptModels) -> Any:
     """Yield the fault of an argument that must be an index; return whether it is one."""
     if isinstance(index, IndexCall):
         return (yield from class_faults(side, index.entity, shapes))
-    yield f"expected an index, as in {side}.Product.by_name, got {shown(index)}"
+    yield f"expected an index, as in {side}.Product.by_name, got {safe_repr(index)}"
     return False
 
 
@@ -91,7 +91,7 @@ def field_of(attr: Attr[Any, Any]) -> FieldModel:
     return abstract_declaration(attr.owner).field(attr.name)
 
 
-def form_of(attr: Attr[Any, Any]) -> FieldForm:
+def form_of(attr: Attr[Any, Any]) -> FieldSpec:
     model: Model = model_of(attr.owner)
     return model.form.fields[field_of(attr).property]
 

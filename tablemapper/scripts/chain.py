@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
 
-from ..errors import InvalidMigration, did_you_mean, shown
+from ..errors import InvalidMigration, did_you_mean, safe_repr
 from .script import MigrationFunction, Script, load_script
 from .validation import script_faults
 
@@ -54,7 +54,7 @@ def load_functions(functions: Sequence[MigrationFunction]) -> tuple[Script, ...]
         if isinstance(function, MigrationFunction):
             scripts += _loaded(function.function.__name__, function, None, faults)
         else:
-            faults.append(f"{shown(function)} is not a migration: decorate the function with @tm.migration(…)")
+            faults.append(f"{safe_repr(function)} is not a migration: decorate the function with @tm.migration(…)")
     return _chain("migrations", scripts, faults)
 
 
@@ -86,7 +86,7 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
     ids = [script.id for script in scripts]
     for id in dict.fromkeys(ids):
         if not id.isprintable() or not id or " " in id:
-            yield f"{shown(id)} cannot be the name of a script: use letters, digits and underscores"
+            yield f"{safe_repr(id)} cannot be the name of a script: use letters, digits and underscores"
         if ids.count(id) > 1:
             yield f"{ids.count(id)} scripts are called {id}; give each a name of its own"
     followers: dict[str | None, list[str]] = {}

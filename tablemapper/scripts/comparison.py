@@ -12,11 +12,11 @@ import attrs
 import msgspec
 
 from ..entities.entity import Record
-from ..errors import InvalidMigration, shown
-from ..evolution.changes import Change
+from ..errors import InvalidMigration, safe_repr
+from ..evolution.changes import SchemaChange
 from ..evolution.evolution import form_changes
-from ..schema.forms import ModelForm, check_names
 from ..schema.model import compile_schema
+from ..schema.specs import ModelSpec, check_names
 
 Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 """A path of a schema.json, or its content."""
@@ -33,7 +33,7 @@ def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
     return form
 
 
-def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Change, ...]:
+def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[SchemaChange, ...]:
     """Return the differences between a form and classes, each with the rule by which a store treats it.
 
     Args:
@@ -48,33 +48,33 @@ def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Ch
 
 
 @attrs.frozen
-class Snapshot:
+class SchemaSnapshot:
     """What a schema.json holds: the classes of an application, and the script that led to them."""
 
-    classes: dict[str, ModelForm]
+    classes: dict[str, ModelSpec]
     script: str | None = None
     before: Sequence[str] | None = None
     """The names of the classes that there were before the script; None if the file has classes only."""
 
 
-def load_form(since: Since) -> dict[str, ModelForm]:
+def load_form(since: Since) -> dict[str, ModelSpec]:
     """Return the forms that a file holds, or that `schema_form` gave; errors as `load_snapshot` has them."""
     return load_snapshot(since).classes
 
 
-def load_snapshot(since: Since) -> Snapshot:
+def load_snapshot(since: Since) -> SchemaSnapshot:
     """Return what a file holds; of the result of `schema_form`, the classes.
 
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.
     """
     if not isinstance(since, Mapping | str | PathLike):
-        raise InvalidMigration("the form", [f"expected a result of tm.schema_form, got {shown(since)}"])
+        raise InvalidMigration("the form", [f"expected a result of tm.schema_form, got {safe_repr(since)}"])
     name = "the form" if isinstance(since, Mapping) else str(since)
     try:
         plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))
         is_whole = isinstance(plain, Mapping) and set(plain) == {"script", "before", "classes"}
-        snapshot = msgspec.convert(plain if is_whole else {"classes": plain}, Snapshot)
+        snapshot = msgspec.convert(plain if is_whole else {"classes": plain}, SchemaSnapshot)
         check_names(snapshot.classes)
         return snapshot
     except (OSError, ValueError, msgspec.ValidationError) as error:

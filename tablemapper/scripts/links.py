@@ -17,19 +17,19 @@ from typing import Any, Literal
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from ..catalogue.changes import Conversion
+from ..catalogue.transitions import Conversion
 from ..entities.declaration import abstract_declaration
 from ..entities.entity import Entity, Record
 from ..entities.fields import FieldModel
-from ..evolution.compilation import entity_model
 from ..evolution.renames import with_properties
+from ..evolution.spec_compiler import entity_model
 from ..evolution.translation import function_name
-from ..schema.forms import FieldForm, IndexForm, LinkForm, ModelForm
 from ..schema.model import model_of
-from .fields import Fields, origins
+from ..schema.specs import FieldSpec, IndexSpec, LinkSpec, ModelSpec
+from .field_converter import FieldConverter, origins
+from .reversal import undoing
 from .script import Script
 from .steps import Convert, Fill, Join, Rewrite
-from .undoing import undoing
 
 _Level = Literal["writes", "reads"]
 
@@ -40,7 +40,7 @@ class _Unlinked(Exception):
 
 def links_of(
     script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, back: bool = False
-) -> tuple[tuple[LinkForm, ...], _Level]:
+) -> tuple[tuple[LinkSpec, ...], _Level]:
     """Return the links from old classes to new ones, and whether the old version goes on; no links if it stops.
 
     Args:
@@ -61,7 +61,7 @@ def links_of(
     return links, "writes" if not rewrites and all(each.writes for each in correspondences) else "reads"
 
 
-def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkForm]:
+def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkSpec]:
     """Return the links of the classes that a script rewrites; raise _Unlinked if no class can have one."""
     if any(isinstance(step, Join) for step in script.steps):
         raise _Unlinked
@@ -73,7 +73,7 @@ def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkForm]:
         has_others = any(targets.count(cls) > 1 for cls in step.into)
         if has_others or not _leads_back(script, step):
             raise _Unlinked
-    return [LinkForm(step.old.__name__, step.into[0].__name__, {}, steps=[str(step)]) for step in rewrites]
+    return [LinkSpec(step.old.__name__, step.into[0].__name__, {}, steps=[str(step)]) for step in rewrites]
 
 
 def _same_version(old: Any, new: Any) -> bool:
@@ -111,7 +111,7 @@ class _Correspondence:
             else:
                 self._add_same(old_field, new_field)
 
-    def _forms(self, old: FieldModel, new: FieldModel) -> tuple[FieldForm, FieldForm]:
+    def _forms(self, old: FieldModel, new: FieldModel) -> tuple[FieldSpec, FieldSpec]:
         return self._before.form.fields[old.property], self._after.form.fields[new.property]
 
     def _add_same(self, old: FieldModel, new: FieldModel) -> None:
@@ -137,7 +137,7 @@ class _Correspondence:
         else:
             self._functions[new.property] = function
 
-    def link(self) -> LinkForm:
+    def link(self) -> LinkSpec:
         """Return the link; raise _Unlinked if the new class does not determine the old one."""
         source, target = self._before.form, self._after.form
         removed = [field for property, field in source.fields.items() if property not in self._properties]
@@ -153,8 +153,8 @@ class _Correspondence:
         if self._steps:
             if removed or not self._is_undone_by_script():
                 raise _Unlinked  # (a function of a script returns whole old entities, and has no value for a removed field)
-            return LinkForm(self._before.name, self._after.name, {}, steps=self._steps)
-        return LinkForm(self._before.name, self._after.name, self._properties, self._values, self._functions)
+            return LinkSpec(self._before.name, self._after.name, {}, steps=self._steps)
+        return LinkSpec(self._before.name, self._after.name, self._properties, self._values, self._functions)
 
     def _is_undone_by_script(self) -> bool:
         return (
@@ -176,7 +176,7 @@ def _leads_back(script: Script, step: Rewrite) -> bool:
     return _is_known(step.old.__name__, old) and _is_known(step.into[0].__name__, new)
 
 
-def _is_known(name: str, form: ModelForm) -> bool:
+def _is_known(name: str, form: ModelSpec) -> bool:
     """Return whether the form of a class suffices to read and write its rows."""
     try:
         entity_model(name, form)
@@ -191,7 +191,7 @@ def way_back(script: Script, old: Any, new: Any) -> Conversion:
         if isinstance(step, Rewrite) and step.old is old:
             assert step.back is not None
             return Conversion((model_of(new),), (model_of(old),), several(step.back))
-    return Conversion((model_of(new),), (model_of(old),), Fields(undoing(script), new, old).convert)
+    return Conversion((model_of(new),), (model_of(old),), FieldConverter(undoing(script), new, old).convert)
 
 
 def several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[Any]]:
@@ -206,11 +206,11 @@ def several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[
     return convert
 
 
-def _keeps_undeclared(form: ModelForm) -> bool:
+def _keeps_undeclared(form: ModelSpec) -> bool:
     return any(field.type == "extra" for field in form.fields.values())
 
 
-def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldForm, new: FieldForm) -> list[tuple[Any, Any]]:
+def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldSpec, new: FieldSpec) -> list[tuple[Any, Any]]:
     """Return pairs of an old and a new value; raise _Unlinked unless each value of either type is in exactly one pair.
 
     A value that is in no given pair stays as it is.
@@ -247,7 +247,7 @@ def _check_keys(before: Any, after: Any, properties: Mapping[str, str], *, exact
         raise _Unlinked
 
 
-def _check_unique(source: ModelForm, target: ModelForm, properties: Mapping[str, str]) -> None:
+def _check_unique(source: ModelSpec, target: ModelSpec, properties: Mapping[str, str]) -> None:
     """Raise _Unlinked if an index of the old class is unique, and the new class does not have it as unique."""
     names = {old: new for old, new in properties.items() if old != new}
     for name, index in with_properties(source, names).indexes.items():
@@ -255,6 +255,6 @@ def _check_unique(source: ModelForm, target: ModelForm, properties: Mapping[str,
             raise _Unlinked
 
 
-def _unique_values(index: IndexForm | None) -> tuple[Any, ...] | None:
+def _unique_values(index: IndexSpec | None) -> tuple[Any, ...] | None:
     """Return what determines the values that an index keeps unique; None if there are none."""
     return (index.partition, index.row, index.where) if index is not None and index.unique else None

@@ -10,20 +10,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ..catalogue.changes import WayBack
+from ..catalogue.transitions import BackwardConversion
 from ..entities.entity import Record
-from ..errors import InvalidMigration, shown
-from ..evolution.changes import Change
+from ..errors import InvalidMigration, safe_repr
+from ..evolution.changes import SchemaChange
 from ..evolution.evolution import form_changes
-from ..schema.forms import ModelForm
 from ..schema.model import Model, Schema, compile_schema, model_of
 from ..schema.rows import DAMAGE
+from ..schema.specs import ModelSpec
 from .chain import load_functions, load_package
-from .comparison import Since, Snapshot, dump_snapshot, load_form, load_snapshot
+from .comparison import SchemaSnapshot, Since, dump_snapshot, load_form, load_snapshot
 from .links import way_back
+from .preflight import gaps, try_script
 from .script import MigrationFunction, Script
 from .source.text import script_source
-from .trial import gaps, try_script
 
 
 class Migrations:
@@ -51,7 +51,7 @@ class Migrations:
         """The names of the scripts, in order of ``after``."""
         return tuple([script.id for script in self.scripts])
 
-    def check(self, models: Sequence[type[Record]], since: Since | None = None) -> tuple[Change, ...]:
+    def check(self, models: Sequence[type[Record]], since: Since | None = None) -> tuple[SchemaChange, ...]:
         """Return the changes that need a migration and have none. It is empty if the scripts and the classes agree.
 
         Args:
@@ -122,7 +122,7 @@ class Migrations:
         _put({**texts, schema_path: dump_snapshot(models, last, before)})
         return path
 
-    def _snapshot(self) -> Snapshot | None:
+    def _snapshot(self) -> SchemaSnapshot | None:
         """Return what schema.json holds; None if there is none.
 
         Raises:
@@ -152,7 +152,7 @@ class Migrations:
         last = max([int(found[0]) for id in self.ids if (found := re.match(r"\d+", id))], default=0)
         return f"{last + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
 
-    def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelForm]:
+    def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelSpec]:
         """Return the forms of the classes in schema.json, after the scripts that were written by hand since."""
         if since is None:
             snapshot = self._snapshot()
@@ -160,7 +160,7 @@ class Migrations:
             known_since = snapshot is not None
         else:
             forms, known_since = load_form(since), True
-        last: dict[str, ModelForm | None] = {}
+        last: dict[str, ModelSpec | None] = {}
         """The form of each class after the last script that names it; None if that ends it."""
         known: dict[str, set[str]] = {}
         """The properties of each class that scripts name."""
@@ -191,14 +191,16 @@ def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
     return (migrations if isinstance(migrations, Migrations) else Migrations(migrations)).scripts
 
 
-def ways_back(migrations: ScriptsOption | None) -> tuple[WayBack, ...]:
+def ways_back(migrations: ScriptsOption | None) -> tuple[BackwardConversion, ...]:
     """Return how a store keeps the twins of scripts in step with new entities."""
     return () if migrations is None else tuple(map(_way_back, scripts_of(migrations)))
 
 
-def _way_back(script: Script) -> WayBack:
+def _way_back(script: Script) -> BackwardConversion:
     classes = {cls.__name__: cls for cls in script.old}, {cls.__name__: cls for cls in script.new}
-    return WayBack(script.id, script.digest, lambda new, old: way_back(script, classes[0][old], classes[1][new]))
+    return BackwardConversion(
+        script.id, script.digest, lambda new, old: way_back(script, classes[0][old], classes[1][new])
+    )
 
 
 def _put(texts: Mapping[Path, str]) -> None:
@@ -214,7 +216,7 @@ def _put(texts: Mapping[Path, str]) -> None:
             part.unlink(missing_ok=True)
 
 
-def _is_last(form: ModelForm, stored: ModelForm | None, known: Set[str], model: Model) -> bool:
+def _is_last(form: ModelSpec, stored: ModelSpec | None, known: Set[str], model: Model) -> bool:
     """Return whether a class is as the scripts leave it, or as schema.json holds it, which may be older or newer.
 
     Args:
@@ -230,14 +232,14 @@ def _is_last(form: ModelForm, stored: ModelForm | None, known: Set[str], model: 
     return stored.fields.keys() <= known  # a property that no script knows was added after them
 
 
-def _differs(form: ModelForm, model: Model) -> bool:
+def _differs(form: ModelSpec, model: Model) -> bool:
     """Return whether a class cannot follow a form without a migration."""
     return any(change.stops for change in form_changes({model.name: form}, Schema((model,))))
 
 
-def _form(cls: type[Record]) -> ModelForm:
+def _form(cls: type[Record]) -> ModelSpec:
     compiled: Any = model_of
-    form: ModelForm = compiled(cls).form
+    form: ModelSpec = compiled(cls).form
     return form
 
 
@@ -256,7 +258,7 @@ def _imported(package: object) -> ModuleType:
             raise InvalidMigration(f"migrations {package!r}", [fault]) from error
     if not isinstance(package, ModuleType):
         raise InvalidMigration(
-            "migrations", [f"expected the name of a package, or a list of functions, got {shown(package)}"]
+            "migrations", [f"expected the name of a package, or a list of functions, got {safe_repr(package)}"]
         )
     if not hasattr(package, "__path__"):
         raise InvalidMigration(f"migrations {package.__name__!r}", ["it is a module; name a package"])

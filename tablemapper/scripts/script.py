@@ -25,7 +25,7 @@ from ..entities.aggregates import keepers
 from ..entities.declaration import Declaration
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexRange
-from ..errors import InvalidMigration, shown
+from ..errors import InvalidMigration, safe_repr
 from ..expressions.tree import Attr
 from .steps import AnyStep, Convert, Drop, Fill, Join, Rekey, Rename, RenameClass, Resolve, Rewrite
 
@@ -326,12 +326,12 @@ def migration(
 
     def decorate(function: Callable[[Migration], None]) -> MigrationFunction:
         faults = [
-            f"{side}=: expected a list of classes, got {shown(given)}"
+            f"{side}=: expected a list of classes, got {safe_repr(given)}"
             for side, given in (("old", old), ("new", new))
             if not isinstance(given, list | tuple)
         ]
         if after is not None and not isinstance(after, str):
-            faults.append(f"after=: expected the id of a script, a str, or None, got {shown(after)}")
+            faults.append(f"after=: expected the id of a script, a str, or None, got {safe_repr(after)}")
         if any(kind(function) for kind in (inspect.iscoroutinefunction, inspect.isgeneratorfunction)):
             faults.append("it lists the steps at once; write it as a plain function, without async and yield")
         if faults:

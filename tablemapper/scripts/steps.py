@@ -18,12 +18,12 @@ from ..entities.aggregates import Aggregate
 from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexCall
-from ..errors import shown
+from ..errors import safe_repr
 from ..evolution.renames import with_table
 from ..expressions.tree import Attr
 from ..schema.model import model_of
 from .arguments import (
-    Shapes,
+    ScriptModels,
     class_faults,
     field_faults,
     field_of,
@@ -33,14 +33,14 @@ from .arguments import (
     is_unique,
     type_name,
 )
-from .shapes import ChangedForms, without, without_index
-from .step import ClassStep, FieldStep, Step
+from .spec_changes import SpecChanges, without, without_index
+from .step_base import ClassStep, FieldStep, Step
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
 
 
-def _filled_from(attr: _Field, shapes: Shapes) -> tuple[Any, ...]:
+def _filled_from(attr: _Field, shapes: ScriptModels) -> tuple[Any, ...]:
     """Return the old class of the entities that get a field; that is on the old side if the step is undone."""
     return next(((old,) for old, new in pairs(shapes).items() if attr.owner in (old, new)), ())
 
@@ -54,7 +54,7 @@ class Rename(FieldStep):
     def __str__(self) -> str:
         return f"rename {self.old!r} to {_beside(self.new, self.old)}"
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         first = yield from field_faults("old", self.old, shapes)
         second = yield from field_faults("new", self.new, shapes)
         if first and second and form_of(self.old).values != form_of(self.new).values:
@@ -63,10 +63,10 @@ class Rename(FieldStep):
                 f"{self.old!r} is {was} and {self.new!r} is {now}; m.convert gives a field another type, and another name"
             )
 
-    def is_edit(self, shapes: Shapes) -> bool:
+    def is_edit(self, shapes: ScriptModels) -> bool:
         return True
 
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+    def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         yield Rename(self.new, self.old)
 
 
@@ -82,7 +82,7 @@ class RenameClass(ClassStep):
         old, new = (abstract_declaration(cls).table for cls in (self.old, self.new))
         return f'rename the table "{old}" of {self.old.__name__} to "{new}"'
 
-    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
+    def apply_to_class(self, shape: SpecChanges) -> Iterator[str]:
         name = self.new.__name__
         shape.forms[name] = with_table(shape.forms[name], declaration_of(self.new).table)
         yield from ()
@@ -97,7 +97,7 @@ class Rekey(ClassStep):
     def __str__(self) -> str:
         return f"rekey {_classes(self.old, self.new)}"
 
-    def apply_to_class(self, shape: ChangedForms) -> Iterator[str]:
+    def apply_to_class(self, shape: SpecChanges) -> Iterator[str]:
         name = self.new.__name__
         old, new = shape.forms[name], shape.targets[name]
         needed = new.key_fields - old.fields.keys()
@@ -131,17 +131,17 @@ class Convert(FieldStep):
         name = "" if self.old.name == self.new.name else f"{_beside(self.new, self.old)}, "
         return f"convert {self.old!r}, {name}{old} to {new}" if old != new else f"convert {self.old!r}"
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         yield from field_faults("old", self.old, shapes)
         yield from field_faults("new", self.new, shapes)
         if not (callable(self.with_) or isinstance(self.with_, Mapping) or self.with_ is ...):
-            yield f"expected a function, or a dict of values, got {shown(self.with_)}"
+            yield f"expected a function, or a dict of values, got {safe_repr(self.with_)}"
         yield from function_faults(back=self.back)
 
-    def _retype(self, shape: ChangedForms) -> None:
+    def _retype(self, shape: SpecChanges) -> None:
         shape.set_field(self.new)
 
-    def is_reversible(self, shapes: Shapes) -> bool:
+    def is_reversible(self, shapes: ScriptModels) -> bool:
         return self.back is not None or (isinstance(self.with_, Mapping) and self._is_one_to_one(self.with_))
 
     def _is_one_to_one(self, values: Mapping[Any, Any]) -> bool:
@@ -157,7 +157,7 @@ class Convert(FieldStep):
     def wanted(self) -> str:
         return " (it has no back=)"
 
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+    def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         with_, back = self.with_, self.back
         other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
         assert other is not None
@@ -179,18 +179,18 @@ class Fill(Step):
     def __str__(self) -> str:
         return f"fill {self.new!r}"
 
-    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+    def sources(self, shapes: ScriptModels) -> tuple[Any, ...]:
         return _filled_from(self.new, shapes)
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         yield from field_faults("new", self.new, shapes)
         yield from function_faults(with_=self.with_)
 
-    def apply(self, shape: ChangedForms) -> Iterator[str]:
+    def apply(self, shape: SpecChanges) -> Iterator[str]:
         shape.set_field(self.new)
         yield from ()
 
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+    def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         yield self  # (`Fields` undoes a fill of its old class)
 
 
@@ -221,7 +221,7 @@ class Rewrite(Step):
     def targets(self) -> tuple[_Class, ...]:
         return self.into
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         yield from class_faults("old", self.old, shapes, Entity)
         for cls in self.into:
             yield from class_faults("new", cls, shapes, Entity)
@@ -231,14 +231,14 @@ class Rewrite(Step):
         if self.back is not None and self.combine is not None:
             yield "a combination cannot be reversed; leave out back="
 
-    def is_reversible(self, shapes: Shapes) -> bool:
+    def is_reversible(self, shapes: ScriptModels) -> bool:
         return self.back is not None
 
     @property
     def wanted(self) -> str:
         return " (it has no back=)" if self.combine is None else " (it combines entities)"
 
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+    def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         assert self.back is not None
         yield from [Rewrite(cls, self.back, (self.old,)) for cls in self.into]
 
@@ -268,7 +268,7 @@ class Join(Step):
     def targets(self) -> tuple[_Class, ...]:
         return self.into
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         for cls in (self.a, self.b):
             yield from class_faults("old", cls, shapes, Entity)
         for cls in self.into:
@@ -277,7 +277,7 @@ class Join(Step):
             yield "give two classes"
         yield from function_faults(with_=self.with_)
 
-    def is_reversible(self, shapes: Shapes) -> bool:
+    def is_reversible(self, shapes: ScriptModels) -> bool:
         return False
 
 
@@ -295,12 +295,12 @@ class Resolve(Step):
     def __str__(self) -> str:
         return f"resolve {self.index!r}"
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         if (yield from index_faults("new", self.index, shapes)) and not is_unique(self.index):
             yield f"new.{self.index!r} is not unique, so it has no duplicates"
         yield from function_faults(with_=self.with_)
 
-    def is_reversible(self, shapes: Shapes) -> bool:
+    def is_reversible(self, shapes: ScriptModels) -> bool:
         return False
 
 
@@ -326,12 +326,12 @@ class Drop(Step):
     def ended(self) -> tuple[Any, ...]:
         return (self.what,) if isinstance(self.what, type) else ()
 
-    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+    def sources(self, shapes: ScriptModels) -> tuple[Any, ...]:
         if isinstance(self.what, Attr):
             return (self.what.owner,)
         return (self.what,) if _is_anew(shapes, self.what) else ()
 
-    def faults(self, shapes: Shapes) -> Iterator[str]:
+    def faults(self, shapes: ScriptModels) -> Iterator[str]:
         what = self.what
         if isinstance(what, Attr):
             yield from field_faults("old", what, shapes)
@@ -340,24 +340,24 @@ class Drop(Step):
         else:
             yield from (index_faults if isinstance(what, IndexCall) else class_faults)("old", what, shapes)
 
-    def apply(self, shape: ChangedForms) -> Iterator[str]:
+    def apply(self, shape: SpecChanges) -> Iterator[str]:
         if isinstance(self.what, Attr):
             shape.change(self.what.owner.__name__, partial(without, property=field_of(self.what).property))
         elif isinstance(self.what, IndexCall):
             shape.change(self.what.entity.__name__, partial(without_index, index=self.what.index))
         yield from ()
 
-    def is_edit(self, shapes: Shapes) -> bool:
+    def is_edit(self, shapes: ScriptModels) -> bool:
         return not isinstance(self.what, Attr) and not _is_anew(shapes, self.what)
 
-    def is_reversible(self, shapes: Shapes) -> bool:
+    def is_reversible(self, shapes: ScriptModels) -> bool:
         what = self.what
         if isinstance(what, Attr):  # (the key that an entity had is lost with a field of it)
             return what.name not in {slot.field for one in declaration_of(what.owner).templates for slot in one.slots}
         # (It stays until the migration is contracted, unless the migration copies.)
         return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(shapes)
 
-    def undone(self, shapes: Shapes) -> Iterator[AnyStep]:
+    def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         if isinstance(self.what, Attr):
             yield Restore(self.what)
         elif isinstance(self.what, type) and _is_anew(shapes, self.what):
@@ -373,14 +373,14 @@ class Restore(Step):
     def __str__(self) -> str:
         return f"restore {self.new!r}"
 
-    def sources(self, shapes: Shapes) -> tuple[Any, ...]:
+    def sources(self, shapes: ScriptModels) -> tuple[Any, ...]:
         return _filled_from(self.new, shapes)
 
 
 AnyStep: TypeAlias = Rename | RenameClass | Rekey | Convert | Fill | Rewrite | Join | Resolve | Drop | Restore
 
 
-def pairs(script: Shapes) -> dict[Any, Any]:
+def pairs(script: ScriptModels) -> dict[Any, Any]:
     """Return the old classes whose entities become one new entity each, each with its new class."""
     names: dict[str, Any] = {cls.__name__: cls for cls in script.new}
     successors: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
@@ -390,7 +390,7 @@ def pairs(script: Shapes) -> dict[Any, Any]:
     return {old: new for old, new in successors.items() if old not in ended}
 
 
-def names_of(script: Shapes) -> dict[str, dict[str, str]]:
+def names_of(script: ScriptModels) -> dict[str, dict[str, str]]:
     """Return the properties that a script renames, each with its new name, by class."""
     renames: dict[str, dict[str, str]] = {}
     for step in script.steps:
@@ -401,13 +401,13 @@ def names_of(script: Shapes) -> dict[str, dict[str, str]]:
     return renames
 
 
-def is_edit(script: Shapes) -> bool:
+def is_edit(script: ScriptModels) -> bool:
     """Return whether a script only changes the catalogue: it renames properties, or drops indexes and classes."""
     names = [name for renames in names_of(script).values() for name in (*renames, *renames.values())]
     return len(names) == len(set(names)) and all(step.is_edit(script) for step in script.steps)
 
 
-def _is_anew(script: Shapes, what: Any) -> bool:
+def _is_anew(script: ScriptModels, what: Any) -> bool:
     """Return whether an aggregate is dropped and declared anew in a shared table, so that its classes are copied."""
     if not isinstance(what, type) or abstract_declaration(what).of is None:
         return False

@@ -14,11 +14,11 @@ from ..entities.index import IndexCall
 from ..errors import InvalidModel
 from ..evolution.evolution import form_changes
 from ..expressions.tree import Attr
-from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema
-from .plan import affected_classes
+from ..schema.specs import Forms
+from .conversion_plan import affected_classes
 from .script import Script
-from .shapes import ChangedForms
+from .spec_changes import SpecChanges
 from .steps import AnyStep
 
 
@@ -80,7 +80,7 @@ def _unbridged(script: Script, old: Schema, new: Schema) -> Iterator[str]:
     """Apply the steps to the forms of the old shape; yield the differences from the new one that no step bridges."""
     before = {model.name: model.form for model in old.models}
     names = {old: new for step in script.steps for old, new in step.class_names.items()}
-    shape = ChangedForms(before, {model.name: model.form for model in new.models}, names)
+    shape = SpecChanges(before, {model.name: model.form for model in new.models}, names)
     for step in sorted(script.steps, key=lambda step: step.rank):
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply(shape)]
     ended = _names(step.ended for step in script.steps)

@@ -13,8 +13,8 @@ from contextlib import ExitStack, closing
 
 import attrs
 
-from ..engines.protocol import Built, Engine, GroupBuild, Pace, Violation
-from ..errors import InvalidQuery, UniqueViolation, shown
+from ..engines.protocol import BuildStep, DuplicateValue, Engine, GroupBuild, StepTiming
+from ..errors import InvalidQuery, UniqueViolation, safe_repr
 from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
 from ..schema.labels import Label
@@ -37,7 +37,7 @@ class BuildReport:
     entities: int
     """That were read."""
     seconds: float
-    violations: tuple[Violation, ...]
+    violations: tuple[DuplicateValue, ...]
     """Values that are held twice in indexes that are to be unique: at most 100."""
 
     @property
@@ -104,10 +104,10 @@ class _Building:
     entities: int = 0
     ended: list[str] = attrs.field(factory=list)
     _groups: int = attrs.field(init=False, factory=lambda: FIRST)
-    _last: Built | None = None
+    _last: BuildStep | None = None
     _meter: Meter = attrs.field(init=False, factory=lambda: start_meter(False, ""))
 
-    def step(self, most: int) -> Pace | None:
+    def step(self, most: int) -> StepTiming | None:
         """Build the next entities, at most so many, or groups ahead of them; None if nothing is left, or wanted."""
         if self.limit is not None and self.entities >= self.limit:
             return None
@@ -127,7 +127,7 @@ class _Building:
         self._last = batch
         return attrs.evolve(pace, delay=0.0) if batch.ended else pace
 
-    def _tell(self, batch: Built) -> None:
+    def _tell(self, batch: BuildStep) -> None:
         if not batch.clearing:
             self.entities += batch.entities
             self.ended += batch.ended
@@ -144,11 +144,11 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
     paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
     for name, given in paces:
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
-            raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {shown(given)}")
+            raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {safe_repr(given)}")
     return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
 
 
-def _is_scattered(batch: Built, hold: float) -> bool:
+def _is_scattered(batch: BuildStep, hold: float) -> bool:
     """Tell whether a batch spent most of its time on groups that the next ones change too, and nobody else wrote."""
     return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.delay
 
@@ -160,7 +160,7 @@ def steered(most: int, taken: float, hold: float) -> int:
 
 
 def in_batches(
-    step: Callable[[int], Pace | None],
+    step: Callable[[int], StepTiming | None],
     *,
     hold: float,
     rest: float,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from ..catalogue.changes import Fault
-from ..engines.protocol import Engine, Violation
+from ..catalogue.transitions import ConversionFault
+from ..engines.protocol import DuplicateValue, Engine
 from ..entities.entity import info
 from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, SchemaMismatch
 from ..schema.labels import Label
@@ -18,7 +18,7 @@ _AT_ONCE = 100  # duplicates that are read before they are resolved
 
 def resolve(
     store: Store, engine: Engine, functions: Mapping[str, Callable[[list[Any]], Iterable[Any]]]
-) -> tuple[Fault, ...]:
+) -> tuple[ConversionFault, ...]:
     """Resolve the duplicates of some indexes; return those that are left, each as a fault of one of its holders.
 
     The entities with one value are changed in one transaction, or one after the other where it cannot hold them. Whoever comes
@@ -27,7 +27,7 @@ def resolve(
     Args:
         functions: by index, from the entities with one value to those that are to be kept, changed.
     """
-    left: dict[tuple[Any, ...], Fault] = {}
+    left: dict[tuple[Any, ...], ConversionFault] = {}
     while found := _unresolved(engine, functions, left):
         rows = {
             duplicate: [engine.get(model, *key) for key in sorted(duplicate.holders)]
@@ -63,7 +63,7 @@ def resolve(
     return tuple(left.values())
 
 
-def duplicates(engine: Engine, most: int) -> tuple[Fault, ...]:
+def duplicates(engine: Engine, most: int) -> tuple[ConversionFault, ...]:
     """Return the entities with a value of a unique index that another entity has, too."""
     return tuple(
         [
@@ -74,11 +74,11 @@ def duplicates(engine: Engine, most: int) -> tuple[Fault, ...]:
     )
 
 
-def _fault(duplicate: Violation, detail: str, holder: int = -1) -> Fault:
-    return Fault(Label.of(duplicate.index).owner, duplicate.holders[holder], detail)
+def _fault(duplicate: DuplicateValue, detail: str, holder: int = -1) -> ConversionFault:
+    return ConversionFault(Label.of(duplicate.index).owner, duplicate.holders[holder], detail)
 
 
-def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any]) -> list[Violation]:
+def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any]) -> list[DuplicateValue]:
     """Return the next duplicates that are to be resolved."""
     return [
         duplicate

@@ -8,22 +8,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from ..engines.opening import Where, is_public, open_engine, status
+from ..engines.locations import Where, is_public, open_engine, status
 from ..engines.protocol import Engine
 from ..entities.aggregates import is_named
 from ..entities.entity import Record
-from ..errors import CorruptStore, InvalidModel, SchemaMismatch, shown
+from ..errors import CorruptStore, InvalidModel, SchemaMismatch, safe_repr
 from ..events import Event, Observer, observer
-from ..evolution.changes import Change
-from ..guidance.advise import log_advice
+from ..evolution.changes import SchemaChange
+from ..guidance.advisor import log_advice
 from ..progress import ProgressOption
-from ..schema.forms import Forms
 from ..schema.model import Schema, compile_schema
 from ..schema.rows import DAMAGE
+from ..schema.specs import Forms
 from ..scripts.migrations import ScriptsOption, scripts_of, ways_back
 from ..scripts.source.text import script_name, script_source
 from .builds import build_declared
-from .observation import ObservedStore
+from .instrumentation import ObservedStore
 from .store import Store
 
 
@@ -171,7 +171,7 @@ def explaining(where: Where, migrations: ScriptsOption | None = None, credential
         raise
 
 
-def _script(old: Forms, new: Forms, changes: Sequence[Change]) -> str:
+def _script(old: Forms, new: Forms, changes: Sequence[SchemaChange]) -> str:
     """Return the text of a script; raise CorruptStore if what the file says of a class makes none."""
     damage: tuple[type[Exception], ...] = (*DAMAGE, AssertionError, SyntaxError)
     try:
@@ -189,4 +189,4 @@ def new_store(engine: Engine, watch: Observer | None, *, limits: Literal["azure"
 def check_limits(limits: object) -> None:
     """Refuse ``limits=`` of another engine."""
     if limits not in ("azure", None):
-        raise ValueError(f'limits={shown(limits)}: expected "azure" or None')
+        raise ValueError(f'limits={safe_repr(limits)}: expected "azure" or None')

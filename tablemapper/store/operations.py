@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from ..engines.context import check_outside
+from ..engines.current_transaction import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
-from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, shown
+from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, safe_repr
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
@@ -22,7 +22,7 @@ from ..schema.rows import Row
 A = TypeVar("A", bound=Aggregate)
 
 
-class ByKey:
+class KeyedVerbs:
     """What has entities by their keys, in brackets: Python would take it for a sequence and count from 0."""
 
     if not TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Operations:
         model = self.models.get(cls)
         if model is None:
             if not isinstance(cls, type):
-                raise InvalidEntity(shown(cls), ["expected a class"])
+                raise InvalidEntity(safe_repr(cls), ["expected a class"])
             known = self.engine.schema.by_name
             if cls.__name__ in known:
                 fault = (
@@ -85,7 +85,7 @@ class Operations:
         """Return the model of a class of entities; raise InvalidEntity if it is none that users write."""
         if not isinstance(cls, type) or not issubclass(cls, Record):
             fault = f"expected an entity of one of the store's classes{self._entity_mend(cls)}"
-            raise InvalidEntity(getattr(cls, "__name__", shown(cls)), [fault])
+            raise InvalidEntity(getattr(cls, "__name__", safe_repr(cls)), [fault])
         return writable(self.model(cls))
 
     def key(self, key: KeyOf[Any], misplaced: tuple[object, ...] = ()) -> tuple[Model, str, str]:
@@ -126,8 +126,8 @@ class Operations:
         owner, *values = given if isinstance(given, tuple) and given else (given, *misplaced)
         known = [model.cls for model in self.engine.schema.models]
         name = (owner if owner in known else known[0]).__name__
-        arguments = ", ".join(map(shown, values)) if owner in known and values else "…"
-        return f"expected {name}.key({arguments}), got {shown(given)}"
+        arguments = ", ".join(map(safe_repr, values)) if owner in known and values else "…"
+        return f"expected {name}.key({arguments}), got {safe_repr(given)}"
 
     def _entity_mend(self, cls: object) -> str:
         """Return what to write where an object of a class was given for an entity."""
@@ -164,7 +164,7 @@ class Operations:
         if model is None:
             if not isinstance(entity, Record):
                 mend = self._entity_mend(type(entity))
-                raise InvalidEntity(verb, [f"expected an entity, got {shown(entity)}{mend}"])
+                raise InvalidEntity(verb, [f"expected an entity, got {safe_repr(entity)}{mend}"])
             model = self.writable(type(entity))
         row = model.to_row(entity)
         if model.cls in self._reserved:
@@ -305,7 +305,7 @@ def _shown_key(key: KeyOf[Any]) -> str:
 def _etag(text: str) -> int:
     if not isinstance(text, str):
         raise InvalidEntity(
-            "if_match", [f'expected an ETag as tm.info(entity).etag returns it, or "*", got {shown(text)}']
+            "if_match", [f'expected an ETag as tm.info(entity).etag returns it, or "*", got {safe_repr(text)}']
         )
     return etag_timestamp(text)
 

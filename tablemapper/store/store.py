@@ -11,28 +11,28 @@ from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
 import attrs
 
-from ..engines.context import check_outside
-from ..engines.protocol import Engine, FollowsCatalogue
+from ..engines.current_transaction import check_outside
+from ..engines.protocol import Engine, ReopensOnChange
 from ..entities.aggregates import Aggregate, kept_field
 from ..entities.entity import Entity, Record, key_of, refusal, stored_row
 from ..entities.index import IndexRange
 from ..entities.key import KeyOf
-from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, shown
+from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
-from ..expressions.habits import STORE_HABITS, refuse_habits
+from ..expressions.foreign_names import STORE_HABITS, refuse_habits
 from ..expressions.tree import Assignment, Predicate
-from ..keys.composed import decode
-from ..planning.question import QuerySpec
+from ..keys.composite_times import decode
+from ..planning.query_spec import QuerySpec
 from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
-from .care import Care
-from .columns import entities_of, has_hooks, values_of
-from .operations import ByKey, Operations, not_found
-from .transaction import Buffer, Transaction
-from .windows import load, write_columns, write_many
+from .administration import Administration
+from .column_input import entities_of, has_hooks, values_of
+from .operations import KeyedVerbs, Operations, not_found
+from .transaction import Transaction, TransactionBuffer
+from .write_windows import load, write_columns, write_many
 
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
@@ -46,7 +46,7 @@ _ATTEMPTS = 100
 
 
 @attrs.frozen
-class Unknown:
+class UnknownRow:
     """A row of a partition that no opened class claims."""
 
     partition: str
@@ -55,7 +55,7 @@ class Unknown:
 
 
 @refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
-class Store(ByKey, Care):
+class Store(KeyedVerbs, Administration):
     """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 
     Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread
@@ -94,7 +94,7 @@ class Store(ByKey, Care):
         then on. Classes that have not changed, and queries that were made, go on.
         """
         engine = self._engine
-        if isinstance(engine, FollowsCatalogue) and (latest := engine.latest()) is not engine:
+        if isinstance(engine, ReopensOnChange) and (latest := engine.latest()) is not engine:
             self._use(latest)
         return self._classes()
 
@@ -212,11 +212,11 @@ class Store(ByKey, Care):
             if not isinstance(one, type):
                 known = self._engine.schema.models[0].name
                 mend = f"{known}).where(…" if isinstance(one, Predicate) else known
-                raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {shown(one)}")
+                raise InvalidQuery(f"expected an entity class, as in store.query({mend}), got {safe_repr(one)}")
             models.append(self._operations.model(one))
         return mixed(self._plans, models)
 
-    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | Unknown]:
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | UnknownRow]:
         """Yield every entity of one partition, of every class, in row order.
 
         Args:
@@ -252,11 +252,11 @@ class Store(ByKey, Care):
         keys = [(model.name, field) for model in self._engine.schema.models for field in model.declaration.arguments]
         return ".".join(keys[0]) if keys else "Product.category"
 
-    def _partition(self, table: str, partition: str) -> Iterator[Record | Unknown]:
+    def _partition(self, table: str, partition: str) -> Iterator[Record | UnknownRow]:
         for chunk in self._engine.partition(table, partition):
             for model, row in chunk:
                 if model is None:
-                    yield Unknown(row[0], row[1], row[3])
+                    yield UnknownRow(row[0], row[1], row[3])
                 else:
                     yield model.build_one(row)
 
@@ -450,7 +450,7 @@ class Store(ByKey, Care):
         Raises:
             InvalidTransaction: at the start of the block, if the thread is inside another transaction of the store.
         """
-        return Transaction(Buffer(self._operations, across=across_partitions))
+        return Transaction(TransactionBuffer(self._operations, across=across_partitions))
 
     def insert_many(
         self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False

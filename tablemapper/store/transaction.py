@@ -7,18 +7,18 @@ from operator import attrgetter
 from threading import get_ident
 from typing import Any, Never, Self, TypeAlias, TypeVar
 
-from ..engines.context import Block
+from ..engines.current_transaction import TransactionBlock
 from ..engines.protocol import Operation
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, set_row
 from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
-from ..expressions.habits import TRANSACTION_HABITS, refuse_habits
+from ..expressions.foreign_names import TRANSACTION_HABITS, refuse_habits
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
 from ..schema.model import Model
 from ..schema.rows import Row
-from .operations import ByKey, Operations, not_found
+from .operations import KeyedVerbs, Operations, not_found
 
 _Place: TypeAlias = tuple[str, str, str]
 _NOBODY = object()
@@ -29,7 +29,7 @@ E = TypeVar("E", bound=Entity)
 R = TypeVar("R", bound=Record)
 
 
-class Buffer:
+class TransactionBuffer:
     """The operations of a transaction: what that of a store and that of an async store hold.
 
     Args:
@@ -48,7 +48,7 @@ class Buffer:
         self._most = 0
         self._here = here
         self._owner: object = _NOBODY
-        self._block: Block | None = None
+        self._block: TransactionBlock | None = None
         self._over = False
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class Buffer:
         """
         if self._over or self._owner is not _NOBODY:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
-        self._block = Block(self.operations.engine)
+        self._block = TransactionBlock(self.operations.engine)
         self._owner = self._here()
 
     def end(self, error: type[BaseException] | None = None) -> list[Operation]:
@@ -200,7 +200,7 @@ def _check_written(model: Model, entity: Record, row: Row, operation: Operation 
 
 
 @refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
-class Transaction(ByKey):
+class Transaction(KeyedVerbs):
     """Buffered operations, written together at the end of the ``with`` block; for one thread.
 
     A verb checks its arguments, and the limits of an entity group transaction. The end of the block raises the errors
@@ -209,7 +209,7 @@ class Transaction(ByKey):
     changed, but not given back by `replace`, `upsert` or `delete`.
     """
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: TransactionBuffer) -> None:
         self._buffer = buffer
 
     def __repr__(self) -> str:

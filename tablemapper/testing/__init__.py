@@ -1,10 +1,10 @@
 """For the tests of those who use the library; nothing here is imported by the library itself.
 
 - `clock`: a clock that stands still, for the timestamps of a store and for UUIDs.
-- `stores`: empty stores, by a clock of the test, which are checked at its end.
+- `store_fixture`: empty stores, by a clock of the test, which are checked at its end.
 - `plugin`: fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]``.
-- `rooms`: what keys leave room for: how long the texts of a field may be.
-- `scalars`: strategies of Hypothesis for single values.
+- `key_budget`: what keys leave room for: how long the texts of a field may be.
+- `scalar_strategies`: strategies of Hypothesis for single values.
 - `values`: strategies of Hypothesis for the values of fields, nested ones too.
 - `strategies`: strategies of Hypothesis for entities and their keys.
 """

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
-from ..builtin import Builtin
-from ..errors import shown
-from ..values.uuid7 import Source, uuids_from
+from ..datetime_types import Builtin
+from ..errors import safe_repr
+from ..values.uuid7 import Uuid7Generator, uuids_from
 
 _START = Builtin.datetime(2026, 1, 1, tzinfo=UTC)
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ class Clock:
         """
         given: object = moment
         if not isinstance(given, Builtin.datetime) or moment.tzinfo is None:
-            raise ValueError(f"tm_clock.set({shown(moment)}): expected a datetime with a time zone")
+            raise ValueError(f"tm_clock.set({safe_repr(moment)}): expected a datetime with a time zone")
         self._now = moment.astimezone(UTC)
 
     def microseconds(self) -> int:
@@ -52,6 +52,6 @@ class Clock:
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Let UUIDs be made by this clock and a fixed seed, and afterwards as before."""
-        source = Source(lambda: self.microseconds() * 1000, random.Random(7).getrandbits)
+        source = Uuid7Generator(lambda: self.microseconds() * 1000, random.Random(7).getrandbits)
         with uuids_from(source):
             yield

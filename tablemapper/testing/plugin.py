@@ -17,7 +17,7 @@ from ..entities.entity import Record
 from ..events import Event
 from ..store.store import Store
 from .clock import Clock
-from .stores import empty_store, faults_of, no_scans
+from .store_fixture import empty_store, faults_of, no_scans
 
 _ENGINES = ("memory", "sqlite")
 _OPTIONS = ("check", "limits", "models", "scans")

@@ -15,7 +15,7 @@ from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidModel, TableMapperError, did_you_mean
 from ..schema.maintenance import Maintenance, aggregate_maintenance, index_maintenance
 from ..schema.model import Model, model_of
-from .rooms import aggregates_of, rooms_of
+from .key_budget import aggregates_of, rooms_of
 from .values import field_values
 
 E = TypeVar("E", bound=Entity)

@@ -21,12 +21,12 @@ from ..values.extra import Extra, Int32Value
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
 from ..values.scalars import INT32, SCALARS
-from .rooms import Room
-from .scalars import Strategy, Wanted, finite_floats, scalars, texts
+from .key_budget import KeyBudget
+from .scalar_strategies import Strategy, ValueRange, finite_floats, scalars, texts
 
 _FEW = 5
 """The most elements of a list that is nested, and of a dict."""
-_INSIDE = Room(1000, keyed=False)
+_INSIDE = KeyBudget(1000, keyed=False)
 """What a text inside of others has, so that all have room in one property."""
 _TIMES = 2
 """How often a class that holds itself stands inside of itself at most."""
@@ -44,10 +44,10 @@ class _Member(NamedTuple):
     required: bool
 
 
-def field_values(field: FieldModel, rooms: Mapping[str, Room], properties: Collection[str]) -> Strategy:
+def field_values(field: FieldModel, rooms: Mapping[str, KeyBudget], properties: Collection[str]) -> Strategy:
     """Return the strategy for a field, by the rooms and the properties of its class."""
     room = rooms.get(field.name, rooms[""])
-    wanted = Wanted(field.type, room, {} if field.constraint is None else field.constraint.bounds)
+    wanted = ValueRange(field.type, room, {} if field.constraint is None else field.constraint.bounds)
     strategy = _Walk(rooms, properties).values(wanted, field.annotation, field.name, ())
     if field.constraint is not None:
         strategy = strategy.filter(field.constraint.holds)
@@ -62,7 +62,7 @@ class _Walk:
     value is in. They raise `_Endless` if that has no end.
     """
 
-    rooms: Mapping[str, Room]
+    rooms: Mapping[str, KeyBudget]
     properties: Collection[str]
 
     def nested(self, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
@@ -73,7 +73,7 @@ class _Walk:
         constraint = constraint_of(annotation, kind)
         room = self.rooms.get(path, _INSIDE)
         room = attrs.evolve(room, units=min(room.units, _INSIDE.units))
-        wanted = Wanted(kind, room, {} if constraint is None else constraint.bounds, nested=True)
+        wanted = ValueRange(kind, room, {} if constraint is None else constraint.bounds, nested=True)
         try:
             strategy = self.values(wanted, annotation, path, within)
         except _Endless:
@@ -84,7 +84,7 @@ class _Walk:
             strategy = strategy.filter(constraint.holds)
         return st.none() | strategy if optional else strategy
 
-    def values(self, wanted: Wanted, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+    def values(self, wanted: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
         """Return the strategy for values of a type, None apart."""
         if wanted.type.undeclared:
             return self._extra(path)
@@ -92,7 +92,7 @@ class _Walk:
             return self._json(wanted, _bare(annotation), path, within)
         return scalars(wanted)
 
-    def _json(self, wanted: Wanted, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+    def _json(self, wanted: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
         origin, args = get_origin(annotation) or annotation, get_args(annotation)
         if origin is Union or origin is types.UnionType:
             return st.one_of([self._json(wanted, _bare(one), path, within) for one in args if one is not type(None)])
@@ -110,12 +110,12 @@ class _Walk:
         return st.from_type(annotation)
 
     def _many(
-        self, wanted: Wanted, many: Callable[..., Strategy], element: Any, path: str, within: tuple[Any, ...]
+        self, wanted: ValueRange, many: Callable[..., Strategy], element: Any, path: str, within: tuple[Any, ...]
     ) -> Strategy:
         least, most = wanted.sizes
         if wanted.type.hierarchy and path in self.rooms:  # its levels share a key
             level = attrs.evolve(wanted.room, units=wanted.room.units // _FEW - 2)
-            return many(texts(Wanted(SCALARS[str], level)), max_size=_FEW)
+            return many(texts(ValueRange(SCALARS[str], level)), max_size=_FEW)
         if most is None and wanted.nested:
             most = max(_FEW, least)
         try:
@@ -126,7 +126,7 @@ class _Walk:
             elements, most = st.nothing(), 0
         return many(elements, min_size=least, max_size=most)
 
-    def _dict(self, wanted: Wanted, args: tuple[Any, ...], path: str, within: tuple[Any, ...]) -> Strategy:
+    def _dict(self, wanted: ValueRange, args: tuple[Any, ...], path: str, within: tuple[Any, ...]) -> Strategy:
         key, value = args or (Any, Any)
         least, most = wanted.sizes
         try:
@@ -142,11 +142,13 @@ class _Walk:
 
     def _extra(self, path: str) -> Strategy:
         kinds = [kind for kind in SCALARS.values() if kind.kind.__name__ in _OF_EXTRA]
-        plain = [scalars(Wanted(kind, _INSIDE)) for kind in kinds] + [scalars(Wanted(INT32, _INSIDE)).map(Int32Value)]
+        plain = [scalars(ValueRange(kind, _INSIDE)) for kind in kinds] + [
+            scalars(ValueRange(INT32, _INSIDE)).map(Int32Value)
+        ]
         undeclared = _PROPERTIES.filter(lambda name: name not in self.properties)
-        rest = st.dictionaries(undeclared, st.one_of([texts(Wanted(SCALARS[str], _INSIDE)), *plain]), max_size=_FEW)
+        rest = st.dictionaries(undeclared, st.one_of([texts(ValueRange(SCALARS[str], _INSIDE)), *plain]), max_size=_FEW)
         named = {
-            name: st.one_of([texts(Wanted(SCALARS[str], self.rooms[f"{path}.{name}"])), *plain])
+            name: st.one_of([texts(ValueRange(SCALARS[str], self.rooms[f"{path}.{name}"])), *plain])
             for name in self._steps(path)
         }
         return st.builds(lambda rest, more: Extra(rest | more), rest, st.fixed_dictionaries({}, optional=named))
@@ -225,7 +227,7 @@ def _members(kind: Any) -> list[_Member] | None:
 
 def _anything() -> Strategy:
     """Return the strategy for what is declared as Any: what JSON knows."""
-    ints = scalars(Wanted(SCALARS[int], _INSIDE, nested=True))
+    ints = scalars(ValueRange(SCALARS[int], _INSIDE, nested=True))
     plain = st.none() | st.booleans() | ints | finite_floats() | st.text()
     both = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)  # noqa: E731
     return st.recursive(plain, both, max_leaves=8)

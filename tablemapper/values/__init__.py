@@ -7,11 +7,11 @@
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.
-- `spellings`: constraints as other packages spell them.
+- `constraint_aliases`: constraints as other packages spell them.
 - `constraints`: bounds, lengths and patterns of values.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 - `json_reader`: JSON from outside, read as values.
 - `arrow`: columns of values as Arrow arrays, and back.
-- `mends`: what is wrong with a column as a whole, and what to write.
+- `column_errors`: what is wrong with a column as a whole, and what to write.
 - `sums`: exact sums.
 """

@@ -18,12 +18,12 @@ from uuid import UUID
 
 import msgspec
 
-from ..builtin import Builtin
 from ..codegen import Names, compile_functions
-from ..errors import CorruptStore, InvalidQuery, shown
+from ..datetime_types import Builtin
+from ..errors import CorruptStore, InvalidQuery, safe_repr
 from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
 from .constraints import Constraint
-from .scalars import INT32, SCALARS, TIMESTAMP, Fault, Int32, ValueType
+from .scalars import INT32, SCALARS, TIMESTAMP, Int32, ValueFault, ValueType
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
@@ -156,7 +156,7 @@ class ArrowColumn:
                 try:
                     _, digits, exponent = Decimal(text).as_tuple()
                 except InvalidOperation:
-                    raise CorruptStore(f"{name}: {shown(text)} is no Decimal; run check()") from None
+                    raise CorruptStore(f"{name}: {safe_repr(text)} is no Decimal; run check()") from None
                 assert isinstance(exponent, int)
                 scale = max(scale, -exponent)
                 whole = max(whole, len(digits) + exponent)
@@ -191,10 +191,10 @@ class ColumnCheck:
             for row, value in enumerate(plain):
                 try:
                     self._one(value)
-                except Fault as fault:
-                    raise Fault(fault.problem, f"row {row}{fault.path}") from None
+                except ValueFault as fault:
+                    raise ValueFault(fault.problem, f"row {row}{fault.path}") from None
                 except TypeError as error:
-                    raise Fault(str(error), f"row {row}") from None
+                    raise ValueFault(str(error), f"row {row}") from None
             raise
 
 
@@ -212,7 +212,7 @@ def _checks(
         if value is None or value.__class__.__name__ == "NAType" or value != value:  # NA; NaN, NaT
             if optional:
                 return None
-            raise Fault(f"no value, but one of type {kind.name} is required")
+            raise ValueFault(f"no value, but one of type {kind.name} is required")
         value = _checked(kind, value)
         if constraint is not None:
             constraint.check(value)
@@ -254,7 +254,7 @@ def _checked(kind: ValueType, value: Any) -> Any:
         value = int(value)
     try:
         return kind.check(value)
-    except Fault:
+    except ValueFault:
         if value.__class__ in (str, int) and (kind.enum is not None or kind.kind in (UUID, object)):
             return kind.load(value)  # as it stands in an Arrow column
         raise
@@ -296,11 +296,11 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
         plain: list[Any] = given.tolist()
         return plain
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise Fault(f"expected a sequence or an array, got {shown(given)}")
+        raise ValueFault(f"expected a sequence or an array, got {safe_repr(given)}")
     return list(given)
 
 
-class ProvenColumn(Sequence[Any]):
+class CheckedColumn(Sequence[Any]):
     """A column whose own type proves each of its values: they are made where a part of it is taken, and not checked.
 
     Args:
@@ -321,13 +321,13 @@ class ProvenColumn(Sequence[Any]):
         return iter(self._values(self._column))
 
 
-def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenColumn | None:
+def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> CheckedColumn | None:
     """Return a column of numpy or Arrow as one of values of a type; None if its values have to be looked at."""
     bits = 64 if wanted is SCALARS[int] else 32 if wanted is INT32 else 0
     if type(given).__module__ == "numpy" and getattr(given, "ndim", 0) == 1:
         kind, width = given.dtype.kind, 8 * given.dtype.itemsize
         fits = {"i": width <= bits, "u": width < bits, "b": wanted is SCALARS[bool]}.get(kind, False)
-        return ProvenColumn(given, lambda part: part.tolist()) if fits else None
+        return CheckedColumn(given, lambda part: part.tolist()) if fits else None
     if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
         return None
     pa, column = as_arrow(given)
@@ -342,7 +342,7 @@ def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> ProvenCol
         or (types.is_boolean(kind) and wanted is SCALARS[bool])
         or (wanted is SCALARS[str] and (types.is_string(kind) or types.is_large_string(kind)) and _is_utf8(column))
     )
-    return ProvenColumn(column, lambda part: part.to_pylist()) if fits else None
+    return CheckedColumn(column, lambda part: part.to_pylist()) if fits else None
 
 
 def as_arrow(given: Any) -> tuple[Any, Any]:
@@ -359,13 +359,13 @@ def _is_utf8(column: Any) -> bool:
     return True
 
 
-def _proven_times(column: Any, pa: Any) -> ProvenColumn | None:
+def _proven_times(column: Any, pa: Any) -> CheckedColumn | None:
     """Return a column of times with a zone; None if one of them is too fine, or out of range."""
     with suppress(pa.ArrowInvalid):
         ticks = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
         ends = import_module("pyarrow.compute").min_max(ticks).as_py()
         if ends["min"] is None or _TICKS[0] <= ends["min"] <= ends["max"] <= _TICKS[-1]:
-            return ProvenColumn(ticks, lambda part: _moments(part.to_pylist()))
+            return CheckedColumn(ticks, lambda part: _moments(part.to_pylist()))
     return None
 
 
@@ -375,8 +375,8 @@ def _moments(ticks: list[Any]) -> list[Any]:
     return list(map(distinct.__getitem__, ticks))
 
 
-def _too_fine(row: int) -> Fault:
-    return Fault("a time finer than a microsecond cannot be stored; round it first", f"row {row}")
+def _too_fine(row: int) -> ValueFault:
+    return ValueFault("a time finer than a microsecond cannot be stored; round it first", f"row {row}")
 
 
 def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
@@ -395,7 +395,7 @@ def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
             return _moments(ticks)
         except OverflowError:
             row = next(at for at, tick in enumerate(ticks) if tick is not None and not _TICKS[0] <= tick <= _TICKS[-1])
-            raise Fault(
+            raise ValueFault(
                 f"a time outside of the years {MIN_DATETIME.year} to 9999 cannot be stored", f"row {row}"
             ) from None
     values: list[Any] = column.to_pylist()

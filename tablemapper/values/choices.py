@@ -8,8 +8,8 @@ from typing import Any
 
 import attrs
 
-from ..errors import shown
-from .scalars import SCALARS, Fault, ValueType, checked_load, unexpected
+from ..errors import safe_repr
+from .scalars import SCALARS, ValueFault, ValueType, checked_load, unexpected
 
 _PLAIN_WORD = re.compile(r"[\w.-]+").fullmatch
 
@@ -18,7 +18,7 @@ def enum_type(enum: type[Enum]) -> ValueType:
     values = [member.value for member in enum]
     kind = str if values and type(values[0]) is str else int
     if not values or any(type(value) is not kind for value in values):
-        raise Fault(f"the values of the Enum {enum.__name__} must all be str, or all int")
+        raise ValueFault(f"the values of the Enum {enum.__name__} must all be str, or all int")
     base = SCALARS[kind]
     for member in enum:
         base.check(member.value)
@@ -65,15 +65,15 @@ class _Members(dict[Any, Any]):
         try:
             return self.enum(value)
         except ValueError:
-            raise Fault(f"{shown(value)} is not the stored form of a member of {self.enum.__name__}") from None
+            raise ValueFault(f"{safe_repr(value)} is not the stored form of a member of {self.enum.__name__}") from None
 
 
 def literal_type(values: tuple[Any, ...]) -> ValueType:
     if not values:
-        raise Fault("a Literal needs a value besides None")
+        raise ValueFault("a Literal needs a value besides None")
     kind = type(values[0])
     if kind not in (str, int) or any(type(value) is not kind for value in values):
-        raise Fault("the values of a Literal must all be str, or all int")
+        raise ValueFault("the values of a Literal must all be str, or all int")
     base, allowed = SCALARS[kind], frozenset(map(SCALARS[kind].check, values))
     listed = ", ".join(map(repr, sorted(values)))
 

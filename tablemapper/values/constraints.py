@@ -17,10 +17,10 @@ import attrs
 import msgspec
 from msgspec import inspect
 
-from ..builtin import Builtin
 from ..codegen import Names, compile_functions
-from ..errors import shown
-from .scalars import INT32_RANGE, Fault, ValueType
+from ..datetime_types import Builtin
+from ..errors import safe_repr
+from .scalars import INT32_RANGE, ValueFault, ValueType
 
 _NUMBERS = {
     "gt": ("{v} > {b}", "> {}"),
@@ -61,9 +61,9 @@ class Constraint:
         return " and ".join([source.format(v=variable, b=names.name("bound", bound)) for source, bound in self.tests])
 
     def check(self, value: Any) -> None:
-        """Raise a `Fault` if a value of the field's type does not satisfy it."""
+        """Raise a `ValueFault` if a value of the field's type does not satisfy it."""
         if not self.holds(value):
-            raise Fault(f"expected {self.text}, got {shown(value)}")
+            raise ValueFault(f"expected {self.text}, got {safe_repr(value)}")
 
 
 def constraint_of(annotation: Any, kind: ValueType) -> Constraint | None:
@@ -78,13 +78,13 @@ def constraint_of(annotation: Any, kind: ValueType) -> Constraint | None:
             try:
                 inspect.type_info(Annotated[_plain(annotation), meta])
             except TypeError as error:
-                raise Fault(f"msgspec.Meta: {str(error).replace('`', '').partition(' - ')[0]}") from None
+                raise ValueFault(f"msgspec.Meta: {str(error).replace('`', '').partition(' - ')[0]}") from None
         for name in (*_TESTS, "tz"):
             bound = getattr(meta, name)
             if bound is None or (name == "tz" and bound and kind.kind is Builtin.datetime):  # (each has a time zone)
                 continue
             if not _fits(name, kind):
-                raise Fault(f"msgspec.Meta({name}={bound!r}) cannot apply to {kind.name}")
+                raise ValueFault(f"msgspec.Meta({name}={bound!r}) cannot apply to {kind.name}")
             bounds[name] = bound
             source, text = _TESTS[name]
             texts.append(text.format(bound))
@@ -118,7 +118,7 @@ def _metas(annotation: Any) -> Iterator[msgspec.Meta]:
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         if any(isinstance(arg, msgspec.Meta) for arg in args) and type(None) in get_args(args[0]):
-            raise Fault(
+            raise ValueFault(
                 "msgspec.Meta: None cannot have constraints; write tm.Field[Annotated[…, msgspec.Meta(…)] | None]"
             )
         yield from _metas(args[0])

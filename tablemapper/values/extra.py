@@ -9,10 +9,10 @@ from uuid import UUID
 import attrs
 import msgspec
 
-from ..builtin import Builtin
-from ..errors import shown
+from ..datetime_types import Builtin
+from ..errors import safe_repr
 from ..limits import MAX_INT32, MIN_INT32, Edm, check_property_name
-from .scalars import INT32, SCALARS, Fault, ValueType, unexpected
+from .scalars import INT32, SCALARS, ValueFault, ValueType, unexpected
 
 
 class Int32Value(int):
@@ -57,9 +57,9 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
     copy, plain = Extra(), {}
     for name in sorted(value, key=str):
         if not isinstance(name, str):
-            raise Fault(f"{shown(name)} is not the name of a property, which is text")
+            raise ValueFault(f"{safe_repr(name)} is not the name of a property, which is text")
         if (wrong := check_property_name(name)) is not None:
-            raise Fault(wrong)
+            raise ValueFault(wrong)
         if (item := value[name]) is None:
             continue  # (a null is not stored)
         form = _form_of(item)
@@ -67,8 +67,8 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
             raise unexpected(f"one of Azure's types ({', '.join(_BY_EDM)})", item, at=f".{name}")
         try:
             checked = form.check(item)
-        except Fault as fault:
-            raise Fault(fault.problem, f".{name}") from None
+        except ValueFault as fault:
+            raise ValueFault(fault.problem, f".{name}") from None
         copy[str(name)] = Int32Value(checked) if form is INT32 else checked
         plain[str(name)] = [form.edm, form.to_json(checked)]
     return copy, plain
@@ -80,7 +80,7 @@ def _load_extra(stored: Any) -> Extra:
         for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
             loaded[name] = _load_any((edm, plain))
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-        raise Fault(f"{shown(stored)} is not the stored form of extra properties: {error}") from None
+        raise ValueFault(f"{safe_repr(stored)} is not the stored form of extra properties: {error}") from None
     return loaded
 
 
@@ -134,13 +134,13 @@ def read_members(members: Mapping[str, Any]) -> tuple[Extra, list[str]]:
             owner = name.removesuffix(_TYPE)
             if owner != name:
                 if owner not in members:
-                    raise Fault(f"it says the type of {shown(owner)}, which is not there", name)
+                    raise ValueFault(f"it says the type of {safe_repr(owner)}, which is not there", name)
             elif (wrong := check_property_name(name)) is not None:
-                raise Fault(wrong, name)
+                raise ValueFault(wrong, name)
             elif value is not None:
                 extra[name] = _read_member(members.get(name + _TYPE), value)
-        except Fault as fault:
-            faults.append(str(Fault(fault.problem, f"{name}{fault.path.removeprefix(name)}")))
+        except ValueFault as fault:
+            faults.append(str(ValueFault(fault.problem, f"{name}{fault.path.removeprefix(name)}")))
     return extra, faults
 
 
@@ -153,7 +153,7 @@ def _read_member(edm: Any, value: Any) -> Any:
         return _check_any(value)
     form = _BY_EDM.get(str(edm).removeprefix("Edm."))
     if form is None:
-        raise Fault(f"the type {shown(edm)} is none of {', '.join(f'Edm.{name}' for name in _BY_EDM)}")
+        raise ValueFault(f"the type {safe_repr(edm)} is none of {', '.join(f'Edm.{name}' for name in _BY_EDM)}")
     if isinstance(value, str) and form.kind is not str:
         try:
             value = form.kind(value) if form.summable else msgspec.convert(value, form.kind)

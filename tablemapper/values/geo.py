@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import shown
-from .scalars import SCALARS, Fault
+from ..errors import safe_repr
+from .scalars import SCALARS, ValueFault
 
 
 class GeoPoint:
@@ -19,7 +19,7 @@ class GeoPoint:
         for name, value, most in (("latitude", latitude, 90), ("longitude", longitude, 180)):
             number = SCALARS[float].check(value)
             if not -most <= number <= most:
-                raise Fault(f"a {name} is between -{most} and {most}, not {shown(value)}")
+                raise ValueFault(f"a {name} is between -{most} and {most}, not {safe_repr(value)}")
             object.__setattr__(self, name, number)
 
     def __setattr__(self, name: str, value: object) -> None:

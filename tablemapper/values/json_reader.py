@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from ..errors import did_you_mean, shown
+from ..errors import did_you_mean, safe_repr
 from .nested import fault_of, structure
-from .scalars import Fault, ValueType, unexpected
+from .scalars import ValueFault, ValueType, unexpected
 
 _FAULTS = (
     msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
@@ -41,17 +41,17 @@ class JsonReader:
         self._decoder = msgspec.json.Decoder(self._type, dec_hook=structure)
 
     def decode(self, text: msgspec.Raw) -> Any:
-        """Return the value that a JSON text stands for; raise `Fault` if it stands for none."""
+        """Return the value that a JSON text stands for; raise `ValueFault` if it stands for none."""
         try:
             return self._finish(self._decoder.decode(text))
         except _FAULTS as error:
             raise _fault(error) from None
 
     def convert(self, plain: Any) -> Any:
-        """Return the value that stands for itself, or that builtins stand for; raise `Fault` if there is none."""
+        """Return the value that stands for itself, or that builtins stand for; raise `ValueFault` if there is none."""
         try:
             return self._kind.check(plain)
-        except Fault as first:
+        except ValueFault as first:
             try:
                 return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
             except _FAULTS as error:
@@ -68,20 +68,22 @@ class JsonReader:
             raise unexpected("float", value)
         return value
 
-    def unknown(self, plain: Any) -> Iterator[Fault]:
+    def unknown(self, plain: Any) -> Iterator[ValueFault]:
         """Yield the members inside of a value that its type does not know, and that would be dropped."""
         return _unknown(self._info, plain, "")
 
 
-def _fault(error: Exception) -> Fault:
-    if isinstance(error, Fault):
+def _fault(error: Exception) -> ValueFault:
+    if isinstance(error, ValueFault):
         return error
     if isinstance(error, RecursionError):
-        return Fault("nested too deep")
-    return fault_of(error) if isinstance(error, msgspec.MsgspecError) else Fault(f"{type(error).__name__}: {error}")
+        return ValueFault("nested too deep")
+    return (
+        fault_of(error) if isinstance(error, msgspec.MsgspecError) else ValueFault(f"{type(error).__name__}: {error}")
+    )
 
 
-def _unknown(info: Any, plain: Any, path: str) -> Iterator[Fault]:
+def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
     if isinstance(info, inspect.Metadata):
         yield from _unknown(info.type, plain, path)
     elif isinstance(info, inspect.UnionType):
@@ -97,7 +99,9 @@ def _unknown(info: Any, plain: Any, path: str) -> Iterator[Fault]:
             if name in types:
                 yield from _unknown(types[name], value, f"{path}.{name}")
             elif name != getattr(info, "tag_field", None):
-                yield Fault(f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}")
+                yield ValueFault(
+                    f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}"
+                )
     elif isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
         items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
         for number, (item, value) in enumerate(zip(items, plain, strict=False)):
@@ -142,23 +146,23 @@ def parse_object(text: bytes | str) -> tuple[dict[str, msgspec.Raw], dict[str, A
         raise unexpected("JSON, as bytes or str", text)
     try:
         if len(text) > _LONGEST:
-            raise Fault(f"{len(text)} characters of JSON are too many for one entity, which has at most 1 MiB")
+            raise ValueFault(f"{len(text)} characters of JSON are too many for one entity, which has at most 1 MiB")
         text = text if isinstance(text, str) else str(text, "utf-8")
         texts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         plain = json.loads(text, object_pairs_hook=_members)
     except msgspec.ValidationError as error:
         raise fault_of(error) from None
     except RecursionError:
-        raise Fault("nested too deep") from None
+        raise ValueFault("nested too deep") from None
     except (ValueError, msgspec.DecodeError) as error:
-        raise Fault(f"{shown(text)} is not JSON: {error}") from None
+        raise ValueFault(f"{safe_repr(text)} is not JSON: {error}") from None
     return texts, plain, [str(fault) for fault in _doubled(plain, "")]
 
 
-def _doubled(plain: Any, path: str) -> Iterator[Fault]:
+def _doubled(plain: Any, path: str) -> Iterator[ValueFault]:
     if isinstance(plain, _Doubled):
         for name in plain.names:
-            yield Fault("it occurs twice", f"{path}.{name}".lstrip("."))
+            yield ValueFault("it occurs twice", f"{path}.{name}".lstrip("."))
     members: Any = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
     for step, value in members:
         yield from _doubled(value, f"{path}[{step}]" if isinstance(plain, list) else f"{path}.{step}".lstrip("."))

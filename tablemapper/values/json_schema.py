@@ -12,7 +12,7 @@ from uuid import UUID
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from ..builtin import Builtin
+from ..datetime_types import Builtin
 
 _SCALARS: dict[type, tuple[str, str]] = {
     inspect.NoneType: ("null", ""),

@@ -26,16 +26,16 @@ import attrs
 import msgspec
 from msgspec import inspect
 
-from ..builtin import Builtin, builtin_time
-from ..errors import did_you_mean, shown
+from ..datetime_types import Builtin, builtin_time
+from ..errors import did_you_mean, safe_repr
 from .choices import enum_type, literal_type
+from .constraint_aliases import with_meta
 from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
 from .json_schema import json_schema
 from .precision import Precision, with_precision
-from .scalars import INT32, INT32_RANGE, SCALARS, Fault, ValueType, inside_json, unexpected
-from .spellings import with_meta
+from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
 
 if TYPE_CHECKING:
     import cattrs
@@ -78,7 +78,7 @@ def _unstructure(value: Any) -> Any:
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
             return form.check(value)
-    raise Fault(f"{type(value).__name__} {shown(value)} cannot be stored")
+    raise ValueFault(f"{type(value).__name__} {safe_repr(value)} cannot be stored")
 
 
 def structure(kind: Any, plain: Any) -> Any:
@@ -100,12 +100,12 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         return value
     if kind is dict or kind is list or kind is tuple:
         if depth == MAX_DEPTH:
-            raise Fault(f"nested more than {MAX_DEPTH} deep", path)
+            raise ValueFault(f"nested more than {MAX_DEPTH} deep", path)
         if kind is not dict:
             return [_plain(item, f"{path}[{number}]", depth + 1) for number, item in enumerate(value)]
         for key in value:
             if not isinstance(key, str):
-                raise Fault(f"the keys of a dict must be str, not {shown(key)}", path)
+                raise ValueFault(f"the keys of a dict must be str, not {safe_repr(key)}", path)
         return {_plain(key, path, depth): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()}
     if kind is bytearray or kind is memoryview:
         kind = bytes
@@ -113,11 +113,11 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         form = SCALARS[kind]
         plain = form.to_json(form.check(value))
     except KeyError:
-        raise Fault(f"{kind.__name__} {shown(value)} cannot be stored", path) from None
-    except Fault as fault:
-        raise Fault(fault.problem, path) from None
+        raise ValueFault(f"{kind.__name__} {safe_repr(value)} cannot be stored", path) from None
+    except ValueFault as fault:
+        raise ValueFault(fault.problem, path) from None
     if kind is float and plain.__class__ is str:
-        raise Fault("a nested float must be finite: JSON knows no infinity", path)
+        raise ValueFault("a nested float must be finite: JSON knows no infinity", path)
     return plain
 
 
@@ -137,28 +137,28 @@ def _take_apart(value: Any, *, str_keys: bool = False) -> Any:
 
 
 def _plain_default(value: Any) -> Any:
-    """Return a default as it stands in JSON; a `Fault` if it cannot."""
+    """Return a default as it stands in JSON; a `ValueFault` if it cannot."""
     try:
         return _plain(_take_apart(value), "", 0)
     except Exception as error:  # a hook may raise anything
-        raise Fault(str(error)) from error
+        raise ValueFault(str(error)) from error
 
 
-def fault_of(error: Exception) -> Fault:
+def fault_of(error: Exception) -> ValueFault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
     text = text.replace("`", "")
-    return Fault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
+    return ValueFault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
 
 
 def _compare(given: Any, back: Any, path: str) -> None:
-    """Raise a `Fault` where a value read back is not the one that was given."""
+    """Raise a `ValueFault` where a value read back is not the one that was given."""
     if given == back:
         return
     if isinstance(given, dict) and isinstance(back, dict):
         for name in given:
             if name not in back:
-                raise Fault(f'no field "{name}" (fields: {", ".join(back)}){did_you_mean(name, back)}', path)
+                raise ValueFault(f'no field "{name}" (fields: {", ".join(back)}){did_you_mean(name, back)}', path)
             _compare(given[name], back[name], f"{path}.{name}")
     elif given.__class__ is back.__class__ and isinstance(given, (list, tuple)) and len(given) == len(back):
         for number, item in enumerate(given):
@@ -167,7 +167,7 @@ def _compare(given: Any, back: Any, path: str) -> None:
 
 
 def _compare_untyped(given: Any, back: Any, path: str) -> None:
-    """Raise a `Fault` for an object that became a builtin: its place has no type that would make it again."""
+    """Raise a `ValueFault` for an object that became a builtin: its place has no type that would make it again."""
     if given == back:
         return
     if isinstance(given, dict) and isinstance(back, dict):
@@ -183,8 +183,10 @@ def _compare_untyped(given: Any, back: Any, path: str) -> None:
             _compare_untyped(getattr(given, name), getattr(back, name), f"{path}.{name}")
 
 
-def _other(given: Any, back: Any, path: str) -> Fault:
-    return Fault(f"{type(given).__name__} {shown(given)} would read back as {type(back).__name__} {shown(back)}", path)
+def _other(given: Any, back: Any, path: str) -> ValueFault:
+    return ValueFault(
+        f"{type(given).__name__} {safe_repr(given)} would read back as {type(back).__name__} {safe_repr(back)}", path
+    )
 
 
 def _json_type(annotation: Any) -> ValueType:
@@ -197,7 +199,7 @@ def _json_type(annotation: Any) -> ValueType:
         text = str(error)
         if "union" in text and ("Struct" in text or "dataclass" in text):
             text += "; of classes, only Structs with tags form a union: class Cat(msgspec.Struct, tag=True)"
-        raise Fault(text) from None
+        raise ValueFault(text) from None
     shape = get_origin(annotation) or annotation
     if not isinstance(shape, type) or shape is types.UnionType:
         shape = object
@@ -215,14 +217,14 @@ def _json_type(annotation: Any) -> ValueType:
             back = decode(text)
             _compare(given, _take_apart(back), "")
             _compare_untyped(value, back, "")
-        except Fault:
+        except ValueFault:
             raise
         except msgspec.MsgspecError as error:
             raise fault_of(error) from None
         except RecursionError:
-            raise Fault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
+            raise ValueFault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
         except Exception as error:  # a hook may raise anything
-            raise Fault(f"{type(error).__name__}: {error}") from error
+            raise ValueFault(f"{type(error).__name__}: {error}") from error
         return back, text.decode()
 
     both = _list_of(element, readable) if shape is list and element is not None else through_text
@@ -231,7 +233,7 @@ def _json_type(annotation: Any) -> ValueType:
         try:
             return decode(stored)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            raise Fault(f"{shown(stored)} is not the stored form of {readable}: {error}") from None
+            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: {error}") from None
 
     def store(value: Any) -> str:
         return both(value)[1]
@@ -264,20 +266,20 @@ def _ordered(info: Any) -> bool:
 
 
 def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
-    """Raise a `Fault` for what can be declared but not stored."""
+    """Raise a `ValueFault` for what can be declared but not stored."""
     if hasattr(owner := getattr(info, "cls", None), "__declaration__"):
         name = _readable(owner)
-        raise Fault(
+        raise ValueFault(
             f"{name} is an entity, and cannot be inside another: keep its key's fields, and read it with "
             f"store[{name}.key(…)]; to keep a copy, make {name} an attrs class"
         )
     if isinstance(info, inspect.CustomType):
         _check_hooks(info.cls)
     if isinstance(info, inspect.DictType) and not isinstance(info.key_type, (inspect.StrType, inspect.AnyType)):
-        raise Fault("the keys of a dict must be str")
+        raise ValueFault("the keys of a dict must be str")
     is_set = isinstance(info, (inspect.SetType, inspect.FrozenSetType))
     if is_set and not outermost and not _ordered(info.item_type):
-        raise Fault("a set inside another value can hold only str and numbers: use a list")
+        raise ValueFault("a set inside another value can hold only str and numbers: use a list")
     if isinstance(info, (inspect.Type, inspect.Field)) and id(info) not in seen:
         seen.add(id(info))
         if hasattr(info, "fields"):
@@ -287,7 +289,9 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
             for one in part if isinstance(part, tuple) else (part,):
                 if isinstance(one, inspect.Field) and one.name.startswith("_"):
                     owner = _readable(getattr(info, "cls", info))
-                    raise Fault(f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore')
+                    raise ValueFault(
+                        f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore'
+                    )
                 _check_shape(one, seen)
 
 
@@ -298,10 +302,10 @@ def _check_spellings(kind: Any) -> None:
     for name, hint in typing.get_type_hints(get_origin(kind) or kind, include_extras=True).items():
         try:
             known = with_meta(hint) is hint
-        except Fault:
+        except ValueFault:
             known = False
         if not known:
-            raise Fault(
+            raise ValueFault(
                 f"{_readable(kind)}.{name}: inside of a class only msgspec.Meta constrains a value; write "
                 "Annotated[…, msgspec.Meta(…)]"
             )
@@ -313,7 +317,7 @@ def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
         try:
             element, optional = value_type(args[0])
             constrained = constraint_of(args[0], element) is not None  # (msgspec checks that)
-        except Fault:  # such as Any: no condition can be on it
+        except ValueFault:  # such as Any: no condition can be on it
             return None
         return None if optional or constrained or element.kind is object else inside_json(element)
     return None
@@ -329,10 +333,10 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
         try:
             for item in value:
                 items.append(element.check(item))
-        except Fault as fault:
-            raise Fault(fault.problem, f"[{len(items)}]") from None
+        except ValueFault as fault:
+            raise ValueFault(fault.problem, f"[{len(items)}]") from None
         if element.kind is float and not all(map(math.isfinite, items)):
-            raise Fault("a nested float must be finite: JSON knows no infinity")
+            raise ValueFault("a nested float must be finite: JSON knows no infinity")
         return items, msgspec.json.encode([element.to_json(item) for item in items]).decode()
 
     return both
@@ -341,7 +345,7 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
 def _check_hooks(kind: Any) -> None:
     if kind is GeoPoint or builtin_time(kind) is not kind:
         return
-    fault = Fault(
+    fault = ValueFault(
         f"{_readable(kind)} cannot be stored: register_structure_hook and register_unstructure_hook on "
         f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
     )
@@ -403,20 +407,20 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     kind, args = get_origin(kind) or kind, get_args(kind)
     if kind is dict:
         if '"' in name:
-            raise Fault(f"the key {name!r} cannot be in a condition: it holds a quotation mark")
+            raise ValueFault(f"the key {name!r} cannot be in a condition: it holds a quotation mark")
         return _part_type(args[1] if args else Any, name), f'."{name}"'
     members = _members(kind)
     if members is None:
-        raise Fault(f"{_readable(kind)} has no nested values; attrs classes, Structs and dicts have")
+        raise ValueFault(f"{_readable(kind)} has no nested values; attrs classes, Structs and dicts have")
     if name not in members:
         known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
-        raise Fault(f'{kind.__name__} has no field "{name}" {known}')
+        raise ValueFault(f'{kind.__name__} has no field "{name}" {known}')
     return _part_type(typing.get_type_hints(kind, include_extras=True)[name], name), f'."{members[name]}"'
 
 
 def _part_type(annotation: Any, name: str) -> ValueType:
     if annotation is Any:
-        raise Fault(f'"{name}" is Any, which says nothing of its values: declare their type, as in dict[str, int]')
+        raise ValueFault(f'"{name}" is Any, which says nothing of its values: declare their type, as in dict[str, int]')
     return value_type(annotation)[0]
 
 
@@ -435,8 +439,8 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
     """
     try:
         return _value_type(annotation)
-    except Fault as fault:
-        raise Fault(fault.problem, path) from None
+    except ValueFault as fault:
+        raise ValueFault(fault.problem, path) from None
 
 
 def _value_type(annotation: Any) -> tuple[ValueType, bool]:
@@ -463,7 +467,7 @@ def _union_type(annotation: Any, rest: tuple[Any, ...]) -> ValueType:
     if len(rest) == 1:
         return _value_type(rest[0])[0]
     if any(_value_type(arg)[0].kind is not object for arg in rest):
-        raise Fault(
+        raise ValueFault(
             f"{_readable(annotation)}: a field has one type, optionally with None; only tagged Structs can form a union"
         )
     return _json_type(reduce(or_, rest))
@@ -471,7 +475,7 @@ def _union_type(annotation: Any, rest: tuple[Any, ...]) -> ValueType:
 
 def _single_type(annotation: Any, origin: Any) -> ValueType:
     if isinstance(annotation, str):
-        raise Fault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
+        raise ValueFault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
         return EXTRA
     if isinstance(annotation, type) and origin is None:
@@ -481,5 +485,5 @@ def _single_type(annotation: Any, origin: Any) -> ValueType:
         if issubclass(annotation, Enum):
             return enum_type(annotation)
     if annotation is None or annotation is type(None) or annotation is Any:
-        raise Fault(f"a field of {_readable(annotation)} cannot be stored; supported are {_SUPPORTED}")
+        raise ValueFault(f"a field of {_readable(annotation)} cannot be stored; supported are {_SUPPORTED}")
     return _json_type(annotation)

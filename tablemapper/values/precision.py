@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from ..builtin import Builtin
-from ..errors import shown
-from .scalars import Fault, ValueType, checked_load
+from ..datetime_types import Builtin
+from ..errors import safe_repr
+from .scalars import ValueFault, ValueType, checked_load
 
 
 @attrs.frozen
@@ -23,12 +23,12 @@ _STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def with_precision(type: ValueType, precision: object) -> ValueType:
-    """Return a type of times that are cut when they are set; raise `Fault` if there is none."""
+    """Return a type of times that are cut when they are set; raise `ValueFault` if there is none."""
     if type.plain.kind not in (Builtin.datetime, time) or type.element is not None:
-        raise Fault(f"precision={shown(precision)} is for datetime and time, this is {type.name}")
+        raise ValueFault(f"precision={safe_repr(precision)} is for datetime and time, this is {type.name}")
     step = _STEPS.get(precision) if isinstance(precision, str) else None
     if step is None or not isinstance(precision, str):
-        raise Fault(f'precision={shown(precision)}: expected "s", "ms" or "us"')
+        raise ValueFault(f'precision={safe_repr(precision)}: expected "s", "ms" or "us"')
     plain = type.plain
 
     def check(value: Any) -> Any:

@@ -18,9 +18,9 @@ from uuid import UUID
 import attrs
 import msgspec
 
-from ..builtin import Builtin
 from ..codegen import Names
-from ..errors import shown
+from ..datetime_types import Builtin
+from ..errors import safe_repr
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
 
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
@@ -35,7 +35,7 @@ _text = msgspec.to_builtins
 _Function: TypeAlias = Callable[[Any], Any]
 
 
-class Fault(ValueError):
+class ValueFault(ValueError):
     """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
 
     def __init__(self, problem: str, path: str = "") -> None:
@@ -44,9 +44,9 @@ class Fault(ValueError):
         self.path = path
 
 
-def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> Fault:
+def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> ValueFault:
     hint = hint or ("use .tolist(), which gives Python's own" if type(value).__module__ == "numpy" else "")
-    return Fault(f"expected {expected}, got {type(value).__name__} {shown(value)}{hint and '; ' + hint}", at)
+    return ValueFault(f"expected {expected}, got {type(value).__name__} {safe_repr(value)}{hint and '; ' + hint}", at)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -60,7 +60,7 @@ class ValueType:
     edm: Edm
     """The type of the property on Azure."""
     check: _Function
-    """Return the value, normalised; raise `Fault` if it is none of this type."""
+    """Return the value, normalised; raise `ValueFault` if it is none of this type."""
     store: _Function
     """Return the stored form of a checked value."""
     load: _Function
@@ -175,7 +175,7 @@ class ValueType:
         try:
             return self.plain.check(self.from_json(form))
         except (TypeError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError) as error:
-            raise Fault(f"{shown(form)} is no value of {self.name}: {error}") from None
+            raise ValueFault(f"{safe_repr(form)} is no value of {self.name}: {error}") from None
 
     def fast_source(self, variable: str, names: Names) -> str:
         """Return source that is true only of values that are as `check` would return them; ``variable`` is a name."""
@@ -223,9 +223,9 @@ class ValueType:
 
     def _member(self, name: str) -> tuple[ValueType, str]:
         if self.member is None:
-            raise Fault(f"{self.name} has no nested values; attrs classes, dataclasses, Structs and dicts have")
+            raise ValueFault(f"{self.name} has no nested values; attrs classes, dataclasses, Structs and dicts have")
         if self.element is None and not isinstance(name, str):
-            raise Fault(f"expected the name of a nested value, got {shown(name)}")
+            raise ValueFault(f"expected the name of a nested value, got {safe_repr(name)}")
         return self.member(name)
 
 
@@ -241,7 +241,7 @@ def _check_str(value: Any) -> str:
         value = value.value
     value = str.__str__(value)
     if not value.isascii() and not _WELL(value):
-        raise Fault(f"{shown(value)} contains a lone surrogate, which is not a character and cannot be stored")
+        raise ValueFault(f"{safe_repr(value)} contains a lone surrogate, which is not a character and cannot be stored")
     return value  # type: ignore[no-any-return]
 
 
@@ -253,7 +253,7 @@ def _check_integer(bits: int) -> _Function:
         if not isinstance(value, int) or value.__class__ is bool:
             raise unexpected(name, value)
         if not low <= value <= high:
-            raise Fault(f"{shown(int(value))} does not fit in {bits} bits; {wider} holds more")
+            raise ValueFault(f"{safe_repr(int(value))} does not fit in {bits} bits; {wider} holds more")
         return int(value)
 
     return check
@@ -266,12 +266,12 @@ def _check_float(value: Any) -> float:
         except OverflowError:
             number = math.nan
         if number != value:
-            raise Fault(f"the int {shown(value)} is not exact as a float: the nearest float differs")
+            raise ValueFault(f"the int {safe_repr(value)} is not exact as a float: the nearest float differs")
         return number or 0.0
     if not isinstance(value, float):
         raise unexpected("float", value)
     if math.isnan(value):
-        raise Fault("nan cannot be stored, because it does not equal itself; use None for a missing value")
+        raise ValueFault("nan cannot be stored, because it does not equal itself; use None for a missing value")
     return float(value) or 0.0
 
 
@@ -288,14 +288,18 @@ def _check_datetime(value: Any) -> datetime:
         start = f"({value.year}, {value.month}, {value.day}, tzinfo=UTC)" if isinstance(value, date) else ""
         raise unexpected("datetime", value, start and f"use datetime{start}, or .date() of the field in a condition")
     if value.utcoffset() is None:
-        raise Fault(f"{shown(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one")
+        raise ValueFault(
+            f"{safe_repr(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one"
+        )
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
-        raise Fault(f"{shown(value)} is outside the years {MIN_DATETIME.year} to 9999 in UTC") from None
+        raise ValueFault(f"{safe_repr(value)} is outside the years {MIN_DATETIME.year} to 9999 in UTC") from None
     at = Builtin.datetime(utc.year, utc.month, utc.day, utc.hour, utc.minute, utc.second, utc.microsecond, UTC)
     if at < MIN_DATETIME:
-        raise Fault(f"{shown(value)} is before {MIN_DATETIME:%Y-%m-%d}, the first time that Azure Table storage knows")
+        raise ValueFault(
+            f"{safe_repr(value)} is before {MIN_DATETIME:%Y-%m-%d}, the first time that Azure Table storage knows"
+        )
     return at
 
 
@@ -311,7 +315,7 @@ def _check_time(value: Any) -> time:
     if not isinstance(value, time):
         raise unexpected("time", value)
     if value.tzinfo is not None:
-        raise Fault(f"{shown(value)} has a time zone; a time of day is stored without one")
+        raise ValueFault(f"{safe_repr(value)} has a time zone; a time of day is stored without one")
     return time(value.hour, value.minute, value.second, value.microsecond)
 
 
@@ -319,7 +323,7 @@ def _check_timedelta(value: Any) -> timedelta:
     if not isinstance(value, timedelta):
         raise unexpected("timedelta", value)
     if not MIN_INT64 <= _microseconds(value) <= MAX_INT64:
-        raise Fault(f"{shown(value)} does not fit in 64 bits of microseconds (292,000 years)")
+        raise ValueFault(f"{safe_repr(value)} does not fit in 64 bits of microseconds (292,000 years)")
     return timedelta(value.days, value.seconds, value.microseconds)
 
 
@@ -329,13 +333,13 @@ def _microseconds(value: timedelta) -> int:
 
 def _check_decimal(value: Any) -> Decimal:
     if not isinstance(value, Decimal):
-        raise unexpected("Decimal", value, f"use Decimal('{shown(value)}')" if type(value) in (int, float) else "")
+        raise unexpected("Decimal", value, f"use Decimal('{safe_repr(value)}')" if type(value) in (int, float) else "")
     if not value.is_finite():
-        raise Fault(f"{shown(value)} is not finite")
+        raise ValueFault(f"{safe_repr(value)} is not finite")
     try:
         return _DECIMALS.plus(value)
     except ArithmeticError:
-        raise Fault(f"{shown(value)} is outside the Decimals: 34 digits, exponent -6143 to 6144") from None
+        raise ValueFault(f"{safe_repr(value)} is outside the Decimals: 34 digits, exponent -6143 to 6144") from None
 
 
 def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
@@ -346,7 +350,7 @@ def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
             return value
     except (ArithmeticError, TypeError):
         pass
-    raise Fault(f"{shown(stored)} is not the stored form of Decimal")
+    raise ValueFault(f"{safe_repr(stored)} is not the stored form of Decimal")
 
 
 def read_total(stored: Any) -> Decimal:
@@ -385,7 +389,7 @@ def checked_load(name: str, read: _Function, store: _Function) -> _Function:
                 return value
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError):
             pass
-        raise Fault(f"{shown(stored)} is not the stored form of {name}")
+        raise ValueFault(f"{safe_repr(stored)} is not the stored form of {name}")
 
     return load
 

@@ -31,7 +31,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import attrs
 
 from ..codegen import Names
-from ..errors import shown
+from ..errors import safe_repr
 from ..limits import MAX_INT64, MIN_INT64
 
 V = TypeVar("V")
@@ -112,21 +112,21 @@ def _unpack_int(packed: object) -> int:
         return packed
     if isinstance(packed, bytes) and len(packed) <= _MOST_BYTES:
         return int.from_bytes(packed, "little", signed=True)
-    raise ValueError(f"{shown(packed)} is not the total of a sum")
+    raise ValueError(f"{safe_repr(packed)} is not the total of a sum")
 
 
 def read_number(packed: object) -> int:
     """Return how many values there are, as it is stored; ValueError if it is something else."""
     if type(packed) is int and packed >= 0:
         return packed
-    raise ValueError(f"{shown(packed)} is no number of values")
+    raise ValueError(f"{safe_repr(packed)} is no number of values")
 
 
 def read_signed(packed: object) -> int:
     """Return how many values more there are, or fewer, as it is stored; ValueError if it is something else."""
     if type(packed) is int:
         return packed
-    raise ValueError(f"{shown(packed)} is no change of a number of values")
+    raise ValueError(f"{safe_repr(packed)} is no change of a number of values")
 
 
 def negated(state: Any) -> Any:
@@ -287,7 +287,7 @@ def _add_decimal(state: State, value: Decimal, sign: int) -> None:
 
 def _split(value: Decimal) -> tuple[int, int]:
     if not value.is_finite() or abs(value.adjusted()) > _MOST_EXPONENT:
-        raise ValueError(f"{shown(value)} cannot be summed: expected a finite Decimal")
+        raise ValueError(f"{safe_repr(value)} cannot be summed: expected a finite Decimal")
     sign, digits, exponent = value.as_tuple()
     return _exponent(exponent), int(Decimal((sign, digits, 0)))
 
@@ -295,7 +295,7 @@ def _split(value: Decimal) -> tuple[int, int]:
 def _exponent(exponent: object) -> int:
     if type(exponent) is int and abs(exponent) <= _MOST_EXPONENT:
         return exponent
-    raise ValueError(f"{shown(exponent)} is not the exponent of a Decimal that can be summed")
+    raise ValueError(f"{safe_repr(exponent)} is not the exponent of a Decimal that can be summed")
 
 
 def _merge_decimal(state: State, delta: State) -> State:
@@ -347,7 +347,7 @@ def _check_float(value: float) -> float:
 
 def _check_int(value: int) -> int:
     if value.bit_length() > _MOST_INT_BITS:
-        raise ValueError(f"{shown(value)} has more than {_MOST_INT_BITS:,} bits")
+        raise ValueError(f"{safe_repr(value)} has more than {_MOST_INT_BITS:,} bits")
     return value
 
 
@@ -355,7 +355,7 @@ def _check_decimal(value: Decimal) -> Decimal:
     digits = len(value.as_tuple().digits)
     if digits > _MOST_DIGITS or abs(value.adjusted()) > _MOST_CALCULATED_EXPONENT:
         raise ValueError(
-            f"{shown(value)} has more than {_MOST_DIGITS} digits, or an exponent beyond ±{_MOST_CALCULATED_EXPONENT:,}"
+            f"{safe_repr(value)} has more than {_MOST_DIGITS} digits, or an exponent beyond ±{_MOST_CALCULATED_EXPONENT:,}"
         )
     return value
 

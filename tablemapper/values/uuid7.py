@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 
-class Source:
+class Uuid7Generator:
     """Where UUIDs come from: a clock, randomness, and the last one, below which none comes.
 
     Args:
@@ -25,11 +25,11 @@ class Source:
         self.last = 0
 
 
-_source = Source()
+_source = Uuid7Generator()
 
 
 @contextmanager
-def uuids_from(source: Source) -> Iterator[None]:
+def uuids_from(source: Uuid7Generator) -> Iterator[None]:
     """Make UUIDs from another source: for tests, one after the other."""
     global _source
     before, _source = _source, source

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from ..engines.check import Report
+from ..engines.check import CheckReport
 from ..engines.statistics import Statistics
 from ..engines.status import Status
 from ..entities.declaration import declaration_of
@@ -126,7 +126,7 @@ _SHOWN: dict[type[Any], Callable[[Any], str]] = {
     Page: _page,
     Status: _status,
     Store: _store,
-    **dict.fromkeys((Advice, Explanation, MixedExplanation, Report, Statistics), _text),
+    **dict.fromkeys((Advice, Explanation, MixedExplanation, CheckReport, Statistics), _text),
 }
 
 

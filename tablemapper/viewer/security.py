@@ -87,7 +87,7 @@ class Guard:
 
 
 @attrs.frozen
-class Attentive:
+class DisconnectGuard:
     """Ends what is done for a client that has left."""
 
     app: ASGIApp

@@ -60,8 +60,8 @@ async def test_a_task_copies_a_store_while_others_go_on(path: Path, account: boo
 async def test_a_copy_that_is_cancelled_ends_between_two_steps_and_the_next_one_goes_on(
     path: Path, account: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.store.copying._WINDOW", 4)
-    monkeypatch.setattr("tablemapper.engines.by_key._CHUNK", 4)
+    monkeypatch.setattr("tablemapper.store.copy._WINDOW", 4)
+    monkeypatch.setattr("tablemapper.engines.key_order._CHUNK", 4)
     monkeypatch.setattr("tablemapper.progress.INTERVAL", 0.0)
     gate, calls = Gate(), 0
 
@@ -97,7 +97,7 @@ async def test_a_copy_takes_two_stores_of_one_kind(path: Path) -> None:
             with pytest.raises(TypeError, match=r"copy_async: .*Store.*tm\.copy\(source, target\)"):
                 await tm.copy_async(store, tasks)  # type: ignore[arg-type]
             opening = tm.open_async(":memory:", models=MODELS)
-            with pytest.raises(TypeError, match="copy_async: .*Opening"):
+            with pytest.raises(TypeError, match="copy_async: .*OpenContext"):
                 await tm.copy_async(tasks, opening)  # type: ignore[arg-type]
         async with tm.open_async(":memory:", models=MODELS) as open:
             for stores in ((tasks, tasks), (tasks, open), (open, tasks)):

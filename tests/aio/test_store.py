@@ -18,7 +18,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.aio import opening as aio_opening
-from tablemapper.aio.opening import Opening
+from tablemapper.aio.opening import OpenContext
 from tablemapper.aio.query import AsyncGroups, AsyncMixedQuery
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.transaction import AsyncTransaction
@@ -34,7 +34,7 @@ from tablemapper.errors import (
     StoreError,
     StoreLocked,
 )
-from tablemapper.execution.totals import Groups
+from tablemapper.execution.totals import GroupedQuery
 from tablemapper.query.mixed import MixedQuery
 from tablemapper.query.query import Query, Rows
 from tablemapper.schema.model import compile_schema
@@ -50,7 +50,7 @@ from .gate import Gate
 T = TypeVar("T")
 
 
-def open_twins(path: Path, **options: Any) -> Opening:
+def open_twins(path: Path, **options: Any) -> OpenContext:
     return tm.open_async(str(path), models=[Twin, Twins], **options)
 
 
@@ -163,7 +163,7 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
         (Query, tm.AsyncQuery),
         (Rows, tm.AsyncRows),
         (MixedQuery, AsyncMixedQuery),
-        (Groups, AsyncGroups),
+        (GroupedQuery, AsyncGroups),
     ]
     for sync, other in pairs:
         for name, method in inspect.getmembers(sync, inspect.isfunction):
@@ -327,7 +327,7 @@ async def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(store: Asyn
 async def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
     store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
     seen: list[tm.Progress] = []
 
     async def numbers(end: int, group: str = "a") -> AsyncIterator[Twin]:
@@ -432,7 +432,7 @@ async def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are
         return SqliteEngine.open(path, schema, timeout=1.0, monotonic=clock, sleep=sleep, waited=waited)
 
     monkeypatch.setattr(Workers, "clock", clock)
-    async with Opening(start, limits=None, threads=4, timeout=1.0) as store:
+    async with OpenContext(start, limits=None, threads=4, timeout=1.0) as store:
         calls = 0
         inserts = [store.insert(Twin("a", number)) for number in range(40)]
         results = await asyncio.gather(*inserts, return_exceptions=True)

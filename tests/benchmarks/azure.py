@@ -21,7 +21,7 @@ from azure.data.tables import EdmType, EntityProperty, TableServiceClient, __ver
 
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.tables.service import Find, Page
+from tablemapper.engines.azure.tables.service import EntityPage, QueryEntities
 from tablemapper.schema.model import compile_schema
 
 from ..engines.azure.azurite import Azurite, start
@@ -294,7 +294,7 @@ class _Endless(Memory):
     count = 0
 
     def send(self, request: Any) -> Any:
-        if not isinstance(request, Find) or request.table != "Readings":
+        if not isinstance(request, QueryEntities) or request.table != "Readings":
             return super().send(request)
         first = 0 if request.after is None else int(request.after[1])
         made = [
@@ -303,7 +303,7 @@ class _Endless(Memory):
              "e": 5.5, "f": 6.5, "g": True, "h": "2023-10-27T09:00:00.000000Z", "h@odata.type": "Edm.DateTime"}
             for n in range(first, min(first + 1000, self.count))
         ]  # fmt: skip
-        return Page(made, ("p", str(first + 1000)) if first + 1000 < self.count else None)
+        return EntityPage(made, ("p", str(first + 1000)) if first + 1000 < self.count else None)
 
 
 def grown(count: int) -> float:

@@ -28,8 +28,8 @@ import attrs
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.sql import catalogue
-from tablemapper.evolution import following as followed
+from tablemapper.engines.sqlite.sql import catalogue_table
+from tablemapper.evolution import newer_versions as followed
 from tablemapper.store.builds import build
 
 from .measure import Differ, peak
@@ -449,7 +449,7 @@ def following(bench: Bench) -> Iterator[Figure]:
         with bench.store(count) as path, bench.open(path, OLD) as store:
             plain = statistics.median(timed(store) for _ in range(50))
             with bench.open(path, *BOTH) as other:
-                catalogue._decoded.cache_clear()  # (another process would have opened it)
+                catalogue_table._decoded.cache_clear()  # (another process would have opened it)
                 followed._followed.cache_clear()
                 first.append((timed(store) - plain) * 1000)
                 bumps = []

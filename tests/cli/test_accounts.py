@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import advice, diagram, inspect, look, scripts, stores  # noqa: F401  their commands
+from tablemapper.cli import (  # noqa: F401  their commands
+    administration_commands,
+    analysis_commands,
+    diagram,
+    inspect,
+    migration_commands,
+    query_commands,
+)
 from tablemapper.cli.app import Exit, run
-from tablemapper.engines import opening
-from tablemapper.engines.azure.tables.service import Commit, CreateTable
+from tablemapper.engines import locations
+from tablemapper.engines.azure.tables.service import CreateTable, GroupTransaction
 
 from ..classes import Other, entity, grouped
 from ..engines.azure.memory import Memory
@@ -41,12 +48,12 @@ ALL = [Part, Colors]
 @pytest.fixture
 def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Memory:
     """An account with a store, which every account is here."""
-    memory, place_of = Memory(), opening.place_of
+    memory, place_of = Memory(), locations.place_of
 
     def place(where: Any, credential: Any = None) -> Any:
-        return AzurePlace(memory=memory) if isinstance(where, str) and opening.is_account(where) else place_of(where)
+        return AzurePlace(memory=memory) if isinstance(where, str) and locations.is_account(where) else place_of(where)
 
-    monkeypatch.setattr(opening, "place_of", place)
+    monkeypatch.setattr(locations, "place_of", place)
     monkeypatch.setenv("STORE", TEXT)
     monkeypatch.setenv("AZURE_STORAGE_KEY", SECRET)
     monkeypatch.chdir(tmp_path)
@@ -131,7 +138,7 @@ def test_scripts_are_tried_over_a_copy_of_an_account_and_change_nothing(
     memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, sizes = next_version()
-    monkeypatch.setattr("tablemapper.cli.scripts._load", lambda _: [sizes])
+    monkeypatch.setattr("tablemapper.cli.migration_commands._load", lambda _: [sizes])
     before = {name: dict(rows) for name, rows in memory.tables.items()}
     report = tm.migrate(TEXT, [sizes], dry_run=True)
     assert [fault.key for fault in report.faults] == [("a", "a0")]
@@ -154,7 +161,7 @@ def test_a_script_that_renames_runs_on_an_account(
         m.rename(Part.color, new.paint)
         m.drop(Colors)
 
-    monkeypatch.setattr("tablemapper.cli.scripts._load", lambda _: [paint])
+    monkeypatch.setattr("tablemapper.cli.migration_commands._load", lambda _: [paint])
     assert "migrated paint" in printed(capsys, "migrate", "env:STORE", "--scripts", "x")
     assert "paint" in printed(capsys, "status", "env:STORE")
     with tm.open(TEXT, models=[new]) as store:
@@ -215,12 +222,12 @@ def test_a_store_that_is_only_read_follows_and_writes_nothing(memory: Memory) ->
         ):
             with pytest.raises(tm.StoreReadOnly, match="opened with read_only=True"):
                 call()
-        assert not [one for one in memory.sent if isinstance(one, Commit | CreateTable)]
+        assert not [one for one in memory.sent if isinstance(one, GroupTransaction | CreateTable)]
         with tm.open(TEXT, models=[entity("New", "News", {"id": str}, tm.Key[str](partition="{id}"))]):
             sent = len(memory.sent)
         bare._engine.catch_up()
         assert bare.get(bare.classes["Part"].key("a", 1)) is not None
-        assert not [one for one in memory.sent[sent:] if isinstance(one, Commit | CreateTable)]
+        assert not [one for one in memory.sent[sent:] if isinstance(one, GroupTransaction | CreateTable)]
 
 
 def test_what_lacks_something_is_not_opened_to_be_read(memory: Memory) -> None:

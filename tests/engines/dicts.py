@@ -1,4 +1,4 @@
-"""An engine of dicts: what `tablemapper.engines.decide` says, kept in memory, and nothing clever.
+"""An engine of dicts: what `tablemapper.engines.write_decision` says, kept in memory, and nothing clever.
 
 It is the second engine behind the protocol, and the judge of the first one: it shares with the file the declarations,
 the plans and the one definition of a write, and no line of SQL. Its state is one immutable value, which each write
@@ -20,36 +20,36 @@ from typing import Any, Literal, TypeVar
 import attrs
 
 from tablemapper.catalogue.catalogue import Catalogue
-from tablemapper.catalogue.freezing import check_thawed
-from tablemapper.engines.check import Check, Duty, RepairReport, Report
-from tablemapper.engines.decide import Decision, GroupChange, Key, decide, with_maintained
+from tablemapper.catalogue.freeze import check_thawed
+from tablemapper.engines.check import CheckReport, ConsistencyCheck, MaintenanceRule, RepairReport
 from tablemapper.engines.protocol import (
     Batch,
-    Built,
-    Explained,
+    BuildStep,
+    DatabasePlan,
+    DuplicateValue,
     Note,
-    NoteChanged,
+    NoteConflict,
     Operation,
+    PendingBuild,
     Position,
-    Unready,
-    Violation,
 )
-from tablemapper.engines.status import Item, Status
+from tablemapper.engines.status import ObjectStatus, Status
+from tablemapper.engines.write_decision import Decision, GroupChange, Key, decide, with_maintained
 from tablemapper.entities.aggregates import keeper_name, kept_field
 from tablemapper.entities.fields import FieldModel
 from tablemapper.errors import CorruptStore, SchemaMismatch, StoreClosed
 from tablemapper.expressions.sortable import store_sortable
 from tablemapper.expressions.tree import Attr, Order
-from tablemapper.planning.budget import Spending
+from tablemapper.planning.budget import BudgetMeter
 from tablemapper.planning.capabilities import Capabilities
 from tablemapper.planning.conditions import AnyPredicate
-from tablemapper.planning.parts import Place
 from tablemapper.planning.plan import Plan
-from tablemapper.planning.projection import Layout, layout_of, tuples
+from tablemapper.planning.projection import RowLayout, layout_of, tuples
+from tablemapper.planning.query_parts import KeyPosition
 from tablemapper.planning.ranges import BoundPlan, KeyRange
-from tablemapper.planning.walk import Down, Walk
+from tablemapper.planning.skip_scan import Descending, SkipScan
 from tablemapper.progress import Meter
-from tablemapper.schema.groups import Delta
+from tablemapper.schema.aggregate_model import Delta
 from tablemapper.schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -126,9 +126,9 @@ class State:
     def index(self, index: IndexMaintenance) -> Table:
         return self.indexes.get(index.label, NOTHING)
 
-    # -- what is maintained: `decide.Duties`
+    # -- what is maintained: `write_decision.MaintenanceRules`
 
-    def duties(self, model: Model) -> Sequence[Duty]:
+    def duties(self, model: Model) -> Sequence[MaintenanceRule]:
         schema = Schema(tuple(self.models.values()))
         known = self.models[model.name]
         sources = [other for other in self.models.values() if _source(other) == model.name]
@@ -149,7 +149,7 @@ class State:
     def keeper(self, model: Model, field: FieldModel) -> Model:
         return self.models[keeper_name(model.name, field.property)]
 
-    # -- what is stored: `decide.Stored`
+    # -- what is stored: `write_decision.WriteView`
 
     def row(self, model: Model, key: Key) -> Row | None:
         name, row = self.table(model.table).items.get(key, (None, None))
@@ -331,7 +331,7 @@ class DictEngine:
             noted = dict(before.notes)
             for note in notes:
                 if noted.get(note.name) != note.old:
-                    raise NoteChanged
+                    raise NoteConflict
                 noted |= {note.name: note.new} if note.new is not None else {}
                 if note.new is None:
                     noted.pop(note.name, None)
@@ -392,16 +392,16 @@ class DictEngine:
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
         return {}
 
-    def describe(self, label: str) -> Unready:
-        return Unready(label, "building", 0, 0)
+    def describe(self, label: str) -> PendingBuild:
+        return PendingBuild(label, "building", 0, 0)
 
-    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+    def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         return None
 
     def group_build(self, labels: Collection[str] | None) -> Idle:
         return Idle()
 
-    def violations(self, most: int) -> tuple[Violation, ...]:
+    def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         return ()
 
     def freeze(self, meter: Meter) -> None:
@@ -416,13 +416,13 @@ class DictEngine:
     def status(self) -> Status:
         items = []
         for model in self.state.models.values():
-            items.append(Item(model.name, "class" if model.aggregate is None else "aggregate", "ready", True))
-            items += [Item(f"{model.name}.{index.name}", "index", "ready", True) for index in model.indexes]
+            items.append(ObjectStatus(model.name, "class" if model.aggregate is None else "aggregate", "ready", True))
+            items += [ObjectStatus(f"{model.name}.{index.name}", "index", "ready", True) for index in model.indexes]
         return Status(1, tuple(items), frozen=Catalogue(frozen=self.state.frozen).frozen_since)
 
-    def check(self, meter: Meter) -> Report:
+    def check(self, meter: Meter) -> CheckReport:
         state = self.state
-        check = Check(
+        check = ConsistencyCheck(
             {model: state.duties(model) for model in state.models.values()}, Holding(state), state.last, meter
         )
         return check.report(check.findings(()))
@@ -502,7 +502,7 @@ def _converted(old: Model, new: Model, row: Row) -> Row:
 class Idle:
     """Builds no groups ahead of others."""
 
-    def step(self, most: int, *, start: bool) -> Built | None:
+    def step(self, most: int, *, start: bool) -> BuildStep | None:
         return None
 
     def close(self) -> None: ...
@@ -523,11 +523,11 @@ class DictReads:
     def rows(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         *,
         after: Position | None = None,
         limit: int | None = None,
-        spending: Spending | None = None,
+        spending: BudgetMeter | None = None,
         within: Any = None,
     ) -> Iterator[list[Row]]:
         state = self._engine.state if within is None else within
@@ -535,13 +535,13 @@ class DictReads:
         rows = rows if limit is None or (spending is not None and bound.plan.sorted) else islice(rows, limit)
         return iter(lambda: list(islice(rows, _CHUNK)), [])
 
-    def lines(self, bound: BoundPlan, layout: Layout, size: int, limit: int | None) -> None:
+    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         return None
 
     def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
         return lambda partition: None
 
-    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+    def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         return next(_Reading(self._engine.state, bound, layout).rows(None, None), None)
 
     def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
@@ -551,14 +551,14 @@ class DictReads:
         """Return None: a dict has no bytes."""
 
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
-        return sum(1 for _ in islice(_Reading(self._engine.state, bound, Layout(places=True)).places(), most))
+        return sum(1 for _ in islice(_Reading(self._engine.state, bound, RowLayout(places=True)).places(), most))
 
-    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
-        keys = list(_Reading(self._engine.state, bound, Layout(places=True)).places())
+    def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
+        keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
-        return Explained()
+    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+        return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
         return key
@@ -570,7 +570,7 @@ class DictReads:
 class _Reading:
     """One read of a plan in one state."""
 
-    def __init__(self, state: State, bound: BoundPlan, layout: Layout) -> None:
+    def __init__(self, state: State, bound: BoundPlan, layout: RowLayout) -> None:
         self._state, self._bound, self._layout, self._plan = state, bound, layout, bound.plan
         self._model = state.models[bound.plan.model.name]
         index = bound.plan.index
@@ -583,7 +583,7 @@ class _Reading:
 
     def places(self) -> Iterator[tuple[str, ...]]:
         """Yield the places between the bounds, range by range."""
-        walk = Walk.of(self._bound) if self._plan.by_partition else None
+        walk = SkipScan.of(self._bound) if self._plan.by_partition else None
         for one in self._bound.ranges:
             for place in self._table.between(one):
                 if walk is not None and not walk.holds(place[0]):
@@ -591,7 +591,7 @@ class _Reading:
                 if self._plan.index is not None or self._table.items[place][0] == self._model.name:
                     yield place
 
-    def rows(self, after: Position | None, spending: Spending | None) -> Iterator[Row]:
+    def rows(self, after: Position | None, spending: BudgetMeter | None) -> Iterator[Row]:
         """Yield what the layout says of each row, in the order of the plan, those after a position."""
         plan = self._plan
         if plan.sorted:
@@ -619,7 +619,7 @@ class _Reading:
     def _merge_key(self, place: Sequence[str]) -> tuple[Any, ...]:
         front = self._bound.range_of(place).front if self._plan.merged else ("", "")
         rows = place[1][len(front[1]) :], tuple(place[2:])
-        return place[0][len(front[0]) :], Down(rows) if self._plan.turned else rows, front, tuple(place)
+        return place[0][len(front[0]) :], Descending(rows) if self._plan.turned else rows, front, tuple(place)
 
     def _compared(self, a: Sequence[Any], b: Sequence[Any]) -> int:
         for at, step in enumerate(self._plan.sort):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines import opening
-from tablemapper.engines.protocol import Engine, Note, NoteChanged, Reads
+from tablemapper.engines import locations
+from tablemapper.engines.protocol import Engine, Note, NoteConflict, Reads
 from tablemapper.schema.model import compile_schema
 
 from ..classes import grouped
@@ -81,7 +81,7 @@ of_any_partition = pytest.mark.parametrize("opened", ["memory", "file", "dicts"]
 @pytest.fixture(params=["memory", "file", "dicts", "azure"])
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """A function that opens an engine of one place; opened again, a file and a place of dicts are the same store."""
-    files: dict[str, opening.Where] = {
+    files: dict[str, locations.Where] = {
         "memory": ":memory:",
         "file": tmp_path / "x.db",
         "dicts": DictPlace(str(tmp_path)),
@@ -90,7 +90,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     engines = []
 
     def open(models: Sequence[type[tm.Record]] = MODELS) -> Engine:
-        engines.append(opening.open_engine(files[request.param], compile_schema(models)))
+        engines.append(locations.open_engine(files[request.param], compile_schema(models)))
         return engines[-1]
 
     yield open
@@ -550,7 +550,7 @@ def test_extremes_are_found_by_reading_where_nothing_is_sorted() -> None:
 def test_a_note_changes_from_what_it_was(opened: Open) -> None:
     engine = opened()
     engine.apply([], notes=[Note("run", None, "1")])
-    with pytest.raises(NoteChanged):
+    with pytest.raises(NoteConflict):
         engine.apply([], notes=[Note("run", None, "2")])
     assert engine.note("run") == "1"
     engine.apply([], notes=[Note("run", "1", None)])

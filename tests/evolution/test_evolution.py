@@ -9,8 +9,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.evolution.evolution import Evolution, evolve
 from tablemapper.evolution.versions import Version, Versions
-from tablemapper.schema.forms import ModelForm
 from tablemapper.schema.model import compile_schema, model_of
+from tablemapper.schema.specs import ModelSpec
 
 from .test_rules import Holds, product, total
 
@@ -32,7 +32,7 @@ class Dropped(Holds):
         super().__init__()
         self.name = name
 
-    def dropped(self, name: str, form: ModelForm) -> str | None:
+    def dropped(self, name: str, form: ModelSpec) -> str | None:
         return f"{name} was dropped" if name == self.name else None
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tablemapper.evolution.history import History
 from tablemapper.evolution.versions import Version, Versions
-from tablemapper.schema.forms import AppliedForm
+from tablemapper.schema.specs import AppliedSpec
 
 
 def _version(**fields: Any) -> Version:
@@ -79,14 +79,14 @@ def test_versions_are_found_retired_and_revived_by_class() -> None:
 
 
 def test_a_migration_that_ran_again_has_two_entries() -> None:
-    first, again = AppliedForm("m1", switched=2, undone=3), AppliedForm("m1", switched=4)
-    running = AppliedForm("m2")
+    first, again = AppliedSpec("m1", switched=2, undone=3), AppliedSpec("m1", switched=4)
+    running = AppliedSpec("m2")
     history = History((first, again)).and_(running)
     assert history.current("m1") is history.last("m1") is again
     assert History((first,)).current("m1") is None
     assert History((first,)).last("m1") is first
     assert history.running is running
     assert History((first, again)).running is None
-    assert list(history.with_(again, undone=5)) == [first, AppliedForm("m1", switched=4, undone=5), running]
+    assert list(history.with_(again, undone=5)) == [first, AppliedSpec("m1", switched=4, undone=5), running]
     assert list(history.without(history.running, None)) == [first, again]
     assert history.with_(None, undone=5) == history

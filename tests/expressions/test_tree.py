@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.codegen import Names, compile_functions
 from tablemapper.expressions.predicates import conjuncts, dump
-from tablemapper.expressions.python import python_source
+from tablemapper.expressions.python_source import python_source
 from tablemapper.values.extra import Int32Value
 
 from ..classes import Color, Loose, Other

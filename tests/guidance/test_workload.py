@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import advice as commands  # noqa: F401  its commands
+from tablemapper.cli import analysis_commands as commands  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
 from tablemapper.guidance.workload import Workload
 
 from ..parts import MODELS, Note, Part
-from .test_advise import GOOD, HEAD, classes, entity, pasted
+from .test_advisor import GOOD, HEAD, classes, entity, pasted
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -133,8 +133,8 @@ def test_a_workload_adds_up_calls_by_form_the_largest_first() -> None:
         work(event(examined=examined))
     work(event("insert", None, "Part.key", written=1, read=0))
     assert work.forms == (
-        tm.Form("query", "Part", "Part", "scan", 4, 4, 160, 0, 2.0),
-        tm.Form("insert", "Part", "", "Part.key", 1, 0, 0, 1, 0.5),
+        tm.CallStatistics("query", "Part", "Part", "scan", 4, 4, 160, 0, 2.0),
+        tm.CallStatistics("insert", "Part", "", "Part.key", 1, 0, 0, 1, 0.5),
     )
     assert repr(work) == "<Workload of 2 forms>"
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 
 from ..classes import aggregate
 from ..migrations.shapes import FIELDS, KEY, changed, entity, indexes, part, totals
@@ -80,7 +80,7 @@ def building(path: str) -> None:
     run(path, to="convert")
     run(path, to="drop")
     with (
-        patch.object(takeover, "_AT_ONCE", -1),
+        patch.object(apply_schema, "_AT_ONCE", -1),
         tm.open(path, models=VERSIONS[4], durability="relaxed", build=False) as store,
     ):
         engine = store._engine

@@ -19,10 +19,10 @@ from tablemapper.codegen import Names, compile_functions
 from tablemapper.errors import InvalidEntity, InvalidModel
 from tablemapper.keys import codec as keytext
 from tablemapper.keys.codec import key_codec
-from tablemapper.keys.compilation import compile_template
+from tablemapper.keys.encodings import NotAKey, check_key
 from tablemapper.keys.overlap import disjoint
 from tablemapper.keys.template import Template
-from tablemapper.keys.texts import NotAKey, check_key
+from tablemapper.keys.template_parser import compile_template
 
 from ..conftest import examples
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
-from tablemapper.migrations import run
+from tablemapper.migrations import runner
 from tablemapper.store import builds
 
 from .shapes import BARE, OLD, OLD_TOTALS, STOCK, insert, parts, stocks
@@ -34,5 +34,5 @@ def bare(tmp_path: Path) -> Path:
 @pytest.fixture
 def batches_of_seven(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each transaction of a migration convert seven entities, however fast it is."""
-    monkeypatch.setattr(run, "FIRST", 7)
+    monkeypatch.setattr(runner, "FIRST", 7)
     monkeypatch.setattr(builds, "steered", lambda most, _taken, _hold: min(most, 7))

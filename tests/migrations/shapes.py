@@ -12,10 +12,10 @@ from typing import Any
 import attrs
 
 import tablemapper as tm
-from tablemapper.engines.migration import Batches
-from tablemapper.engines.protocol import Pace
+from tablemapper.engines.migration_protocol import Batches
+from tablemapper.engines.protocol import StepTiming
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
+from tablemapper.migrations import runner
 from tablemapper.scripts.script import MigrationFunction
 
 from ..classes import aggregate, entity
@@ -320,7 +320,7 @@ def migrate(path: Path, *scripts: MigrationFunction, **options: Any) -> tm.Migra
 def batches_of(most: int) -> Batches:
     """Return what does a job in transactions of one size."""
 
-    def batches(step: Callable[[int], Pace | None]) -> None:
+    def batches(step: Callable[[int], StepTiming | None]) -> None:
         while step(most) is not None:
             pass
 
@@ -336,8 +336,8 @@ def begun(path: Path, script: Any, *, back: bool = False, **options: Any) -> Sql
 
 def begin(engine: SqliteMigrations, script: Any, *, back: bool = False) -> bool:
     """Begin a script, or its undoing, or go on with it; return whether there is something to copy."""
-    (loaded,) = run.scripts_of([script])
-    transition = run.transition_of(run.undoing(loaded) if back else loaded, engine.forms(), back=back)
+    (loaded,) = runner.scripts_of([script])
+    transition = runner.transition_of(runner.undoing(loaded) if back else loaded, engine.forms(), back=back)
     assert transition is not None
     return engine.start(transition)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import copying
+from tablemapper.engines.sqlite.online import backfill
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.rows import followers
+from tablemapper.engines.sqlite.rows import write_hooks
 
 from .. import sqlite_vfs  # noqa: F401  registers the file layers
 from ..classes import entity
 from ..sqlite_vfs import Power
 from .shapes import OLD, OLD_TOTALS, Case, begin, begun, contents, parts, script, texts, totals, write
-from .test_run import migrate, old_entities, refused, steps
+from .test_runner import migrate, old_entities, refused, steps
 
 pytestmark = pytest.mark.usefixtures("batches_of_seven")
 
@@ -136,7 +136,7 @@ def test_a_change_of_one_of_the_combined_makes_them_anew(path: Path, seed: int) 
 def test_without_the_queue_what_is_combined_is_not_that_of_the_old_entities(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followers.Queued, "added", lambda *_: None)
+    monkeypatch.setattr(write_hooks.BackfillQueueHook, "added", lambda *_: None)
     with pytest.raises(AssertionError):
         test_a_change_of_one_of_the_combined_makes_them_anew(path, 1)
 
@@ -206,9 +206,9 @@ def test_faults_among_the_combined_come_and_go_and_leave_nothing(path: Path, see
 
 def test_entities_are_combined_a_batch_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one_by_one: list[Any] = []
-    copy_key = copying._Copy._copy_key
+    copy_key = backfill._Copy._copy_key
     monkeypatch.setattr(
-        copying._Copy, "_copy_key", lambda self, *args: one_by_one.append(args[1]) or copy_key(self, *args)
+        backfill._Copy, "_copy_key", lambda self, *args: one_by_one.append(args[1]) or copy_key(self, *args)
     )
     assert migrate(path, CASE).ok
     assert one_by_one == []

@@ -13,10 +13,10 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import stores  # noqa: F401  its commands
+from tablemapper.cli import administration_commands  # noqa: F401  its commands
 from tablemapper.cli.app import run as command
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
+from tablemapper.migrations import runner
 from tablemapper.store import builds
 
 from ..classes import aggregate, entity
@@ -101,7 +101,7 @@ def test_a_contraction_deletes_and_pauses_as_hold_and_rest_say(path: Path, monke
     case = cases()["convert"]
     insert(path, *parts(100, random.Random(4)), also=[OLD_TOTALS])
     migrate(path, case.script)
-    left, paces, in_batches = list[int](), list[tuple[float, float]](), run.in_batches
+    left, paces, in_batches = list[int](), list[tuple[float, float]](), runner.in_batches
 
     def noted(step: Any, *, hold: float, rest: float, **options: Any) -> None:
         def counted(most: int) -> Any:
@@ -115,7 +115,7 @@ def test_a_contraction_deletes_and_pauses_as_hold_and_rest_say(path: Path, monke
         paces.append((hold, rest))
         in_batches(counted, hold=hold, rest=rest, **options)
 
-    monkeypatch.setattr(run, "in_batches", noted)
+    monkeypatch.setattr(runner, "in_batches", noted)
     monkeypatch.setattr(builds, "FIRST", 7)
     monkeypatch.setattr(builds, "steered", lambda most, *_: most + 10)
     assert migrate(path, case.script, contract=True, hold=0.25, rest=3.0).ok

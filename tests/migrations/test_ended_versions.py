@@ -14,11 +14,11 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.catalogue.actions import Draft
+from tablemapper.catalogue.actions import ActionPlan
 from tablemapper.catalogue.catalogue import Catalogue
-from tablemapper.catalogue.fences import fenced
+from tablemapper.catalogue.fences import rename_fence
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.online.run import change
+from tablemapper.engines.sqlite.online.transition_runner import change
 from tablemapper.evolution.versions import Versions
 from tablemapper.scripts.script import MigrationFunction
 
@@ -518,9 +518,9 @@ def with_other_names(path: Path) -> None:
     """Rename every table of a store, as what ends a version does."""
     engine = SqliteMigrations.open(path, durability="relaxed")
 
-    def renamed(draft: Draft, catalogue: Catalogue) -> Catalogue:
+    def renamed(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
         ended = attrs.evolve(catalogue, versions=Versions())
-        return attrs.evolve(fenced(draft, ended, catalogue), versions=catalogue.versions)
+        return attrs.evolve(rename_fence(draft, ended, catalogue), versions=catalogue.versions)
 
     engine._write(lambda writer: change(writer, renamed))
     engine.close()

@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.scripts.script import MigrationFunction
 
 from .shapes import OLD, OLD_TOTALS, STOCK, Case, cases, contents, more_cases, texts, write

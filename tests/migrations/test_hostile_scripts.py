@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution.changes import Change, ChangeStep, Named
+from tablemapper.evolution.changes import ChangeStep, NamedPart, SchemaChange
 from tablemapper.scripts.comparison import load_form
 from tablemapper.scripts.source.text import script_source
 
@@ -82,9 +82,9 @@ def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
     for label, form in tampered(whole):
         try:
             forms = load_form(form)
-            steps = [ChangeStep("rekey", (Named("old", name), Named("new", name))) for name in forms]
+            steps = [ChangeStep("rekey", (NamedPart("old", name), NamedPart("new", name))) for name in forms]
             script = script_source(
-                forms, load_form(whole), [Change("Product", "migration", "", step) for step in steps]
+                forms, load_form(whole), [SchemaChange("Product", "migration", "", step) for step in steps]
             )
         except (tm.InvalidMigration, ValueError, LookupError, TypeError, AttributeError):
             refused += 1

@@ -12,7 +12,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.migrations import run
+from tablemapper.migrations import runner
 
 from ..classes import entity
 from .shapes import (
@@ -203,7 +203,7 @@ def resolving(function: Any) -> Any:
 def not_resolved(path: Path, patch: pytest.MonkeyPatch, script: Any) -> None:
     """Run a script as if it were killed before it resolved anything."""
     with patch.context() as context:
-        context.setattr(run, "resolve", lambda *_: ())
+        context.setattr(runner, "resolve", lambda *_: ())
         migrate(path, script)
 
 
@@ -262,7 +262,7 @@ def test_a_dry_run_finds_values_that_are_held_twice(shared: Path, *, resolved: b
 def test_a_dry_run_that_has_no_room_for_a_copy_says_how_much_is_needed(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+    monkeypatch.setattr(runner.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
     with pytest.raises(tm.StoreFull, match=r"needed, and 1,000 are free; .* TMPDIR") as full:
         migrate(bare, TO_DECIMAL, dry_run=True)
     assert f"{bare.stat().st_size:,} bytes are needed" in str(full.value)

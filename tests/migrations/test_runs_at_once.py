@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 
 from ..classes import entity
 from ..conftest import folder_in_memory

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import tablemapper as tm
-from tablemapper.evolution import compilation, following
+from tablemapper.evolution import newer_versions, spec_compiler
 
 from ..classes import aggregate, entity
 from ..stores import sound_store
@@ -29,8 +29,8 @@ def new_rules() -> Iterator[Callable[[], None]]:
 
     def rules(source: Callable[[str], tzinfo]) -> None:
         rules_from(source)
-        compilation._entity_model.cache_clear()
-        following._followed.cache_clear()
+        spec_compiler._entity_model.cache_clear()
+        newer_versions._followed.cache_clear()
 
     yield lambda: rules(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name))
     rules(ZoneInfo)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import tablemapper as tm
-from tablemapper.schema.forms import FieldForm
 from tablemapper.schema.model import model_of
+from tablemapper.schema.specs import FieldSpec
 
 ADDED = {"type": "int", "optional": False, "in_key": False, "default": None}
 FILLED = 7
@@ -146,7 +146,7 @@ def sample(cls: Any, rng: random.Random) -> dict[str, Any]:
     return found
 
 
-def _value(form: FieldForm, rng: random.Random) -> Any:
+def _value(form: FieldSpec, rng: random.Random) -> Any:
     listed = form.type.startswith("list[")
     if isinstance(form.members, list):
         pool = form.members

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tablemapper.keys.compilation import compile_template
 from tablemapper.keys.template import Template
+from tablemapper.keys.template_parser import compile_template
 from tablemapper.planning.bounds import Bound, reach
 
 from ..keys.test_template import DESCENDING, ORDERED, TEXTS, UTC_TIMES, VALUES, many, named, tuple_template, tuples

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.keys.cuts import Cut
+from tablemapper.keys.truncation import Truncation
 
 from ..classes import entity
 
@@ -198,12 +198,12 @@ def test_a_list_of_days_is_not_looked_at_further_than_tells_that_no_group_has_th
     store: tm.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Any] = []
-    exact_edge = Cut.exact_edge
+    exact_edge = Truncation.exact_edge
 
-    def noted(self: Cut, value: Any, *, end: bool) -> Any:
+    def noted(self: Truncation, value: Any, *, end: bool) -> Any:
         seen.append(value)
         return exact_edge(self, value, end=end)
 
-    monkeypatch.setattr(Cut, "exact_edge", noted)
+    monkeypatch.setattr(Truncation, "exact_edge", noted)
     assert in_oslo(store).where(Sale.at.date().is_in(MANY[:100])).count() == 100
     assert 0 < len(seen) < 20

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.driver.functions import json_keeps_reals
-from tablemapper.execution import columns
-from tablemapper.query import batches
+from tablemapper.execution import column_reader
+from tablemapper.query import arrow_batches
 from tests.conftest import examples
 
 from ..sql import run_sql
@@ -140,12 +140,14 @@ def _read_by(lines: bool, size: int) -> Iterator[list[str]]:
     """Let columns be read by lines wherever that is possible, so many at once, or never; tell how chunks came."""
     came: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "ROWS", size)
-        patch.setattr(batches, "LINES", size)
-        patch.setattr(columns, "FEW", 1)
-        parsed, reader = batches._LineBatches._parsed, columns.ColumnReader.lines
-        patch.setattr(batches._LineBatches, "_parsed", lambda self, text: (came.append("text"), parsed(self, text))[1])
-        patch.setattr(columns.ColumnReader, "lines", reader if lines else lambda self, size: None)
+        patch.setattr(arrow_batches, "ROWS", size)
+        patch.setattr(arrow_batches, "LINES", size)
+        patch.setattr(column_reader, "FEW", 1)
+        parsed, reader = arrow_batches._LineBatches._parsed, column_reader.ColumnReader.lines
+        patch.setattr(
+            arrow_batches._LineBatches, "_parsed", lambda self, text: (came.append("text"), parsed(self, text))[1]
+        )
+        patch.setattr(column_reader.ColumnReader, "lines", reader if lines else lambda self, size: None)
         yield came
 
 
@@ -455,9 +457,11 @@ def test_arrow_reads_numbers_of_keys_of_which_none_is_negative(
         )
         rows = store.query(Numbered).allow_scan()
         given: list[Any] = []
-        numbers_of = batches._LineBatches._numbers
+        numbers_of = arrow_batches._LineBatches._numbers
         monkeypatch.setattr(
-            batches._LineBatches, "_numbers", lambda self, *text: (given.append(numbers_of(self, *text)), given[-1])[1]
+            arrow_batches._LineBatches,
+            "_numbers",
+            lambda self, *text: (given.append(numbers_of(self, *text)), given[-1])[1],
         )
         with _read_by(True, 100) as came:
             table = rows.to_arrow()
@@ -488,15 +492,15 @@ def _blocked(wrong: int | None = None) -> tuple[Callable[[bytes], int], list[int
 
 def test_texts_are_read_here_where_the_other_thread_is_behind_and_come_in_order() -> None:
     make, here = _blocked()
-    texts = [bytes([number]) * batches._SHORT for number in range(5)]
-    assert list(batches._ahead(make, iter(texts))) == [0, 1, 2, 3, 4]
+    texts = [bytes([number]) * arrow_batches._SHORT for number in range(5)]
+    assert list(arrow_batches._ahead(make, iter(texts))) == [0, 1, 2, 3, 4]
     assert here == [2, 3, 4]
 
 
 def test_what_cannot_be_read_is_told_after_what_came_before_it() -> None:
     make, here = _blocked(wrong=3)
-    texts = [bytes([number]) * batches._SHORT for number in range(5)]
-    found = batches._ahead(make, iter(texts))
+    texts = [bytes([number]) * arrow_batches._SHORT for number in range(5)]
+    found = arrow_batches._ahead(make, iter(texts))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="3"):
         next(found)
@@ -509,13 +513,13 @@ def test_no_more_than_some_batches_wait_for_their_reader() -> None:
     def texts() -> Iterator[bytes]:
         for number in range(20):
             read.append(number)
-            yield bytes([number]) * batches._SHORT
+            yield bytes([number]) * arrow_batches._SHORT
 
-    for number in batches._ahead(lambda item: item[0], texts()):
-        assert len(read) <= number + batches._WAITING + 1
+    for number in arrow_batches._ahead(lambda item: item[0], texts()):
+        assert len(read) <= number + arrow_batches._WAITING + 1
 
 
 def test_a_short_text_is_worth_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "ThreadPoolExecutor", None)
-    assert list(batches._ahead(len, iter([b"x"]))) == [1]
-    assert list(batches._ahead(len, iter([]))) == []
+    monkeypatch.setattr(arrow_batches, "ThreadPoolExecutor", None)
+    assert list(arrow_batches._ahead(len, iter([b"x"]))) == [1]
+    assert list(arrow_batches._ahead(len, iter([]))) == []

@@ -19,7 +19,7 @@ from tablemapper.entities.entity import key_of
 from tablemapper.execution.prepared import PlanCache, PreparedPlan
 from tablemapper.planning.explanation import predicate_text
 from tablemapper.planning.planner import candidates
-from tablemapper.planning.question import QuerySpec, query_form
+from tablemapper.planning.query_spec import QuerySpec, query_form
 from tablemapper.query.mixed import mixed
 
 from ..classes import grouped

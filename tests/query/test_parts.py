@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.file import file
+from tablemapper.engines.sqlite.file import database
 from tablemapper.engines.sqlite.rows import reads
 
 from ..classes import grouped
@@ -235,7 +235,7 @@ def test_a_file_that_is_overwritten_while_it_is_looked_at_gives_parts_all_the_sa
 ) -> None:
     with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
         store.insert_many(lines(0))
-    real, rng = file._bytes, random.Random(3)
+    real, rng = database._bytes, random.Random(3)
 
     def torn(reader: Any, at: int, count: int) -> bytes:
         page = bytearray(real(reader, at, count))
@@ -243,7 +243,7 @@ def test_a_file_that_is_overwritten_while_it_is_looked_at_gives_parts_all_the_sa
             page[rng.randrange(len(page))] = rng.randrange(256)
         return bytes(page)
 
-    monkeypatch.setattr(file, "_bytes", torn)
+    monkeypatch.setattr(database, "_bytes", torn)
     with tm.open(tmp_path / "t.db", models=[Line]) as store:
         for _ in range(10):
             parts = store.query(Line).allow_scan().split(3)

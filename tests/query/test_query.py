@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 import tablemapper as tm
 from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.driver.snapshots import Snapshot
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.execution.prepared import PlanCache, PreparedPlan
 from tablemapper.expressions.tree import Attr
 from tablemapper.planning.planner import candidates
-from tablemapper.planning.question import QuerySpec, query_form
+from tablemapper.planning.query_spec import QuerySpec, query_form
 from tablemapper.query.query import Query
 
 from ..classes import Other, entity

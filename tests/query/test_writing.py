@@ -23,7 +23,7 @@ from tablemapper.engines.protocol import Engine
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.execution.prepared import BatchLimits, PlanCache
 from tablemapper.planning.budget import Budget
-from tablemapper.planning.question import QuerySpec
+from tablemapper.planning.query_spec import QuerySpec
 from tablemapper.query import query as query_module
 from tablemapper.query import writing
 from tablemapper.query.query import Query
@@ -680,13 +680,13 @@ def test_notes_are_not_seen_by_whoever_opens_the_file_or_checks_it(path: Path) -
 
 
 def test_an_engine_keeps_notes_only_as_they_were_expected(store: tm.Store) -> None:
-    from tablemapper.engines.protocol import Note, NoteChanged
+    from tablemapper.engines.protocol import Note, NoteConflict
 
     engine: Engine = store._engine
     engine.apply([], notes=[Note("a", None, "1"), Note("b", None, "2")])
     assert (engine.note("a"), engine.note("c")) == ("1", None)
     for wrong in (Note("a", None, "3"), Note("a", "2", "3"), Note("c", "1", None)):
-        with pytest.raises(NoteChanged):
+        with pytest.raises(NoteConflict):
             engine.apply([], notes=[Note("b", "2", "9"), wrong])
     engine.apply([], notes=[Note("a", "1", None)])
     assert (engine.note("a"), engine.note("b")) == (None, "2")

@@ -245,8 +245,8 @@ def test_two_groups_can_swap_a_unique_value_in_one_transaction() -> None:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablemapper.engines.sqlite.rows.load._CHUNK", 3)
-    monkeypatch.setattr("tablemapper.engines.sqlite.online.takeover._AT_ONCE", -1)
+    monkeypatch.setattr("tablemapper.engines.sqlite.rows.atomic_load._CHUNK", 3)
+    monkeypatch.setattr("tablemapper.engines.sqlite.online.apply_schema._AT_ONCE", -1)
     monkeypatch.setattr("tablemapper.store.builds.FIRST", 3)
 
 

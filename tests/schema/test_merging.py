@@ -11,12 +11,12 @@ from typing import Any, Literal
 import pytest
 
 import tablemapper as tm
-from tablemapper.schema.groups import Delta
+from tablemapper.schema.aggregate_model import Delta
 from tablemapper.schema.maintenance import AggregateMaintenance, Groups, aggregate_maintenance
 from tablemapper.schema.model import compile_schema
 from tablemapper.schema.slots import State
 
-from .test_groups import Daily, Reading
+from .test_aggregate_model import Daily, Reading
 
 SCHEMA = compile_schema([Reading, Daily])
 MODEL = SCHEMA.by_class[Reading]

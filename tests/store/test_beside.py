@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 
 from .test_builds import names, part
 
@@ -22,7 +22,7 @@ Open = Callable[..., tm.Store]
 @pytest.fixture(params=["in batches", "at once"])
 def open_store(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     if request.param == "in batches":
-        monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+        monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     with ExitStack() as stack:
         yield lambda *models, build=True: stack.enter_context(
             tm.open(tmp_path / "s.db", models=models, durability="relaxed", build=build)
@@ -96,7 +96,7 @@ def test_an_index_that_changed_is_built_beside_the_old_one(change: str, open_sto
 
 
 def test_the_new_definition_is_not_ready_until_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     new = part(by_name=tm.Index[str, int](partition="{name}", row="{number}"))
     with tm.open(tmp_path / "s.db", models=[OLD]) as old:
         fill(old, OLD)

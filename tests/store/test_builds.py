@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.protocol import Pace
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.protocol import StepTiming
+from tablemapper.engines.sqlite.online import apply_schema
 from tablemapper.store import builds
 
 from ..classes import aggregate, entity
@@ -40,7 +40,7 @@ UNIQUE = part(by_name=tm.Index[str](partition="{name}", unique=True))
 
 @pytest.fixture(autouse=True)
 def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     monkeypatch.setattr(builds, "REST", 0.0)
 
 
@@ -156,7 +156,7 @@ def test_transactions_take_as_long_as_they_are_to_hold_the_file(path: Path) -> N
             if batch is None:
                 return None
             sizes.append(batch.entities)
-            return attrs.evolve(batch, pace=Pace(batch.entities * 1e-4, batch.entities * 1e-4))
+            return attrs.evolve(batch, pace=StepTiming(batch.entities * 1e-4, batch.entities * 1e-4))
 
         store._engine.build = slow  # type: ignore[method-assign]
         report = builds.build(store._engine, hold=0.03, rest=2.0, monotonic=lambda: now, sleep=pauses.append)
@@ -217,10 +217,10 @@ def test_a_damaged_value_that_entities_are_grouped_by_is_named(path: Path, value
 
 
 def test_a_job_in_batches_takes_as_long_as_wanted_and_pauses_after_what_delays_others() -> None:
-    paces = iter([Pace(0.02, 0.03), Pace(0.01), Pace(0.005, 0.01), None])
+    paces = iter([StepTiming(0.02, 0.03), StepTiming(0.01), StepTiming(0.005, 0.01), None])
     sizes, pauses = list[int](), list[float]()
 
-    def step(most: int) -> Pace | None:
+    def step(most: int) -> StepTiming | None:
         sizes.append(most)
         return next(paces)
 

@@ -15,8 +15,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.rows import writes
 from tablemapper.schema.model import model_of
-from tablemapper.store import windows
-from tablemapper.store.columns import values_of
+from tablemapper.store import write_windows
+from tablemapper.store.column_input import values_of
 
 from ..classes import entity, grouped
 from ..sql import run_sql
@@ -54,8 +54,8 @@ Config = entity("Config", "Notes", {"shelf": str, "value": int}, tm.Key[str](par
 def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Let a window be of ten rows, some of which are made at a time, in a file that fits the cache, or not; whether all or none."""
     atomic, chunk, pages = request.param
-    monkeypatch.setattr(windows, "_ENTITIES", 10)
-    monkeypatch.setattr(windows, "_CHUNK", chunk)
+    monkeypatch.setattr(write_windows, "_ENTITIES", 10)
+    monkeypatch.setattr(write_windows, "_CHUNK", chunk)
     monkeypatch.setattr(writes, "_PAGES", pages * 8_000 if pages == 1 else 0)
     return bool(atomic)
 
@@ -138,7 +138,7 @@ def test_a_window_ends_after_a_second_or_with_many_characters() -> None:
 
     def sizes(clock: Iterator[float]) -> list[int]:
         made = []
-        for (batch,) in windows._column_windows(operations, model_of(Note), columns, lambda: next(clock)):
+        for (batch,) in write_windows._column_windows(operations, model_of(Note), columns, lambda: next(clock)):
             for _ in range(2):  # a write can be tried again, and begins with the first row
                 rows = [row for part, _ in batch.parts() for row in part]
                 assert len(rows) == batch.made == batch.count
@@ -147,10 +147,10 @@ def test_a_window_ends_after_a_second_or_with_many_characters() -> None:
         return made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windows, "_CHUNK", 4)
+        patch.setattr(write_windows, "_CHUNK", 4)
         assert sizes(iter(lambda: 0.0, 1.0)) == [30]
         assert sizes(count(0, 0.3)) == [12, 12, 6]
-        patch.setattr(windows, "_CHARACTERS", 1_000)
+        patch.setattr(write_windows, "_CHARACTERS", 1_000)
         assert sizes(iter(lambda: 0.0, 1.0)) == [12, 12, 6]
 
 

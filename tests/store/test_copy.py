@@ -15,10 +15,10 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines import by_key
-from tablemapper.engines.azure.tables.service import Change, Commit, Find, Get
+from tablemapper.engines import key_order
+from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, QueryEntities, RowChange
 from tablemapper.progress import Meter
-from tablemapper.store import copying
+from tablemapper.store import copy
 
 from ..classes import Other, entity
 from ..engines.azure.memory import Memory
@@ -126,8 +126,8 @@ def contents(store: tm.Store) -> list[Any]:
 def test_a_copy_is_the_same_and_the_next_one_changes_what_differs(
     places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_key, "_CHUNK", 3)
-    monkeypatch.setattr(copying, "_WINDOW", 4)
+    monkeypatch.setattr(key_order, "_CHUNK", 3)
+    monkeypatch.setattr(copy, "_WINDOW", 4)
     source, target = places[way[0]](), places[way[1]]()
     source.insert_many(
         User(tenant, n, "red" if n % 2 else "blue", f"{tenant}{n}@x", f"n{n}", float(n), tm.Extra({"z": 1, "a": n}))
@@ -169,7 +169,7 @@ class Ranked(tm.Entity, table="Ranked"):
 def test_entities_are_read_by_key_though_an_index_holds_all_of_them(
     places: dict[str, Open], way: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_key, "_CHUNK", 3)
+    monkeypatch.setattr(key_order, "_CHUNK", 3)
     source, target = places[way[0]]([Ranked]), places[way[1]]([Ranked])
     source.insert_many(Ranked(n, -n) for n in range(20))
     target.insert_many(Ranked(n, n * 7 % 5) for n in range(4, 24))
@@ -201,7 +201,7 @@ def test_unique_values_that_moved_are_copied_wherever_they_moved(places: dict[st
 def test_a_copy_that_was_stopped_goes_on(
     places: dict[str, Open], stopped: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "_WINDOW", 4)
+    monkeypatch.setattr(copy, "_WINDOW", 4)
     source, memory = places["file"](), Memory()
     source.insert_many(User("a", n, "red", f"{n}@x", score=float(n)) for n in range(12))
     target, send = places["account"](memory=memory), memory.send
@@ -230,8 +230,8 @@ def test_a_copy_of_what_is_the_same_reads_a_thousand_entities_with_a_request(pla
     tm.copy(source, target)
     memory.sent.clear()
     assert tm.copy(source, target).changed == 0
-    assert [type(one) for one in memory.sent if not isinstance(one, Get)] == [Find]
-    assert not [one for one in memory.sent if isinstance(one, Commit)]
+    assert [type(one) for one in memory.sent if not isinstance(one, GetEntity)] == [QueryEntities]
+    assert not [one for one in memory.sent if isinstance(one, GroupTransaction)]
 
 
 WIDER = entity("Other", "Others", {"name": str, "more": str | None}, tm.Key[str](partition="{name}"))
@@ -273,7 +273,7 @@ def test_an_entity_with_undeclared_properties_is_refused_the_first_time(places: 
     memory = Memory()
     source, target = places["account"]([Other], memory), places["file"]([Other])
     source.insert(Other("a"))
-    memory.send(Commit("Others", "a", (Change("merge", "", {"color": "red"}, "*"),)))
+    memory.send(GroupTransaction("Others", "a", (RowChange("merge", "", {"color": "red"}, "*"),)))
     with pytest.raises(tm.InvalidEntity, match="color: a copy would lose properties that it does not declare"):
         tm.copy(source, target)
 
@@ -291,7 +291,7 @@ def test_a_value_that_moved_while_the_source_was_read_is_copied(
     places: dict[str, Open], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, target = places["file"](), places["account"]()
-    monkeypatch.setattr(by_key, "_CHUNK", 1)
+    monkeypatch.setattr(key_order, "_CHUNK", 1)
     source.insert_many([User("a", 1, "t", "e"), User("b", 1, "t")])
     reads, moved = source._engine.reads.rows, []
 
@@ -330,7 +330,7 @@ def test_a_meter_hears_of_what_is_deleted_and_of_groups(places: dict[str, Open])
         def advance(self, n: int) -> None:
             heard.append(n)
 
-    copying.copy_engine(source._engine, target._engine, Heard(None, "", None, float, list))
+    copy.copy_engine(source._engine, target._engine, Heard(None, "", None, float, list))
     assert sum(heard) == 5
     assert len(heard) >= 5 + 7 + 5  # (users, users that go, and groups)
 

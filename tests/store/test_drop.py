@@ -11,8 +11,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.catalogue import dropping
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.online.run import change
+from tablemapper.engines.sqlite.online import apply_schema
+from tablemapper.engines.sqlite.online.transition_runner import change
 from tablemapper.store import builds
 
 from ..classes import Other, entity
@@ -28,7 +28,7 @@ NAMES = totals(OLD, least=tm.min(OLD.number), by=True)
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     monkeypatch.setattr(builds, "REST", 0.0)
     with tm.open(tmp_path / "s.db", models=[OLD, NAMES], durability="relaxed") as store:
         fill(store, OLD)
@@ -240,7 +240,7 @@ def test_a_unique_index_goes_when_the_same_one_without_that_promise_is_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
 ) -> None:
     if not at_once:
-        monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+        monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     old_class = part(by_name=tm.Index[str](partition="{name}", unique=True))
     new_class = part(by_name=tm.Index[str](partition="{name}"))
     with relaxed(tmp_path / "s.db", old_class) as old:

@@ -13,7 +13,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 from tablemapper.engines.sqlite.rows import group_build
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.schema.model import compile_schema
@@ -44,7 +44,7 @@ MODELS = [Part, Names]
 
 @pytest.fixture(autouse=True)
 def never_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     monkeypatch.setattr(builds, "FIRST", 20)
 
 
@@ -69,15 +69,15 @@ class Steps(list[Any]):
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
     done = Steps()
-    real = group_build.GroupBuild.step
+    real = group_build.SqliteGroupBuild.step
 
-    def step(self: group_build.GroupBuild, most: int, *, start: bool) -> Any:
+    def step(self: group_build.SqliteGroupBuild, most: int, *, start: bool) -> Any:
         if (built := real(self, most, start=start)) is not None:
             done.append(built)
             done.then(len(done))
         return built
 
-    monkeypatch.setattr(group_build.GroupBuild, "step", step)
+    monkeypatch.setattr(group_build.SqliteGroupBuild, "step", step)
     monkeypatch.setattr(group_build, "_LOOK", 0.0)
     monkeypatch.setattr(group_build, "_CHUNK", 100)
     return done
@@ -161,16 +161,16 @@ def test_a_writer_that_goes_on_is_noticed_while_entities_are_read(path: Path, st
 def test_what_another_thread_learns_as_a_job_begins_is_not_mixed_with_what_was_known(
     path: Path, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, dropped = group_build.GroupBuild._next_job, list[None]()
+    real, dropped = group_build.SqliteGroupBuild._next_job, list[None]()
     with sound_store(path, models=[*MODELS, Numbers], build=False) as store, tm.open(path, models=[Part]) as other:
 
-        def learn(self: group_build.GroupBuild, *known: Any) -> Any:
+        def learn(self: group_build.SqliteGroupBuild, *known: Any) -> Any:
             if (job := real(self, *known)) is not None and not dropped:
                 dropped.append(drop(other, "Numbers"))
                 engine_of(store).catch_up()
             return job
 
-        monkeypatch.setattr(group_build.GroupBuild, "_next_job", learn)
+        monkeypatch.setattr(group_build.SqliteGroupBuild, "_next_job", learn)
         assert build(store, labels=["Names"]).ok
 
 
@@ -224,7 +224,7 @@ def test_what_ends_a_build_lets_go_of_the_state_that_is_read(
     with sound_store(path, models=MODELS, build=False) as store:
         with monkeypatch.context() as patch:
             if within:
-                steps.then = lambda number: patch.setattr(group_build.GroupBuild, "_alone", stop)
+                steps.then = lambda number: patch.setattr(group_build.SqliteGroupBuild, "_alone", stop)
             else:
                 steps.then = stop
             with pytest.raises(RuntimeError, match="stop") as caught:

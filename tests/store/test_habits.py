@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper import AsyncQuery
-from tablemapper.expressions.habits import QUERY_HABITS, RECORD_HABITS
+from tablemapper.expressions.foreign_names import QUERY_HABITS, RECORD_HABITS
 
 from ..classes import Loose, entity
 

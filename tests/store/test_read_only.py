@@ -191,22 +191,22 @@ def test_a_place_that_takes_no_file_is_read_without_one_unless_a_log_must_be_rea
 ) -> None:
     import apsw
 
-    from tablemapper.engines.sqlite.driver.connections import Location
+    from tablemapper.engines.sqlite.driver.connections import DatabaseLocation
 
-    real = Location.reader
+    real = DatabaseLocation.reader
 
-    def reader(self: Location, *, immutable: bool = False) -> apsw.Connection:
+    def reader(self: DatabaseLocation, *, immutable: bool = False) -> apsw.Connection:
         if not (immutable or self._immutable):
             raise apsw.CantOpenError("unable to open database file")  # as where nothing can be put beside the file
         return real(self, immutable=immutable)
 
-    monkeypatch.setattr(Location, "reader", reader)
+    monkeypatch.setattr(DatabaseLocation, "reader", reader)
     with tm.open(path, read_only=True) as store:
         assert store.exists(store.classes["Part"].key("k1", 1))
     monkeypatch.undo()
     with tm.open(path, models=MODELS) as writer:
         writer.insert(Part("k9", 1))
-        monkeypatch.setattr(Location, "reader", reader)
+        monkeypatch.setattr(DatabaseLocation, "reader", reader)
         with pytest.raises(tm.StoreReadOnly, match="has a log that must be read with it"):
             tm.open(path, read_only=True)
         monkeypatch.undo()

@@ -252,7 +252,7 @@ def test_a_key_that_is_taken_by_another_value_names_the_holder(
     atomic: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tablemapper.engines.sqlite.rows.writes._CHUNK", 2)
-    monkeypatch.setattr("tablemapper.engines.sqlite.rows.load._CHUNK", 2)
+    monkeypatch.setattr("tablemapper.engines.sqlite.rows.atomic_load._CHUNK", 2)
     with tm.open(":memory:", models=[Mail]) as store:
         store.insert(Mail("Ada@x", "x" * 500))
         with pytest.raises(tm.EntityExists, match=r"\{address:fold\} makes one key of 'ADA@x' and the stored 'Ada@x'"):
@@ -268,7 +268,7 @@ def test_a_key_that_is_taken_by_another_value_names_the_holder(
 @pytest.mark.parametrize("atomic", [False, True])
 def test_twins_that_come_far_apart_are_named(atomic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablemapper.engines.sqlite.rows.writes._CHUNK", 2)
-    monkeypatch.setattr("tablemapper.engines.sqlite.rows.load._CHUNK", 2)
+    monkeypatch.setattr("tablemapper.engines.sqlite.rows.atomic_load._CHUNK", 2)
     with tm.open(":memory:", models=[Mail]) as store:
         with pytest.raises(tm.EntityExists, match="'Twin' and the stored 'twin'") as caught:
             store.insert_many(map(Mail, ["twin", "a", "b", "c", "Twin", "d", "e"]), atomic=atomic)

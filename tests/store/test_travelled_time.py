@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.values.uuid7 import Source, uuids_from
+from tablemapper.values.uuid7 import Uuid7Generator, uuids_from
 
 from ..classes import aggregate
 from ..parsed import parsed
@@ -256,7 +256,7 @@ def test_a_timestamp_is_of_the_frozen_time() -> None:
 
 
 def test_a_uuid_is_of_the_frozen_time() -> None:
-    with uuids_from(Source()), freezegun.freeze_time(NOON):
+    with uuids_from(Uuid7Generator()), freezegun.freeze_time(NOON):
         assert tm.uuid7().int >> 80 == NOON.timestamp() * 1000
 
 

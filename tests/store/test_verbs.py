@@ -145,7 +145,7 @@ def test_a_row_of_a_class_that_was_not_opened_is_unknown(tmp_path: Path) -> None
         store.insert_many([Employee("Sales", "1", 30), Department("Sales", "Ann")])
     with tm.open(tmp_path / "s.db", models=[Department]) as store:
         unknown, department = store.partition(Department.department == "Sales")
-    assert isinstance(unknown, tm.Unknown)
+    assert isinstance(unknown, tm.UnknownRow)
     assert (unknown.partition, unknown.row, unknown.properties) == ("Sales", "1", {"age": 30})
     assert department == Department("Sales", "Ann")
 
@@ -163,8 +163,8 @@ def test_an_unknown_row_says_of_which_type_it_was_written(tmp_path: Path) -> Non
     ):
         with tm.open(tmp_path / "s.db", models=[model]) as store:
             rows = list(store.partition(model.group == "a"))
-        assert [row.properties for row in rows if isinstance(row, tm.Unknown)] == [unknown]
-        assert [row for row in rows if not isinstance(row, tm.Unknown)] == [known]
+        assert [row.properties for row in rows if isinstance(row, tm.UnknownRow)] == [unknown]
+        assert [row for row in rows if not isinstance(row, tm.UnknownRow)] == [known]
 
 
 def test_a_partition_by_day_holds_the_entities_of_the_day(store: tm.Store) -> None:
@@ -478,7 +478,7 @@ def test_the_greatest_is_found_again_when_it_leaves(store: tm.Store) -> None:
 
 
 def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
     store.insert(book("25"))
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many(book(str(n)) for n in range(100))
@@ -488,7 +488,7 @@ def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store
 
 
 def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store.windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
 
     def source() -> Iterator[Product]:
         yield from (book(str(n)) for n in range(15))

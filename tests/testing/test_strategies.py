@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import tablemapper as tm
-from tablemapper.keys.texts import FORMS
+from tablemapper.keys.encodings import FORMS
 from tablemapper.limits import utf16_units
 from tablemapper.schema.model import model_of
 from tablemapper.testing import entities, keys, strategies, values
-from tablemapper.testing.rooms import Room
+from tablemapper.testing.key_budget import KeyBudget
 from tablemapper.values.scalars import SCALARS
 
 from ..classes import entity, grouped
@@ -251,7 +251,7 @@ def test_each_extreme_of_each_type_is_reached() -> None:
 
 def _values(name: str) -> st.SearchStrategy[Any]:
     """Return the strategy of a field alone, of which many are drawn in no time."""
-    return values.field_values(Scalars.__declaration__.field(name), {"": Room(2**15, keyed=False)}, ())
+    return values.field_values(Scalars.__declaration__.field(name), {"": KeyBudget(2**15, keyed=False)}, ())
 
 
 def test_keys_are_as_long_as_they_can_be_and_no_longer() -> None:

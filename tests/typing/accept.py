@@ -346,12 +346,12 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.insert_many(readings, progress=True), int)
     assert_type(store.upsert_many(iter(readings)), int)
     assert_type(store.delete_many(store.query(Reading).where(Reading.device_id == "s")), int)
-    assert_type(store.check(), tm.Report)
+    assert_type(store.check(), tm.CheckReport)
     assert_type(store.check().ok, bool)
     assert_type(store.repair(progress=True), tm.RepairReport)
     assert_type(store.build(limit=1, hold=0.1), tm.BuildReport)
     assert_type(tm.copy(store, store, progress=True), tm.CopyReport)
-    assert_type(store.build().violations, tuple[tm.Violation, ...])
+    assert_type(store.build().violations, tuple[tm.DuplicateValue, ...])
     assert_type(store.repair().left, tuple[tm.Problem, ...])
     store.compact(progress=lambda progress: None)
     tm.restore("shop.bak", Path("shop.db"), overwrite=True)
@@ -362,7 +362,7 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
         assert_type(tx[key], Product)
     store.partition(Product)
     for entity in store.partition(Product.category_id == "books"):
-        assert_type(entity, tm.Record | tm.Unknown)
+        assert_type(entity, tm.Record | tm.UnknownRow)
         match entity:
             case Product(name=name):
                 assert_type(name, str)
@@ -409,7 +409,7 @@ def queries(store: tm.Store, nine: datetime) -> None:
         assert_type(maker, str | None)
 
 
-def of_any_class(groups: tm.Groups[Color], value: tm.Expr[Decimal]) -> dict[Color, Decimal | None]:
+def of_any_class(groups: tm.GroupedQuery[Color], value: tm.Expr[Decimal]) -> dict[Color, Decimal | None]:
     return groups.sum(value)
 
 
@@ -432,7 +432,7 @@ def totals(store: tm.Store) -> None:
         dict[tuple[str, str], float | None],
     )
     assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
-    assert_type(users.group_by(User.color), tm.Groups[Color, User])
+    assert_type(users.group_by(User.color), tm.GroupedQuery[Color, User])
     assert_type(of_any_class(users.group_by(User.color), User.balance), dict[Color, Decimal | None])
     assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
     assert_type(products.explain(), tm.Explanation)
@@ -489,7 +489,7 @@ def columns(store: tm.Store, frame: object) -> None:
         assert_type(partition, tm.Partition[DailyClimate])
         assert_type(partition.values, dict[str, Any])
         assert_type(store.query(DailyClimate).where(partition).count(), int)
-        assert_type(list(store.partition(partition)), list[tm.Record | tm.Unknown])
+        assert_type(list(store.partition(partition)), list[tm.Record | tm.UnknownRow])
     p = Product
     assert_type(
         query.select(p.name, p.price, p.name, p.price, p.name, p.price, p.name).first(),
@@ -565,12 +565,12 @@ async def asynchronously(product: Product) -> None:
         async for partition in store.partitions(Product):
             assert_type(partition, tm.Partition[Product])
             assert_type(await store.query(Product).where(partition, Product.name == "x").count(), int)
-            assert_type([one async for one in store.partition(partition)], list[tm.Record | tm.Unknown])
+            assert_type([one async for one in store.partition(partition)], list[tm.Record | tm.UnknownRow])
         assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
         assert_type(await query.delete(resume="clean"), int)
         async for row in store.partition(Product.category_id == "books"):
-            assert_type(row, tm.Record | tm.Unknown)
-        assert_type(await store.check(), tm.Report)
+            assert_type(row, tm.Record | tm.UnknownRow)
+        assert_type(await store.check(), tm.CheckReport)
         assert_type(await store.repair(), tm.RepairReport)
         await store.compact()
         assert_type(await store.build(rest=0), tm.BuildReport)
@@ -715,8 +715,8 @@ def scripts() -> None:
     tm.open("shop.db", models=[new.Product], migrations="shop.migrations")
     tm.open_async("shop.db", models=[new.Product], migrations=[migrate])
     assert_type(migrations.ids, tuple[str, ...])
-    assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.Change, ...])
-    assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.Change, ...])
+    assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.SchemaChange, ...])
+    assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.SchemaChange, ...])
 
 
 async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:

@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 from tablemapper.codegen import Names
 from tablemapper.entities.fields import FieldModel
 from tablemapper.expressions.tree import Attr
-from tablemapper.testing.rooms import Room
+from tablemapper.testing.key_budget import KeyBudget
 from tablemapper.testing.values import field_values
 from tablemapper.values.extra import Extra, Int32Value
 from tablemapper.values.geo import GeoPoint
 from tablemapper.values.nested import converter, value_type
-from tablemapper.values.scalars import Fault, Int32, ValueType
+from tablemapper.values.scalars import Int32, ValueFault, ValueType
 
 from ..classes import Color
 from ..conftest import examples
@@ -112,7 +112,7 @@ def of(annotation: Any) -> ValueType:
 
 
 def refusal(annotation: Any, value: Any) -> str:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ValueFault) as caught:
         of(annotation).check(value)
     return str(caught.value)
 
@@ -371,7 +371,7 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_was_expected(annotation
 
 
 def test_a_fault_holds_its_path_apart_from_the_problem() -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(ValueFault) as caught:
         of(list[int]).check([1, "x"])
     assert (caught.value.path, caught.value.problem) == ("[1]", "expected int, got str 'x'")
 
@@ -600,7 +600,7 @@ def drawn(annotation: Any) -> st.SearchStrategy[Any]:
         name="value", property="value", type=kind, annotation=annotation, optional=optional, constraint=None,
         default=attrs.NOTHING, factory=None, stored=True, kw_only=True, validator=None, measure=None,
     )  # fmt: skip
-    return field_values(field, {"": Room(1000)}, ())
+    return field_values(field, {"": KeyBudget(1000)}, ())
 
 
 def later(annotation: Any) -> st.SearchStrategy[Any]:
@@ -724,7 +724,7 @@ def test_a_check_returns_or_raises_a_fault_whatever_it_gets(annotation: Any, val
     form = of(annotation)
     try:
         checked = form.check(value)
-    except Fault:
+    except ValueFault:
         return
     assert form.load(form.store(checked)) == checked
 

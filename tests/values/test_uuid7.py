@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
-from tablemapper.values.uuid7 import Source, uuids_from
+from tablemapper.values.uuid7 import Uuid7Generator, uuids_from
 
 from ..classes import entity
 
@@ -20,7 +20,7 @@ NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
 @pytest.fixture(autouse=True)
 def _from_the_start() -> Iterator[None]:
-    with uuids_from(Source()):
+    with uuids_from(Uuid7Generator()):
         yield
 
 

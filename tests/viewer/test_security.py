@@ -16,10 +16,10 @@ import httpx
 import pytest
 
 import tablemapper as tm
-from tablemapper.planning.budget import Spending
-from tablemapper.viewer import app as viewer
+from tablemapper.planning.budget import BudgetMeter
+from tablemapper.viewer import asgi as viewer
 from tablemapper.viewer import security
-from tablemapper.viewer.app import make_app
+from tablemapper.viewer.asgi import make_app
 from tests.viewer.visits import links, visit
 
 
@@ -252,7 +252,7 @@ def test_a_file_takes_its_turn_until_it_is_sent(store: tm.Store, monkeypatch: py
         free.wait(60)
         return {}
 
-    monkeypatch.setattr("tablemapper.viewer.questions.to_dict", slow)
+    monkeypatch.setattr("tablemapper.viewer.query_page.to_dict", slow)
 
     answers = asyncio.run(_crowd(store, "/export/Note.csv", running, free))
     assert [one.status_code for one in answers] == [503, 200, 200, 200, 200, 200]
@@ -290,10 +290,10 @@ async def test_a_client_that_leaves_ends_its_question(
     store: tm.Store, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     store.insert_many(Note("g", str(number), "y") for number in range(5_000))
-    monkeypatch.setattr("tablemapper.viewer.questions.SECONDS", 60.0)
-    examined, asking, real = [0], asyncio.Event(), Spending.check_time
+    monkeypatch.setattr("tablemapper.viewer.query_page.SECONDS", 60.0)
+    examined, asking, real = [0], asyncio.Event(), BudgetMeter.check_time
 
-    def check(self: Spending, *given: object) -> bool:
+    def check(self: BudgetMeter, *given: object) -> bool:
         examined[0] += 1
         if examined[0] == 10:
             loop.call_soon_threadsafe(asking.set)
@@ -303,7 +303,7 @@ async def test_a_client_that_leaves_ends_its_question(
                 real(self, *given)
         return real(self, *given)
 
-    monkeypatch.setattr(Spending, "check_time", check)
+    monkeypatch.setattr(BudgetMeter, "check_time", check)
     asked: list[Any] = [{"type": "http.request", "body": b"", "more_body": False}]
 
     async def receive() -> Any:

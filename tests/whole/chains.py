@@ -280,7 +280,7 @@ class Chain:
             return True
         return False
 
-    def _mended(self, to: int, faults: tuple[tm.Fault, ...]) -> bool:
+    def _mended(self, to: int, faults: tuple[tm.ConversionFault, ...]) -> bool:
         """Return whether what keeps the last script from being undone is no more: it is deleted, or the undoing given up."""
         lost = self._lost(to)
         if not lost:

@@ -10,22 +10,31 @@ import pytest
 
 from tablemapper.engines import check
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.rows import clearing, followers, maintained, reads, writes
+from tablemapper.engines.sqlite.rows import maintenance_writer, reads, truncate, write_hooks, writes
 from tablemapper.engines.sqlite.sql import filters, select
-from tablemapper.entities import body
+from tablemapper.entities import class_body
 from tablemapper.execution import prepared
 from tablemapper.execution.prepared import PreparedPlan
-from tablemapper.execution.totals import Groups
+from tablemapper.execution.totals import GroupedQuery
 from tablemapper.expressions import predicates, tree
 from tablemapper.expressions.tree import Compare, In, SameText
-from tablemapper.keys import codec, cuts, texts
-from tablemapper.keys.cuts import Cut
-from tablemapper.planning import advice, conditions, parts, planner, projection, question, ranges, walk
-from tablemapper.planning.bounds import Bound, Reach
-from tablemapper.planning.plan import Path, Plan
-from tablemapper.planning.walk import Walk
-from tablemapper.query import mixed, timestamp
-from tablemapper.schema import assignments, groups, rows
+from tablemapper.keys import codec, encodings, truncation
+from tablemapper.keys.truncation import Truncation
+from tablemapper.planning import (
+    conditions,
+    planner,
+    projection,
+    query_parts,
+    query_spec,
+    ranges,
+    scan_refusal,
+    skip_scan,
+)
+from tablemapper.planning.bounds import Bound, KeyBounds
+from tablemapper.planning.plan import AccessPath, Plan
+from tablemapper.planning.skip_scan import SkipScan
+from tablemapper.query import mixed, timestamp_attribute
+from tablemapper.schema import aggregate_model, assignments, rows
 
 from .search import DEEDS, LOCAL, MAINTAINED, RULES, TURNED, UNDECLARED
 
@@ -33,9 +42,9 @@ Patch = pytest.MonkeyPatch
 Fault: TypeAlias = Callable[[Patch], None]
 
 
-def _bounds_with(patch: Patch, change: Callable[[Reach, Bound], Bound]) -> None:
-    real = Reach.bound
-    patch.setattr(Reach, "bound", lambda self, *rest: change(self, real(self, *rest)))
+def _bounds_with(patch: Patch, change: Callable[[KeyBounds, Bound], Bound]) -> None:
+    real = KeyBounds.bound
+    patch.setattr(KeyBounds, "bound", lambda self, *rest: change(self, real(self, *rest)))
 
 
 def _after(patch: Patch, owner: Any, name: str, change: Callable[..., Any]) -> None:
@@ -45,13 +54,13 @@ def _after(patch: Patch, owner: Any, name: str, change: Callable[..., Any]) -> N
 
 
 def a_bound_made_exclusive(patch: Patch) -> None:
-    real = Reach.bound
+    real = KeyBounds.bound
 
-    def bound(self: Reach, values: Any, compared: Any = (), *rest: Any) -> Bound:
+    def bound(self: KeyBounds, values: Any, compared: Any = (), *rest: Any) -> Bound:
         loose = attrs.evolve(self, ops=self.ops | {">", "<"})
         return real(loose, values, [({">=": ">", "<=": "<"}.get(op, op), value) for op, value in compared], *rest)
 
-    patch.setattr(Reach, "bound", bound)
+    patch.setattr(KeyBounds, "bound", bound)
 
 
 def an_upper_bound_lost(patch: Patch) -> None:
@@ -59,7 +68,7 @@ def an_upper_bound_lost(patch: Patch) -> None:
 
 
 def a_prefix_that_ends_too_late(patch: Patch) -> None:
-    _after(patch, codec, "successor", texts.successor)
+    _after(patch, codec, "successor", encodings.successor)
 
 
 def a_lost_duplicate_check(patch: Patch) -> None:
@@ -82,7 +91,7 @@ def a_value_of_a_list_lost(patch: Patch) -> None:
 
 
 def a_shard_forgotten(patch: Patch) -> None:
-    _after(patch, ranges, "_texts", lambda texts: list(texts)[:2])
+    _after(patch, ranges, "_texts", lambda encodings: list(encodings)[:2])
 
 
 def a_day_forgotten(patch: Patch) -> None:
@@ -90,7 +99,7 @@ def a_day_forgotten(patch: Patch) -> None:
 
 
 def a_time_of_day_compared_on_every_day(patch: Patch) -> None:
-    patch.setattr(ranges, "_within", lambda access, compared, texts: compared)
+    patch.setattr(ranges, "_within", lambda access, compared, encodings: compared)
 
 
 def days_taken_for_hours(patch: Patch) -> None:
@@ -119,7 +128,7 @@ def a_partial_index_taken_for_full(patch: Patch) -> None:
 
 
 def an_index_taken_to_hold_everything(patch: Patch) -> None:
-    patch.setattr(Path, "holds", lambda *_: True)
+    patch.setattr(AccessPath, "holds", lambda *_: True)
 
 
 def a_direction_ignored(patch: Patch) -> None:
@@ -181,9 +190,9 @@ def a_partition_without_the_rows_of_other_classes(patch: Patch) -> None:
 def a_zero_that_groups_as_nothing_does(patch: Patch) -> None:
     def place(self: Any, group: tuple[Any, ...]) -> list[Any]:
         pairs = zip(self._by, group, strict=True)
-        return [(one is not None, one and groups.store_sortable(attr.type, one)) for attr, one in pairs]
+        return [(one is not None, one and aggregate_model.store_sortable(attr.type, one)) for attr, one in pairs]
 
-    patch.setattr(Groups, "_place", place)
+    patch.setattr(GroupedQuery, "_place", place)
 
 
 def a_whole_list_taken_for_an_element(patch: Patch) -> None:
@@ -203,7 +212,7 @@ def a_whole_list_taken_for_an_element(patch: Patch) -> None:
 def a_stored_key_field_sought_in_the_index(patch: Patch) -> None:
     real = projection._in_keys
 
-    def in_keys(path: Path, *, covering: bool) -> dict[str, Any]:
+    def in_keys(path: AccessPath, *, covering: bool) -> dict[str, Any]:
         stored = path.model.position if covering else ()
         held = real(path, covering=covering).items()
         return {name: place for name, place in held if name not in stored or place[0] in ("ipk", "irk")}
@@ -226,14 +235,14 @@ def a_whole_key_that_forgets_the_other_conditions(patch: Patch) -> None:
 
 def values_of_an_index_by_name_that_bound_but_do_not_filter(patch: Patch) -> None:
     given: list[Any] = []
-    real = question.named
+    real = query_spec.named
 
     def named(*rest: Any) -> list[Any]:
         found = list(real(*rest))
         given.extend(found)
         return found
 
-    patch.setattr(question, "named", named)
+    patch.setattr(query_spec, "named", named)
     _plans_with(
         patch, lambda made: attrs.evolve(made, filter=tuple(p for p in made.filter if not _is_one_of(p, given)))
     )
@@ -242,8 +251,8 @@ def values_of_an_index_by_name_that_bound_but_do_not_filter(patch: Patch) -> Non
 def several_whole_keys_in_any_order(patch: Patch) -> None:
     real = planner._direction
 
-    def direction(question: Any, path: Path, several: bool, fixed: set[str], varies: Any) -> Any:
-        found = real(question, path, several, fixed, varies)
+    def direction(query_spec: Any, path: AccessPath, several: bool, fixed: set[str], varies: Any) -> Any:
+        found = real(query_spec, path, several, fixed, varies)
         base = () if path.index is None else path.model.declaration.templates
         own = [slot for template in (path.templates[1], *base) for slot in template.slots]
         if found is None and several and all(slot.field in fixed or not varies(slot) for slot in own):
@@ -254,14 +263,14 @@ def several_whole_keys_in_any_order(patch: Patch) -> None:
 
 
 def a_refusal_that_knows_no_nested_fields(patch: Patch) -> None:
-    real = advice._index
+    real = scan_refusal._index
 
     def index(model: Any, where: Any, order: Any) -> Any:
         for step in order:
             model.declaration.field(".".join((step.attr.name, *step.attr.path)))
         return real(model, where, order)
 
-    patch.setattr(advice, "_index", index)
+    patch.setattr(scan_refusal, "_index", index)
 
 
 def a_first_row_that_is_the_first_of_the_first_range(patch: Patch) -> None:
@@ -286,7 +295,11 @@ def a_sum_beyond_64_bits_sorted_as_it_is(patch: Patch) -> None:
 
 
 def an_index_on_an_aggregate_that_is_not_maintained(patch: Patch) -> None:
-    for owner, name, at in ((maintained, "_put", 1), (maintained, "delete_rows", 1), (maintained, "put_rows", 1)):
+    for owner, name, at in (
+        (maintenance_writer, "_put", 1),
+        (maintenance_writer, "delete_rows", 1),
+        (maintenance_writer, "put_rows", 1),
+    ):
         real = getattr(owner, name)
 
         def of_entities(*rest: Any, real: Any = real, at: int = at) -> None:
@@ -311,9 +324,9 @@ def an_element_that_gives_its_entity_again(patch: Patch) -> None:
 def a_lossy_slot_that_fixes_its_field(patch: Patch) -> None:
     real = planner._direction
 
-    def direction(question: Any, path: Path, several: bool, fixed: set[str], varies: Any) -> Any:
-        lossy = {p.attr.name for p in question.where if isinstance(p, SameText)}
-        return real(question, path, several, fixed | lossy, varies)
+    def direction(query_spec: Any, path: AccessPath, several: bool, fixed: set[str], varies: Any) -> Any:
+        lossy = {p.attr.name for p in query_spec.where if isinstance(p, SameText)}
+        return real(query_spec, path, several, fixed | lossy, varies)
 
     patch.setattr(planner, "_direction", direction)
 
@@ -332,13 +345,13 @@ def an_index_that_does_not_follow_a_maintained_field(patch: Patch) -> None:
         def __contains__(self, one: object) -> bool:
             return True
 
-    real = maintained.write_groups
-    for module in (maintained, followers):
+    real = maintenance_writer.write_groups
+    for module in (maintenance_writer, write_hooks):
         patch.setattr(module, "write_groups", lambda *rest: real(*rest[:3], Everything()))
 
 
 def a_maintained_field_that_a_new_entity_does_not_get(patch: Patch) -> None:
-    for module in (followers, writes):
+    for module in (write_hooks, writes):
         patch.setattr(module, "with_maintained", lambda statements, writer, row: row)
 
 
@@ -353,8 +366,8 @@ def values_of_other_types_sought_among_texts(patch: Patch) -> None:
 
 
 def a_timestamp_compared_to_the_millisecond(patch: Patch) -> None:
-    real = timestamp.TIMESTAMP
-    patch.setattr(timestamp, "TIMESTAMP", attrs.evolve(real, store=lambda at: real.store(at) // 1000 * 1000))
+    real = timestamp_attribute.TIMESTAMP
+    patch.setattr(timestamp_attribute, "TIMESTAMP", attrs.evolve(real, store=lambda at: real.store(at) // 1000 * 1000))
 
 
 def a_part_that_replaces_the_whole(patch: Patch) -> None:
@@ -370,21 +383,21 @@ def what_is_required_taken_for_granted(patch: Patch) -> None:
 
 
 def a_class_cleared_without_its_groups(patch: Patch) -> None:
-    real = clearing._delete_entities
-    patch.setattr(clearing, "_delete_entities", lambda *rest: 0 if rest[-1].aggregate is not None else real(*rest))
+    real = truncate._delete_entities
+    patch.setattr(truncate, "_delete_entities", lambda *rest: 0 if rest[-1].aggregate is not None else real(*rest))
 
 
 def a_group_stamped_though_it_shows_the_same(patch: Patch) -> None:
-    real = maintained._write_groups
+    real = maintenance_writer._write_groups
 
     def write_groups(sqlite: Any, writer: Any, aggregate: Any, *rest: Any) -> None:
-        def advance(pk: str, rk: str, timestamp: int, *more: Any) -> Any:
-            row = aggregate.advance(pk, rk, timestamp, *more)
-            return row and row[0] == pk and (pk, rk, timestamp, *row[3:])
+        def advance(pk: str, rk: str, timestamp_attribute: int, *more: Any) -> Any:
+            row = aggregate.advance(pk, rk, timestamp_attribute, *more)
+            return row and row[0] == pk and (pk, rk, timestamp_attribute, *row[3:])
 
         real(sqlite, writer, _With(aggregate, advance=advance), *rest)
 
-    patch.setattr(maintained, "_write_groups", write_groups)
+    patch.setattr(maintenance_writer, "_write_groups", write_groups)
 
 
 class _With:
@@ -399,42 +412,42 @@ class _With:
 
 
 def a_day_that_comes_twice_taken_for_one_span(patch: Patch) -> None:
-    patch.setattr(cuts, "crosses_back", lambda *_: False)
+    patch.setattr(truncation, "crosses_back", lambda *_: False)
 
 
 def an_edge_that_forgets_what_comes_back(patch: Patch) -> None:
-    real = cuts.edges
-    patch.setattr(cuts, "edges", lambda *given: (real(*given)[0],) * 2)
+    real = truncation.edges
+    patch.setattr(truncation, "edges", lambda *given: (real(*given)[0],) * 2)
 
 
 def a_step_that_ends_where_it_begins(patch: Patch) -> None:
-    real = Cut.edge
+    real = Truncation.edge
 
-    def edge(self: Cut, value: Any, base: type, *, end: bool, for_good: bool = False) -> Any:
+    def edge(self: Truncation, value: Any, base: type, *, end: bool, for_good: bool = False) -> Any:
         return self.of(value) if self.step else real(self, value, base, end=end, for_good=for_good)
 
-    patch.setattr(Cut, "edge", edge)
+    patch.setattr(Truncation, "edge", edge)
 
 
 def a_local_time_cut_as_one_of_utc(patch: Patch) -> None:
-    patch.setattr(Cut, "plain_format", property(lambda self: self.format))
+    patch.setattr(Truncation, "plain_format", property(lambda self: self.format))
 
 
 # ---------------------------------------------------------------------------------------------- partition by partition
 
 
 def a_filter_dropped_behind_a_loose_range(patch: Patch) -> None:
-    patch.setattr(Reach, "loose", False)
+    patch.setattr(KeyBounds, "loose", False)
 
 
 def a_part_that_begins_behind_more_than_its_place(patch: Patch) -> None:
-    real = parts._cut
+    real = query_parts._cut
 
     def cut(bound: Bound, key: str) -> Any:
         for one in real(bound, key):
             yield attrs.evolve(one, lo=key + "!") if one.lo == key + " " else one
 
-    patch.setattr(parts, "_cut", cut)
+    patch.setattr(query_parts, "_cut", cut)
 
 
 def rows_that_are_not_turned(patch: Patch) -> None:
@@ -442,35 +455,35 @@ def rows_that_are_not_turned(patch: Patch) -> None:
 
 
 def partitions_of_others_not_passed_over(patch: Patch) -> None:
-    _after(patch, Walk, "of", lambda walk: Walk(walk.backwards))
+    _after(patch, SkipScan, "of", lambda skip_scan: SkipScan(skip_scan.backwards))
 
 
 def a_partition_passed_over_with_those_of_others(patch: Patch) -> None:
-    real = walk.raise_last
-    patch.setattr(walk, "raise_last", lambda text: real(text[:-1]))
+    real = skip_scan.raise_last
+    patch.setattr(skip_scan, "raise_last", lambda text: real(text[:-1]))
 
 
 def a_partition_passed_over_backwards(patch: Patch) -> None:
-    real = Walk.partitions
+    real = SkipScan.partitions
 
-    def partitions(self: Walk, bound: Bound, find: Any) -> Any:
+    def partitions(self: SkipScan, bound: Bound, find: Any) -> Any:
         last = None
         for key in real(self, bound, find):
             if not self.backwards or last is None or key[: self.front + 4] != last[: self.front + 4]:
                 yield key
             last = key
 
-    patch.setattr(Walk, "partitions", partitions)
+    patch.setattr(SkipScan, "partitions", partitions)
 
 
 def a_page_that_begins_with_the_partition_behind(patch: Patch) -> None:
-    real = Walk.partitions
+    real = SkipScan.partitions
 
-    def partitions(self: Walk, bound: Bound, find: Any) -> Any:
+    def partitions(self: SkipScan, bound: Bound, find: Any) -> Any:
         keys = list(real(self, bound, find))
         yield from keys[1:] if bound.lo in keys[:1] or (bound.hi or "")[:-1] in keys[:1] else keys
 
-    patch.setattr(Walk, "partitions", partitions)
+    patch.setattr(SkipScan, "partitions", partitions)
 
 
 def rows_that_are_merged_as_if_they_were_not_turned(patch: Patch) -> None:
@@ -505,7 +518,7 @@ def a_rule_that_a_merge_does_not_ask(patch: Patch) -> None:
 
 
 def a_constraint_that_only_msgspec_may_spell(patch: Patch) -> None:
-    patch.setattr(body, "with_meta", lambda annotation: annotation)
+    patch.setattr(class_body, "with_meta", lambda annotation: annotation)
 
 
 def _plans_with(patch: Patch, change: Callable[[Plan], Plan]) -> None:

@@ -34,9 +34,9 @@ import attrs
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file import transactions
-from tablemapper.engines.sqlite.online import copying, migration, takeover
-from tablemapper.engines.sqlite.rows import building, followers, group_build, jobs
-from tablemapper.migrations import run
+from tablemapper.engines.sqlite.online import apply_schema, backfill, migration
+from tablemapper.engines.sqlite.rows import build_steps, group_build, jobs, write_hooks
+from tablemapper.migrations import runner
 from tablemapper.store import builds
 
 from ..classes import aggregate
@@ -103,7 +103,7 @@ SCENES = {
 
 
 def _no_queue() -> None:
-    followers.Queued.added = lambda *_: None  # type: ignore[method-assign]
+    write_hooks.BackfillQueueHook.added = lambda *_: None  # type: ignore[method-assign]
 
 
 def _no_cursor() -> None:
@@ -116,7 +116,7 @@ def _no_jobs() -> None:
 
 def _cursor_left() -> None:
     """A batch whose cursor is not in its own transaction: a kill comes between at times."""
-    building._MOVE += " AND random() % 3"
+    build_steps._MOVE += " AND random() % 3"
 
 
 def _cursor_first() -> None:
@@ -124,9 +124,9 @@ def _cursor_first() -> None:
     late: dict[Any, list[Any]] = {}
 
     def copy_next(self: Any, writer: Any, most: int) -> int:
-        found = late.copy() or self._read_next(writer, writer.get(copying._CURSOR, (self._id,)), most)
+        found = late.copy() or self._read_next(writer, writer.get(backfill._CURSOR, (self._id,)), most)
         if found and not late:
-            writer.execute(copying._MOVE, (*list(found)[-1], len(found), self._id))
+            writer.execute(backfill._MOVE, (*list(found)[-1], len(found), self._id))
             late.update(found)
         else:
             late.clear()
@@ -134,11 +134,11 @@ def _cursor_first() -> None:
                 self._copy_key(writer, key, found[key])
         return most if found else 0  # (less would say that this is the end)
 
-    copying._Copy.copy_next = copy_next  # type: ignore[method-assign]
+    backfill._Copy.copy_next = copy_next  # type: ignore[method-assign]
 
 
 def _ledger_left() -> None:
-    copying._NOTE = copying._NOTE.replace("REPLACE", "INSERT OR IGNORE")
+    backfill._NOTE = backfill._NOTE.replace("REPLACE", "INSERT OR IGNORE")
 
 
 def _slices_beside_others() -> None:
@@ -148,12 +148,12 @@ def _slices_beside_others() -> None:
         pace = self._write(lambda now, writer: results.append(write(writer)))
         return results[0], pace
 
-    group_build.GroupBuild._alone = alone  # type: ignore[method-assign]
+    group_build.SqliteGroupBuild._alone = alone  # type: ignore[method-assign]
 
 
 def _frontier_left() -> None:
     """A slice whose frontier is not in its own transaction."""
-    building.REACH = jobs.REACH.replace("VALUES(", "SELECT ").removesuffix(")") + " WHERE random() % 3"
+    build_steps.REACH = jobs.REACH.replace("VALUES(", "SELECT ").removesuffix(")") + " WHERE random() % 3"
 
 
 def _no_frontier() -> None:
@@ -366,9 +366,9 @@ def build(round: Round, draw: random.Random, _: int) -> None:
 def note_steps(round: Round) -> None:
     """Have builders say what they do ahead of the cursor, and do it in small steps soon after somebody else wrote."""
     group_build._LOOK, group_build._CHUNK, transactions._COMPANY = 0.002, 64, 0.01
-    real = group_build.GroupBuild.step
+    real = group_build.SqliteGroupBuild.step
 
-    def step(self: group_build.GroupBuild, most: int, *, start: bool) -> Any:
+    def step(self: group_build.SqliteGroupBuild, most: int, *, start: bool) -> Any:
         built = real(self, most, start=start)
         if built is None or built.ended or built.entities < 0:
             round.stage[0] = 0
@@ -378,7 +378,7 @@ def note_steps(round: Round) -> None:
             round.event("abandonment" if built.entities else "slice")
         return built
 
-    group_build.GroupBuild.step = step  # type: ignore[method-assign]
+    group_build.SqliteGroupBuild.step = step  # type: ignore[method-assign]
 
 
 def migrate(round: Round, draw: random.Random, _: int) -> None:
@@ -461,7 +461,7 @@ def play(
         seed = draw.random()
 
         def process() -> None:
-            takeover._AT_ONCE, builds._LEAST, builds.FIRST, run.FIRST = -1, 5, 20, 20  # type: ignore[attr-defined]
+            apply_schema._AT_ONCE, builds._LEAST, builds.FIRST, runner.FIRST = -1, 5, 20, 20  # type: ignore[attr-defined]
             if round.scene.anew:
                 note_steps(round)
             if fault:

@@ -126,14 +126,14 @@ def _small(draw: random.Random) -> Iterator[None]:
 @contextmanager
 def without_syncs() -> Iterator[None]:
     """Open stores that sync nothing: the fault that power cuts must find."""
-    writer = connections.Location.writer
+    writer = connections.DatabaseLocation.writer
 
     def unsafe(*args: Any, **options: Any) -> Any:
         connection = writer(*args, **options)
         connection.execute("PRAGMA synchronous = OFF")
         return connection
 
-    with mock.patch.object(connections.Location, "writer", unsafe):
+    with mock.patch.object(connections.DatabaseLocation, "writer", unsafe):
         yield
 
 

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines import opening
+from tablemapper.engines import locations
 from tablemapper.execution.prepared import BatchLimits
 from tablemapper.schema.model import compile_schema
 
 _NOW = 1_767_225_600_000_000
 _SMALL: dict[str, dict[str, int]] = {
-    "engines.sqlite.rows.load": {"_CHUNK": 2},
+    "engines.sqlite.rows.atomic_load": {"_CHUNK": 2},
     "engines.sqlite.rows.reads": {"_CHUNK": 2, "_FIRST": 2, "_MANY": 4, "_SAMPLES": 2},
-    "engines.sqlite.rows.current": {"_FEW": 1, "_SOME": 2},
+    "engines.sqlite.rows.catalogue_cache": {"_FEW": 1, "_SOME": 2},
     "engines.sqlite.rows.writes": {"_CHUNK": 2},
     "engines.sqlite.sql.filters": {"MAX_LIST": 2},
-    "engines.sqlite.sql.range_sql": {"_FEW": 1},
-    "execution.columns": {"FEW": 1},
+    "engines.sqlite.sql.ranges": {"_FEW": 1},
+    "execution.column_reader": {"FEW": 1},
     "execution.prepared": {"MAX_PLANS": 3},
     "planning.conditions": {"MAX_ALTERNATIVES": 3},
     "planning.planner": {"MAX_RANGES": 2},
     "planning.ranges": {"MAX_RANGES": 2},
-    "query.batches": {"ROWS": 2},
-    "query.columns": {"ROWS": 2},
+    "query.arrow_batches": {"ROWS": 2},
+    "query.column_results": {"ROWS": 2},
     "query.writing": {"MAX_PLANS": 3, "_EXAMINED": 1, "_SPOOL": 64},
     "schema.assignments": {"MAX_FUNCTIONS": 2},
 }
@@ -46,7 +46,7 @@ def opened(path: str, models: Sequence[type[tm.Record]]) -> tm.Store:
     """Open a store whose clock stands still, so that the same writes always have the same times."""
     schema = compile_schema(models)
     options: Any = {"durability": "relaxed", "clock": lambda: _NOW}
-    return tm.Store(opening.place_of(path).open(schema, **({"timeout": None} | options)))
+    return tm.Store(locations.place_of(path).open(schema, **({"timeout": None} | options)))
 
 
 def if_there(store: tm.Store, required: Any, write: Callable[[tm.Transaction], object]) -> None:

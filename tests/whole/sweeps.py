@@ -32,7 +32,7 @@ from typing import Any
 import attrs
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 
 from ..interrupts import NEVER, Where, names_of_places, strike
 from ..threads import elsewhere
@@ -269,7 +269,7 @@ def _follow(w: World) -> None:
 
 
 def _never_at_once(w: World) -> None:
-    takeover._AT_ONCE = -1  # (in a child: so that few entities are built by batches, too)
+    apply_schema._AT_ONCE = -1  # (in a child: so that few entities are built by batches, too)
 
 
 def _late(w: World) -> None:

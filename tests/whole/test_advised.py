@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tests.guidance.test_advise import pasted
+from tests.guidance.test_advisor import pasted
 
 from .answers import Trial, random_rows
 from .models import Model, compiled

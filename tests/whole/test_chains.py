@@ -13,13 +13,13 @@ import pytest
 from msgspec.structs import replace
 
 from tablemapper.catalogue import layout
-from tablemapper.catalogue.actions import Forget
-from tablemapper.engines.sqlite.online import copying, takeover
-from tablemapper.engines.sqlite.rows import maintained, twins
+from tablemapper.catalogue.actions import ForgetIndex
+from tablemapper.engines.sqlite.online import apply_schema, backfill
+from tablemapper.engines.sqlite.rows import maintenance_writer, mirrors
 from tablemapper.engines.sqlite.sql.schema import SqliteSchema
-from tablemapper.evolution import compilation, following
+from tablemapper.evolution import newer_versions, spec_compiler
 from tablemapper.execution import from_aggregates
-from tablemapper.migrations import run
+from tablemapper.migrations import runner
 from tablemapper.schema.model import Schema
 from tablemapper.scripts import links
 
@@ -52,20 +52,20 @@ def test_random_chains_of_migrations_lead_where_they_should(tmp_path: Path, *, f
 
 
 def entities_that_are_joined_with_none(patch: pytest.MonkeyPatch) -> None:
-    convert = copying._Copy._convert
+    convert = backfill._Copy._convert
 
     def alone(self: Any, get: Any, entities: Any) -> Any:
         return convert(self, get, [entities[0], *[None] * (len(entities) - 1)])
 
-    patch.setattr(copying._Copy, "_convert", alone)
+    patch.setattr(backfill._Copy, "_convert", alone)
 
 
 def values_that_nobody_resolves(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(run, "resolve", lambda *_: ())
+    patch.setattr(runner, "resolve", lambda *_: ())
 
 
 def a_unique_value_that_goes_to_who_writes_last(patch: pytest.MonkeyPatch) -> None:
-    put = maintained.put_rows
+    put = maintenance_writer.put_rows
 
     def put_rows(sqlite: Any, index: Any, writer: Any, rows: Any) -> None:
         if index.model.unique:
@@ -74,15 +74,17 @@ def a_unique_value_that_goes_to_who_writes_last(patch: pytest.MonkeyPatch) -> No
         else:
             put(sqlite, index, writer, rows)
 
-    patch.setattr(maintained, "put_rows", put_rows)
+    patch.setattr(maintenance_writer, "put_rows", put_rows)
 
 
 def nested_values_that_an_old_version_is_to_know(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(twins, "_written", lambda model, catalogue: SqliteSchema(Schema((model,)), twins._alone(catalogue)))
+    patch.setattr(
+        mirrors, "_written", lambda model, catalogue: SqliteSchema(Schema((model,)), mirrors._alone(catalogue))
+    )
 
 
 def a_table_of_live_values_that_has_a_name_before_it_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(layout, "CreateValues", Forget)  # (there are no duplicates to be forgotten)
+    patch.setattr(layout, "CreateValueCounts", ForgetIndex)  # (there are no duplicates to be forgotten)
 
 
 def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> None:
@@ -95,9 +97,9 @@ def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> No
 
 
 def conditions_of_indexes_that_other_versions_do_not_read(patch: pytest.MonkeyPatch) -> None:
-    declared = compilation._declared_index
-    patch.setattr(compilation, "_declared_index", lambda form, names: declared(replace(form, where=None), names))
-    for module, name in ((compilation, "_entity_model"), (following, "_followed")):
+    declared = spec_compiler._declared_index
+    patch.setattr(spec_compiler, "_declared_index", lambda form, names: declared(replace(form, where=None), names))
+    for module, name in ((spec_compiler, "_entity_model"), (newer_versions, "_followed")):
         # Classes are compiled anew, and those that were compiled with the fault are forgotten with it.
         patch.setattr(module, name, lru_cache(getattr(module, name).__wrapped__))
 
@@ -108,7 +110,7 @@ def keys_that_lose_something_and_are_to_lead_back(patch: pytest.MonkeyPatch) -> 
 
 
 def a_store_without_classes_that_is_taken_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(takeover, "read_generation", lambda read: len(takeover.read_catalogue(read).models))
+    patch.setattr(apply_schema, "read_generation", lambda read: len(apply_schema.read_catalogue(read).models))
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {

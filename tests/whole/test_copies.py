@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines import by_key
+from tablemapper.engines import key_order
 
 from ..engines.azure.memory import Memory
 from ..engines.azure.place import AzurePlace
@@ -42,7 +42,7 @@ def _whole(value: Any) -> Any:
 
 @pytest.mark.parametrize("part", range(3))
 def test_a_copy_of_a_random_store_is_the_same(part: int, full_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_key, "_CHUNK", 4)
+    monkeypatch.setattr(key_order, "_CHUNK", 4)
     accounts = 0
     for seed in range(part * 1_000, part * 1_000 + (300 if full_size else 12)):
         rng = random.Random(seed)

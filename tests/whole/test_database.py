@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.driver.connections import Location
+from tablemapper.engines.sqlite.driver.connections import DatabaseLocation
 from tablemapper.engines.sqlite.sql import select
 
 from .database import explaining
@@ -66,13 +66,13 @@ def an_order_that_the_path_gives_sorted_again(patch: pytest.MonkeyPatch) -> None
 
 def a_table_joined_by_an_index_of_sqlites_own(patch: pytest.MonkeyPatch) -> None:
     _written(patch, lambda sql: sql.replace('t."PartitionKey" = i.', '+t."PartitionKey" = i.'))
-    real = Location._harden
+    real = DatabaseLocation._harden
 
-    def harden(self: Location, connection: Any, **more: Any) -> None:
+    def harden(self: DatabaseLocation, connection: Any, **more: Any) -> None:
         real(self, connection, **more)
         connection.execute("PRAGMA automatic_index = 1")
 
-    patch.setattr(Location, "_harden", harden)
+    patch.setattr(DatabaseLocation, "_harden", harden)
 
 
 @pytest.mark.parametrize(

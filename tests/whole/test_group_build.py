@@ -16,9 +16,9 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import takeover
-from tablemapper.engines.sqlite.rows import building, group_build, jobs
-from tablemapper.engines.sqlite.rows.group_build import GroupBuild
+from tablemapper.engines.sqlite.online import apply_schema
+from tablemapper.engines.sqlite.rows import build_steps, group_build, jobs
+from tablemapper.engines.sqlite.rows.group_build import SqliteGroupBuild
 
 from .answers import Trial, random_rows
 from .deeds import random_deeds, random_writes
@@ -74,7 +74,7 @@ class Program:
         engine = self.store._engine
         assert isinstance(engine, SqliteEngine)
         self.engine = engine
-        self.groups: GroupBuild | None = None
+        self.groups: SqliteGroupBuild | None = None
         self.slices = 0
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every job wait for its steps, however few entities there are, and every step be small."""
-    monkeypatch.setattr(takeover, "_AT_ONCE", -1)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
     monkeypatch.setattr(group_build, "_CHUNK", 3)
     monkeypatch.setattr(group_build, "_LOOK", 0.0)
 
@@ -189,11 +189,11 @@ def slices_beside_others(patch: pytest.MonkeyPatch) -> None:
         pace = self._write(lambda now, writer: results.append(write(writer)))
         return results[0], pace
 
-    patch.setattr(GroupBuild, "_alone", write)
+    patch.setattr(SqliteGroupBuild, "_alone", write)
 
 
 def batches_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(building, "left", lambda job, frontier: job.targets)
+    patch.setattr(build_steps, "left", lambda job, frontier: job.targets)
 
 
 def slices_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def batches_that_exclude_the_frontier_only(patch: pytest.MonkeyPatch) -> None:
             return job.targets
         return jobs._of_groups(job.targets, lambda key: tuple(key) >= tuple(frontier))
 
-    patch.setattr(building, "left", left)
+    patch.setattr(build_steps, "left", left)
 
 
 def writers_that_know_no_frontier(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def parts_that_are_apart(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_frontier_that_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(building, "END", building.END.replace("?1 || ' groups'", "?1"))
+    patch.setattr(build_steps, "END", build_steps.END.replace("?1 || ' groups'", "?1"))
 
 
 def _ahead(targets: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 
 from ..classes import entity
 from ..sql import run_sql
@@ -353,7 +353,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.file
 def test_a_field_that_is_new_is_built_when_the_store_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(takeover, "_AT_ONCE", 10)
+    monkeypatch.setattr(apply_schema, "_AT_ONCE", 10)
     with sound_store(path, models=MODELS, build=False) as store:
         with pytest.raises(tm.NotReady, match="Department:"):
             store[Department.key("a")]

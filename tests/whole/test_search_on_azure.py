@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.planning.question import QuerySpec
+from tablemapper.planning.query_spec import QuerySpec
 from tablemapper.schema.model import compile_schema
 
 from ..engines.azure.azurite import AzuritePlace

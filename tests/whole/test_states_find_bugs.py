@@ -11,7 +11,7 @@ from hypothesis import Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tablemapper.engines.sqlite.driver import timestamps
-from tablemapper.engines.sqlite.rows import followers, maintained, writes
+from tablemapper.engines.sqlite.rows import maintenance_writer, write_hooks, writes
 from tablemapper.schema import maintenance as changes
 from tablemapper.store.operations import Operations
 
@@ -28,7 +28,7 @@ def etags_are_ignored(patch: Patch) -> None:
 
 
 def a_change_leaves_the_old_index_row(patch: Patch) -> None:
-    real = followers.write_indexes
+    real = write_hooks.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for one in change.indexes.values():
@@ -36,24 +36,24 @@ def a_change_leaves_the_old_index_row(patch: Patch) -> None:
                 one.deletes.clear()
         real(lowered, writer, change)
 
-    patch.setattr(followers, "write_indexes", write)
+    patch.setattr(write_hooks, "write_indexes", write)
 
 
 def what_was_there_is_not_taken_off_an_aggregate(patch: Patch) -> None:
     real = changes.aggregate_maintenance
 
-    def maintained(model: Any, target: Any) -> Any:
+    def maintenance_writer(model: Any, target: Any) -> Any:
         kept = real(model, target)
         return attrs.evolve(kept, collect=lambda rows, groups, sign: sign > 0 and kept.collect(rows, groups, sign))
 
-    patch.setattr(changes, "aggregate_maintenance", maintained)
+    patch.setattr(changes, "aggregate_maintenance", maintenance_writer)
 
 
 def _advance_groups_by(patch: Patch, advance: Callable[..., Any]) -> None:
     """Let a function, which is given the right one, change groups."""
     real = changes.aggregate_maintenance
 
-    def maintained(model: Any, target: Any) -> Any:
+    def maintenance_writer(model: Any, target: Any) -> Any:
         kept = real(model, target)
 
         def advanced(pk: str, rk: str, timestamp: int, *given: Any) -> Any:
@@ -61,7 +61,7 @@ def _advance_groups_by(patch: Patch, advance: Callable[..., Any]) -> None:
 
         return attrs.evolve(kept, advance=advanced)
 
-    patch.setattr(changes, "aggregate_maintenance", maintained)
+    patch.setattr(changes, "aggregate_maintenance", maintenance_writer)
 
 
 def the_extremum_is_not_sought_again(patch: Patch) -> None:
@@ -73,26 +73,26 @@ def the_extremum_is_not_sought_again(patch: Patch) -> None:
 
 
 def entities_are_committed_before_their_indexes(patch: Patch) -> None:
-    real = followers.write_indexes
+    real = write_hooks.write_indexes
 
     def write(lowered: Any, writer: Any, change: Any) -> None:
         writer.execute("COMMIT")
         writer.execute("BEGIN IMMEDIATE")
         real(lowered, writer, change)
 
-    patch.setattr(followers, "write_indexes", write)
+    patch.setattr(write_hooks, "write_indexes", write)
 
 
 def unique_values_are_judged_before_the_old_ones_are_gone(patch: Patch) -> None:
     def write(lowered: Any, writer: Any, change: Any) -> None:
         for index, one in change.indexes.items():
-            maintained._put(lowered, index, writer, one)
+            maintenance_writer._put(lowered, index, writer, one)
         for one in change.indexes.values():
             one.puts, one.rewrites = [], []
         real(lowered, writer, change)
 
-    real = followers.write_indexes
-    patch.setattr(followers, "write_indexes", write)
+    real = write_hooks.write_indexes
+    patch.setattr(write_hooks, "write_indexes", write)
 
 
 def time_starts_again_when_a_store_is_opened(patch: Patch) -> None:

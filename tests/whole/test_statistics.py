@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.counting import count
+from tablemapper.engines.counted_statistics import count
 from tablemapper.engines.statistics import Sizes
 from tablemapper.limits import entity_size
 from tablemapper.progress import start_meter
@@ -85,7 +85,7 @@ def _spread(found: tm.Quantiles, numbers: list[int], within: float = 0.0) -> Non
         assert one == pytest.approx(ordered[-(-len(ordered) * part // 100) - 1], rel=within, abs=0)
 
 
-def _parts(found: tm.Partitions, rows: list[tuple[str, int]]) -> None:
+def _parts(found: tm.PartitionSummary, rows: list[tuple[str, int]]) -> None:
     numbers = Counter(key for key, _ in rows)
     assert found.number == len(numbers)
     _spread(found.entities, list(numbers.values()))
@@ -152,7 +152,7 @@ def test_an_empty_class_has_zeros(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow]) as store:
         found = store.statistics(Wide)
         assert (found.entities, found.bytes, found.total_bytes, found.newest) == (0, 0, 0, None)
-        assert (found.partitions, found.sizes) == (tm.Partitions(), tm.Quantiles())
+        assert (found.partitions, found.sizes) == (tm.PartitionSummary(), tm.Quantiles())
         assert str(found) == "Wide  no entities"
         assert found.price() == 0
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File
-from tablemapper.engines.sqlite.rows.current import Current
+from tablemapper.engines.sqlite.file.database import File
+from tablemapper.engines.sqlite.rows.catalogue_cache import CatalogueCache
 from tablemapper.engines.sqlite.rows.reads import SqliteReads
 
 from ..conftest import folder_in_memory
@@ -66,10 +66,10 @@ FAULTS: dict[str, tuple[Any, str, str, str, Where]] = {
         "delivery",
     ),
     "follow": (
-        Current,
+        CatalogueCache,
         "catch_up",
         "self.state = self._state(",
-        "self.state = State(SqliteSchema(self._schema, catalogue, generation, known.ways_back), self.state.gets); "
+        "self.state = CatalogueState(SqliteSchema(self._schema, catalogue, generation, known.ways_back), self.state.gets); "
         "self.state = self._state(",
         "delivery",
     ),

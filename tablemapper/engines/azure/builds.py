@@ -19,53 +19,53 @@ from typing import Literal
 import attrs
 from msgspec.structs import replace
 
-from ...catalogue.actions import Draft
-from ...catalogue.catalogue import Catalogue, JobForm
+from ...catalogue.actions import ActionPlan
+from ...catalogue.catalogue import Catalogue, JobSpec
 from ...catalogue.dropping import finished
 from ...entities.etag import Stamp
 from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, UniqueViolation
 from ...schema.labels import Label
 from ...schema.model import Model
 from ...schema.rows import Row
-from ..protocol import Built, Operation, Pace
-from .catalogue.classes import Classes, Current
-from .catalogue.published import Published, changed
-from .duplicates import bar, forget, violations
-from .outer.marks import BARRED, Mark, marked, of_writes, parts_of
-from .outer.outbox import Late, Outbox, Patience
-from .overwriting import Overwriter
+from ..protocol import BuildStep, Operation, StepTiming
+from .batch_writes import in_rounds
+from .catalogue.open_classes import CatalogueRefresher, OpenClasses
+from .catalogue.publication import StoredCatalogue, changed
+from .cross_partition.marks import DUPLICATE, BuildMark, marked, of_writes, parts_of
+from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
+from .duplicate_notes import bar, forget, violations
+from .group_writer import GroupWriter
 from .reading.filters import visible
-from .rounds import in_rounds
-from .sweep import sweep
-from .tables.drive import ATTEMPTS, Now, Pause, Work, delay, read, server_time, side_by_side
-from .tables.names import BELOW
+from .recovery import sweep
+from .tables.driver import ATTEMPTS, Effects, ReadClock, Sleep, delay, read, server_time, side_by_side
+from .tables.reserved_names import HIDDEN_PREFIX
 from .tables.service import (
     ETAG,
     MAX_PAGE,
     PARTITION,
     ROW,
-    Change,
-    Commit,
+    AllOf,
+    AnyOf,
     Comparison,
     Entity,
-    Every,
-    Find,
-    Get,
-    Lost,
-    Page,
-    Refused,
-    Some,
+    EntityPage,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
 )
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""
-_QUICK = Pace(1e-6)
+_QUICK = StepTiming(1e-6)
 """No writer waits for a builder: the next step may have more entities, up to a page."""
 _WAIT = 1.0  # seconds between two looks at what others do
 
 
 @attrs.frozen
-class Progress:
+class BuildProgress:
     """How far a build has come, as its row in the catalogue says."""
 
     etag: str | None = None
@@ -82,23 +82,23 @@ class Progress:
     trouble: int = 0
     """When something was last left for those who sweep, in µs by the clock of the service; 0: never."""
 
-    def change(self, name: str) -> Change:
+    def change(self, name: str) -> RowChange:
         """Return the change that notes it for a job."""
         members = {"by": self.by, "row": self.row, "done": self.done, "over": self.over, "trouble": str(self.trouble)}
         members |= {} if self.partition is None else {"partition": self.partition}
-        return Change("insert" if self.etag is None else "replace", name, members, self.etag)
+        return RowChange("insert" if self.etag is None else "replace", name, members, self.etag)
 
 
-def _progress_of(found: Entity | None) -> Progress:
+def _progress_of(found: Entity | None) -> BuildProgress:
     if found is None:
-        return Progress()
+        return BuildProgress()
     where = found.get("partition"), found["row"]
-    return Progress(found[ETAG], found["by"], *where, found["done"], found["over"], int(found["trouble"]))
+    return BuildProgress(found[ETAG], found["by"], *where, found["done"], found["over"], int(found["trouble"]))
 
 
-def progress(table: str, names: Sequence[str], timeout: float) -> Work[list[Progress]]:
+def progress(table: str, names: Sequence[str], timeout: float) -> Effects[list[BuildProgress]]:
     """Return how far some jobs have come."""
-    found = yield from side_by_side([read(Get(table, JOBS, name), timeout) for name in names])
+    found = yield from side_by_side([read(GetEntity(table, JOBS, name), timeout) for name in names])
     return [_progress_of(one) for one in found]
 
 
@@ -116,17 +116,17 @@ class Builder:
     """
 
     table: str
-    current: Current
+    current: CatalogueRefresher
     outbox: Outbox
-    size: Callable[[Classes, Model], int]
+    size: Callable[[OpenClasses, Model], int]
     timeout: float
     id: str = attrs.field(factory=lambda: secrets.token_hex(8))
     _taken_up: bool = False
     """Whether duplicates were looked at since there was last nothing to be built."""
 
-    def step(self, most: int, labels: Collection[str] | None) -> Work[Built | None]:
+    def step(self, most: int, labels: Collection[str] | None) -> Effects[BuildStep | None]:
         """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
-        began: float = yield Now()
+        began: float = yield ReadClock()
         classes = yield from self.current.look()
         job = next((one for one in classes.catalogue.jobs if _is_wanted(one, classes, labels)), None)
         if job is None:
@@ -135,16 +135,16 @@ class Builder:
         now = yield from server_time(self.table, self.timeout)
         left = max(state.since for state in states) / 1e6 + self.outbox.times.settled - now / 1e6
         if left > 0:
-            yield Pause(min(left, _WAIT))
-            return Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
-        waits = Built(f"{job.owner}, once every process knows of it", 0, 0, 0)
+            yield Sleep(min(left, _WAIT))
+            return BuildStep(f"{job.owner}, once every process knows of it", 0, 0, 0)
+        waits = BuildStep(f"{job.owner}, once every process knows of it", 0, 0, 0)
         if any(state.state == "disabled" for state in states):
-            patience = Patience(began + self.outbox.times.deadline)
-            overwriter = Overwriter(classes, self.outbox, patience, self.timeout)
+            patience = Deadline(began + self.outbox.times.deadline)
+            overwriter = GroupWriter(classes, self.outbox, patience, self.timeout)
             try:
                 for part in parts_of(classes.maintained(classes.schema.by_name[job.owner]).only(job.targets)):
                     yield from overwriter.emptied(part)
-            except Late:
+            except DeadlineExceeded:
                 return waits
             yield from changed(self.table, self.timeout, lambda held: _moved(held, job, "disabled", "announced"))
             return waits
@@ -153,7 +153,7 @@ class Builder:
             return waits
         return (yield from self._go_on(classes, job, most, now))
 
-    def _take_up(self, classes: Classes, labels: Collection[str] | None) -> Work[Built | None]:
+    def _take_up(self, classes: OpenClasses, labels: Collection[str] | None) -> Effects[BuildStep | None]:
         """Look once whether entities can have the values now that others had before them."""
         wanted = [
             label
@@ -171,25 +171,25 @@ class Builder:
         if ended:
             left = {one.label for one in (yield from violations(self.table, self.timeout))}
 
-            def end(held: Published) -> Catalogue | None:
+            def end(held: StoredCatalogue) -> Catalogue | None:
                 states = held.value.states
                 over = [one for one in ended if one not in left and one in states and states[one].state == "violated"]
                 return finished(_draft(()), held.value, over) if over else None
 
             yield from changed(self.table, self.timeout, end)
             yield from self.current.look()
-        return Built(Label.of(wanted[0]).owner, 0, 0, 0, tuple(ended))
+        return BuildStep(Label.of(wanted[0]).owner, 0, 0, 0, tuple(ended))
 
-    def _still_violated(self, classes: Classes, label: str) -> Work[bool]:
+    def _still_violated(self, classes: OpenClasses, label: str) -> Effects[bool]:
         model, name = classes.schema.by_name[Label.of(label).owner], Label.of(label).index
         mark, still = classes.marks.of[classes.index(model, name)].name, False
         for one in (yield from violations(self.table, self.timeout)):
             if one.label != label:
                 continue
             for attempt in range(2):
-                entity = yield from read(Get(model.table, *one.entity), self.timeout)
+                entity = yield from read(GetEntity(model.table, *one.entity), self.timeout)
                 row = None if entity is None else _row(classes, model, entity)
-                if row is None or of_writes(row).get(mark) != BARRED:
+                if row is None or of_writes(row).get(mark) != DUPLICATE:
                     yield from forget(self.table, one)
                     break
                 if attempt:
@@ -202,13 +202,13 @@ class Builder:
                 yield from in_rounds(self.current.classes, [what], self.outbox, 1, self.timeout)
         return still
 
-    def _go_on(self, classes: Classes, job: JobForm, most: int, now: int) -> Work[Built]:
+    def _go_on(self, classes: OpenClasses, job: JobSpec, most: int, now: int) -> Effects[BuildStep]:
         """Build the next entities of a job, unless another builder does."""
         (held,) = yield from progress(self.table, [job.name], self.timeout)
         if held.etag is not None and held.by != self.id:
             if (now - int(Stamp(held.etag))) / 1e6 <= self.outbox.times.lease:
-                yield Pause(_WAIT)
-                return Built(job.owner, 0, held.done, 0)
+                yield Sleep(_WAIT)
+                return BuildStep(job.owner, 0, held.done, 0)
             held = attrs.evolve(held, trouble=now)  # (it may have left a write unfinished)
         after = attrs.evolve(held, by=self.id)
         if held.over:
@@ -221,18 +221,20 @@ class Builder:
         if last is not None:
             after = attrs.evolve(after, partition=last[0], row=last[1])
         yield from self._note(job, after)
-        return Built(job.owner, len(entities), after.done, 0, pace=_QUICK)
+        return BuildStep(job.owner, len(entities), after.done, 0, pace=_QUICK)
 
-    def _page(self, model: Model, held: Progress, most: int) -> Work[tuple[list[Row], tuple[str, str] | None, bool]]:
+    def _page(
+        self, model: Model, held: BuildProgress, most: int
+    ) -> Effects[tuple[list[Row], tuple[str, str] | None, bool]]:
         """Read the next entities of a class, the key that was read last, and whether that was the last of all."""
         parts = [visible()]
         if held.partition is not None:
             here = Comparison(PARTITION, "eq", "String", held.partition)
-            beyond = Every((here, Comparison(ROW, "gt", "String", held.row)))
+            beyond = AllOf((here, Comparison(ROW, "gt", "String", held.row)))
             parts.append(Comparison(PARTITION, "ge", "String", held.partition))
-            parts.append(Some((Comparison(PARTITION, "gt", "String", held.partition), beyond)))
-        find = Find(model.table, Every(tuple(parts)), top=min(most, MAX_PAGE))
-        page: Page = yield from read(find, self.timeout)
+            parts.append(AnyOf((Comparison(PARTITION, "gt", "String", held.partition), beyond)))
+        find = QueryEntities(model.table, AllOf(tuple(parts)), top=min(most, MAX_PAGE))
+        page: EntityPage = yield from read(find, self.timeout)
         while not page.entities and page.after is not None:
             page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
         read_now, classes = page.entities, self.current.known
@@ -240,7 +242,7 @@ class Builder:
         last = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
         return rows, last, page.after is None
 
-    def _add(self, classes: Classes, job: JobForm, model: Model, rows: Sequence[Row]) -> Work[bool]:
+    def _add(self, classes: OpenClasses, job: JobSpec, model: Model, rows: Sequence[Row]) -> Effects[bool]:
         """Add entities that are not marked; return whether nothing of that is left to those who sweep."""
         whole, singly = True, False
         for attempt in range(ATTEMPTS):
@@ -269,25 +271,25 @@ class Builder:
                 again += chunk.operations[chunk.written :]
             if again:
                 yield delay(attempt // 2)
-            gets = [read(Get(model.table, one.partition, one.row), self.timeout) for one in again]
+            gets = [read(GetEntity(model.table, one.partition, one.row), self.timeout) for one in again]
             entities = yield from side_by_side(gets)
             classes = yield from self.current.classes()
             rows = [row for one in entities if one is not None and (row := _row(classes, model, one)) is not None]
         raise StoreError(f"{model.name}: others write the same entities all the time; build again")
 
-    def _end(self, job: JobForm, held: Progress, now: int) -> Work[Built]:
+    def _end(self, job: JobSpec, held: BuildProgress, now: int) -> Effects[BuildStep]:
         """Have all that was left finished, and publish that something is built."""
         times = self.outbox.times
         if held.trouble:
             left = held.trouble / 1e6 + times.lease + times.deadline - now / 1e6
             if left > 0:
                 yield from self._note(job, held)
-                yield Pause(min(left, _WAIT))
-                return Built(job.owner, 0, held.done, 0)
+                yield Sleep(min(left, _WAIT))
+                return BuildStep(job.owner, 0, held.done, 0)
             yield from sweep(self.current, self.outbox, self.timeout)
         ended, barred = frozenset[str](), {one.label for one in (yield from violations(self.table, self.timeout))}
 
-        def end(held: Published) -> Catalogue | None:
+        def end(held: StoredCatalogue) -> Catalogue | None:
             nonlocal ended
             if job not in held.value.jobs:
                 return None
@@ -296,26 +298,26 @@ class Builder:
 
         yield from changed(self.table, self.timeout, end)
         yield from self.current.look()
-        with suppress(Lost, Refused):  # (nobody reads it any more)
-            yield Commit(self.table, JOBS, (Change("delete", job.name, {}, "*"),))
-        return Built(job.owner, 0, held.done, 0, tuple(sorted(ended)))
+        with suppress(NoResponse, ErrorResponse):  # (nobody reads it any more)
+            yield GroupTransaction(self.table, JOBS, (RowChange("delete", job.name, {}, "*"),))
+        return BuildStep(job.owner, 0, held.done, 0, tuple(sorted(ended)))
 
-    def _note(self, job: JobForm, after: Progress) -> Work[None]:
-        with suppress(Lost, Refused):  # (others go on, or the same entities are looked at again)
-            yield Commit(self.table, JOBS, (after.change(job.name),))
+    def _note(self, job: JobSpec, after: BuildProgress) -> Effects[None]:
+        with suppress(NoResponse, ErrorResponse):  # (others go on, or the same entities are looked at again)
+            yield GroupTransaction(self.table, JOBS, (after.change(job.name),))
 
 
-def _is_wanted(job: JobForm, classes: Classes, labels: Collection[str] | None) -> bool:
+def _is_wanted(job: JobSpec, classes: OpenClasses, labels: Collection[str] | None) -> bool:
     return job.owner in classes.schema.by_name and (labels is None or not job.targets.isdisjoint(labels))
 
 
-def _marks(classes: Classes, job: JobForm, model: Model) -> list[Mark]:
+def _marks(classes: OpenClasses, job: JobSpec, model: Model) -> list[BuildMark]:
     duties = classes.maintained(model).only(job.targets)
     return [classes.marks.of[one] for one in parts_of(duties)]
 
 
-def _row(classes: Classes, model: Model, entity: Entity) -> Row | None:
-    if BELOW in entity or not classes.claims(model, entity[PARTITION], entity[ROW]):
+def _row(classes: OpenClasses, model: Model, entity: Entity) -> Row | None:
+    if HIDDEN_PREFIX in entity or not classes.claims(model, entity[PARTITION], entity[ROW]):
         return None
     return classes.codec(model).row(entity)
 
@@ -323,7 +325,7 @@ def _row(classes: Classes, model: Model, entity: Entity) -> Row | None:
 _Step = Literal["disabled", "announced", "building"]
 
 
-def _moved(held: Published, job: JobForm, before: _Step, after: _Step) -> Catalogue | None:
+def _moved(held: StoredCatalogue, job: JobSpec, before: _Step, after: _Step) -> Catalogue | None:
     """Return the catalogue in which what a job builds is one step further; None if it is no more, or was already."""
     states = held.value.states
     here = [label for label in sorted(job.targets) if label in states and states[label].state == before]
@@ -333,15 +335,15 @@ def _moved(held: Published, job: JobForm, before: _Step, after: _Step) -> Catalo
     return attrs.evolve(held.value, states=states | moved)
 
 
-def _draft(violated: Collection[str]) -> Draft:
+def _draft(violated: Collection[str]) -> ActionPlan:
     """Return a draft of a transition that changes no tables, and happens when it is published."""
-    return Draft(0, tuple, is_violated=lambda label: label in violated)
+    return ActionPlan(0, tuple, is_violated=lambda label: label in violated)
 
 
-class Idle:
+class NoGroupBuild:
     """Builds no groups ahead of others."""
 
-    def step(self, most: int, *, start: bool) -> Built | None:
+    def step(self, most: int, *, start: bool) -> BuildStep | None:
         return None
 
     def close(self) -> None: ...

@@ -10,24 +10,24 @@ from ...errors import CorruptStore
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
-from ..check import Finding
-from .catalogue.classes import Classes
-from .outer.extremes import Values
-from .outer.outbox import intent_of
+from ..check import CheckFinding
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.outbox import intent_of
+from .cross_partition.value_counts import ValueCounts
 from .reading.scans import Runs, outer_places, rows_of
-from .tables.names import BASE_ROW, BELOW, HIDDEN, INTENTS, NEXT_OP, index_prefix, is_page, row_key_of
-from .tables.rows import Codec
+from .tables.entity_json import EntityCodec
+from .tables.reserved_names import BASE_ROW, HIDDEN, HIDDEN_PREFIX, INTENTS, NEXT_OP, index_prefix, is_page, row_key_of
 from .tables.service import PARTITION, ROW, Entity
 
 Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
 
 
-def held(source: Runs, classes: Classes) -> Held:
+def held(source: Runs, classes: OpenClasses) -> AzureCheckView:
     """Return what the tables of an engine hold."""
-    return Held(source, classes)
+    return AzureCheckView(source, classes)
 
 
-class Held:
+class AzureCheckView:
     """See `engines.check.Stored`.
 
     Attributes:
@@ -35,7 +35,7 @@ class Held:
         intents: what writes have still to do elsewhere, each with the table that it lies in.
     """
 
-    def __init__(self, source: Runs, classes: Classes) -> None:
+    def __init__(self, source: Runs, classes: OpenClasses) -> None:
         self.classes = classes
         self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self.classes.models}
         # (An index that the program does not declare is of the class with all that is stored.)
@@ -93,13 +93,13 @@ class Held:
                     entry = _entry(index, entity, self.classes.codec(index.owner))
                     rows[entry[0], entry[1], entry[2], entry[3]] = entry
             return
-        if BELOW in entity:
+        if HIDDEN_PREFIX in entity:
             return
         for model in models:
             if self.classes.claims(model, partition, row):
                 self._rows[model][partition, row] = self.classes.codec(model).row(entity)
 
-    def wrong(self, findings: Iterable[Finding]) -> dict[Group, Stamp | None]:
+    def wrong(self, findings: Iterable[CheckFinding]) -> dict[Group, Stamp | None]:
         """Return the groups in other partitions that are not what they should be, each with its ETag, if it is there.
 
         Those that a write has still to change are not among them, unless that cannot read them.
@@ -133,7 +133,7 @@ class Held:
     def values(self, model: Model) -> Iterator[tuple[object, ...]]:
         for key, row in self._rows[model].items():
             try:
-                values = Values(key, row[-1].values)
+                values = ValueCounts(key, row[-1].values)
                 for page, number in values.pages.items():
                     values.take(number, self._pages.get((model.table, key[0], page)))
             except CorruptStore:  # (so they are missing)
@@ -162,7 +162,7 @@ class Held:
         return len(self._indexes[index])
 
 
-def _entry(index: IndexMaintenance, entity: Entity, codec: Codec) -> IndexRow:
+def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:
     partition, base = entity[PARTITION], entity[BASE_ROW]
     row = row_key_of(index.label, entity[ROW], base, unique=index.model.unique)
     columns = index_columns(index.owner, index.model)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from ...catalogue.freezing import check_thawed
+from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
 from ...entities.declaration import IndexModel
 from ...entities.etag import Stamp
@@ -21,33 +21,33 @@ from ...errors import InvalidTransaction, StoreClosed, StoreReadOnly
 from ...limits import MAX_KEY_UNITS, utf16_units
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
-from ...schema.groups import Delta
+from ...schema.aggregate_model import Delta
 from ...schema.maintenance import AggregateMaintenance
 from ...schema.model import Model, Schema, is_local
 from ...schema.rows import Row
-from ..check import Check, Finding, Problem, RepairReport, Report
-from ..protocol import Batch, Built, Note, Operation, Unready, Violation
+from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
+from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
-from .builds import Builder, Idle, Progress, progress
-from .catalogue.classes import Classes, Current
+from .batch_writes import insert
+from .builds import Builder, BuildProgress, NoGroupBuild, progress
 from .catalogue.notes import change_of, noted, write_notes
-from .catalogue.partitions import check_models
-from .catalogue.published import as_it_is, changed, given_up, open_catalogue
-from .check import Group, Held, held
-from .duplicates import by_value, violations
-from .freezing import announce, unfreeze, wait
-from .outer.outbox import Outbox, Patience, Times
-from .overwriting import Overwriter
+from .catalogue.open_classes import CatalogueRefresher, OpenClasses
+from .catalogue.placement import check_models
+from .catalogue.publication import as_it_is, changed, given_up, open_catalogue
+from .check import AzureCheckView, Group, held
+from .cross_partition.outbox import Deadline, Outbox, Timing
+from .duplicate_notes import by_value, violations
+from .freeze_barrier import announce, unfreeze, wait
+from .group_writer import GroupWriter
 from .reading.filters import visible
-from .reading.keepers import completed
 from .reading.reads import AzureReads
+from .reading.rollup_fields import completed
 from .reading.scans import partition_keys, rows_of
-from .repair import Fixes, left_of
-from .rounds import insert
-from .sweep import sweep, sweep_behind, unfinished, waited
-from .tables.drive import Driver, Work, clock, read, server_time, side_by_side, store_errors
-from .tables.names import BELOW, CATALOGUE
-from .tables.rows import shown
+from .recovery import sweep, sweep_behind, unfinished, waited
+from .repair import ConditionalRepair, left_of
+from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
+from .tables.entity_json import shown
+from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
 from .tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -56,7 +56,7 @@ from .tables.service import (
     ROW,
     Comparison,
     Entity,
-    Get,
+    GetEntity,
     Service,
 )
 from .writes import write
@@ -86,10 +86,10 @@ class AzureEngine:
         self,
         driver: Driver,
         name: str,
-        classes: Classes,
+        classes: OpenClasses,
         catalogue: str,
         timeout: float,
-        times: Times,
+        times: Timing,
         *,
         read_only: bool = False,
         own: bool = False,
@@ -105,7 +105,7 @@ class AzureEngine:
         self._table = catalogue
         self._outbox = Outbox(catalogue, classes.head.times(times))
         now = driver.run(clock())
-        self.current = Current(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda: self.driver.run(self.current.look())
         self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
@@ -124,7 +124,7 @@ class AzureEngine:
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
-        times: Times | None = None,
+        times: Timing | None = None,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -146,16 +146,16 @@ class AzureEngine:
         if schema is not None:
             check_models(schema, catalogue)
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
-        times = times or Times()
+        times = times or Timing()
         try:
             with store_errors(name):
                 if read_only:
                     found, published = driver.run(as_it_is(catalogue, schema, timeout))
-                    classes, own = Classes(found, published), schema is None
+                    classes, own = OpenClasses(found, published), schema is None
                     return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times))
-                return cls(driver, name, Classes(schema, published), catalogue, timeout, times)
+                return cls(driver, name, OpenClasses(schema, published), catalogue, timeout, times)
         except BaseException:
             driver.close()
             raise
@@ -168,7 +168,7 @@ class AzureEngine:
         self._closed = True
         self.driver.close()
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         self._check_open()
         with store_errors(self._name, self._look):
@@ -180,7 +180,7 @@ class AzureEngine:
         if os.getpid() != self._process:
             raise StoreClosed("the store belongs to the parent of this forked process; open it here")
 
-    def begin(self, work: Work[T]) -> Callable[[], T]:
+    def begin(self, work: Effects[T]) -> Callable[[], T]:
         """Begin a work; return what waits for what it returns."""
         self._check_open()
         result = self.driver.begin(work)
@@ -198,12 +198,12 @@ class AzureEngine:
     # ------------------------------------------------------------------------------------------ following
 
     @property
-    def classes(self) -> Classes:
+    def classes(self) -> OpenClasses:
         """The classes as the catalogue has them, which is looked at from time to time."""
         return self.run(self.current.classes())
 
     @property
-    def _classes(self) -> Classes:
+    def _classes(self) -> OpenClasses:
         """The classes as they were known last, for what does not depend on what others change."""
         return self.current.known
 
@@ -224,7 +224,7 @@ class AzureEngine:
         if self._own_since is None or self.classes.head.generation == self._own_since:
             return self
         found, published = self.run(as_it_is(self._table, None, self.timeout, self.schema))
-        classes, times = Classes(found, published), self._outbox.times
+        classes, times = OpenClasses(found, published), self._outbox.times
         return AzureEngine(
             self.driver, self._name, classes, self._table, self.timeout, times, read_only=self.read_only, own=True
         )
@@ -252,7 +252,7 @@ class AzureEngine:
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
         """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
-        if BELOW in entity:
+        if HIDDEN_PREFIX in entity:
             return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
         return self._classes.codec(model).row(entity) if claimed else None
@@ -262,9 +262,9 @@ class AzureEngine:
         classes = self.classes  # (a migration may have replaced their tables)
         for model in dict.fromkeys([model for model, _, _ in wanted]):
             self._check_ready(model)
-        gets = [read(Get(model.table, partition, row), self.timeout) for model, partition, row in wanted]
+        gets = [read(GetEntity(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
-        gets += [read(Get(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
+        gets += [read(GetEntity(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
         found = self.run(side_by_side(gets))
         for (at, keeper), group in zip(kept, found[len(wanted) :], strict=True):
             if found[at] is not None:
@@ -286,7 +286,7 @@ class AzureEngine:
                 if keepers := classes.keepers(one):
                     some = self.run(completed(keepers, some, self.timeout))
             for entity in some:
-                if BELOW in entity:
+                if HIDDEN_PREFIX in entity:
                     continue
                 key = entity[PARTITION], entity[ROW]
                 model = next((one for one in models if classes.claims(one, *key)), None)
@@ -331,7 +331,7 @@ class AzureEngine:
         groups = [2 + 2 * len(self._classes.maintained(one.model).indexes) for one in duties.aggregates]
         return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
 
-    def _most_new(self, classes: Classes, model: Model) -> int:
+    def _most_new(self, classes: OpenClasses, model: Model) -> int:
         """Return how many new entities a transaction may take, if few groups change in their partition."""
         duties = classes.inner[model]
         rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
@@ -428,27 +428,27 @@ class AzureEngine:
         self._check_writable()
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
-    def describe(self, label: str) -> Unready:
+    def describe(self, label: str) -> PendingBuild:
         """Return how far something that is not ready has come."""
         state = self._classes.unready.get(label, "ready")
-        return Unready(label, state, self._done().get(label, 0), 0)
+        return PendingBuild(label, state, self._done().get(label, 0), 0)
 
     def _done(self) -> dict[str, int]:
         """Return how many entities were looked at for what is being built, by label."""
         jobs = self._classes.catalogue.jobs
-        found: list[Progress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
+        found: list[BuildProgress] = self.run(progress(self._table, [job.name for job in jobs], self.timeout))
         return {label: one.done for job, one in zip(jobs, found, strict=True) for label in job.targets}
 
-    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+    def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
         self._check_writable()
         return self.run(self._builder.step(most, labels))
 
-    def group_build(self, labels: Collection[str] | None) -> Idle:
+    def group_build(self, labels: Collection[str] | None) -> NoGroupBuild:
         """Return what builds nothing ahead."""
-        return Idle()
+        return NoGroupBuild()
 
-    def violations(self, most: int) -> tuple[Violation, ...]:
+    def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""
         found = self.run(violations(self._table, self.timeout)) if "violated" in self.unready.values() else []
         return tuple(by_value(found)[:most])
@@ -475,16 +475,16 @@ class AzureEngine:
         done = {label: (count, 0) for label, count in self._done().items()}
         return status_of(catalogue, self._classes.head.generation, done, held)
 
-    def check(self, meter: Meter) -> Report:
+    def check(self, meter: Meter) -> CheckReport:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
         check, findings, _ = self._examined(meter)
         return check.report(findings)
 
-    def _examined(self, meter: Meter) -> tuple[Check, list[Finding], Held]:
+    def _examined(self, meter: Meter) -> tuple[ConsistencyCheck, list[CheckFinding], AzureCheckView]:
         classes = self.classes
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
-        check = Check(maintained, stored, None, meter)
+        check = ConsistencyCheck(maintained, stored, None, meter)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
         return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now))), stored
 
@@ -502,7 +502,7 @@ class AzureEngine:
         while True:
             left -= 1
             check, findings, stored = self._examined(meter)
-            works = list(Fixes(stored.classes, self._outbox, self.timeout).of(findings))
+            works = list(ConditionalRepair(stored.classes, self._outbox, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)
             if not left or not (works or wrong):
                 break
@@ -537,7 +537,7 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        patience = Patience(self.run(clock()) + self.timeout)
-        overwriter = Overwriter(self.classes, self._outbox, patience, self.timeout)
+        patience = Deadline(self.run(clock()) + self.timeout)
+        overwriter = GroupWriter(self.classes, self._outbox, patience, self.timeout)
         upkeep = self.classes.upkeep(aggregate)
         self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))

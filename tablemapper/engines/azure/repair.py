@@ -14,36 +14,46 @@ import attrs
 from ...errors import CorruptStore, InvalidEntity
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
-from ..check import Finding, Problem
-from .catalogue.classes import Classes
-from .outer.elsewhere import put_of
-from .outer.groups import changed, correction, read_group, unread_group
-from .outer.marks import BARRED, of_writes
-from .outer.outbox import Late, Outbox, Patience
-from .overwriting import MOST_PAGES, Overwriter
-from .tables.drive import Now, Work, found, read
-from .tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_OP, OP, OP_UNITS, intent_key, is_page, outer_key
-from .tables.rows import included, local_key
+from ..check import CheckFinding, Problem
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.intent_builder import put_of
+from .cross_partition.marks import DUPLICATE, of_writes
+from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
+from .cross_partition.remote_groups import changed, correction, read_group, unread_group
+from .group_writer import MOST_PAGES, GroupWriter
+from .tables.driver import Effects, ReadClock, found, read
+from .tables.entity_json import included, local_key
+from .tables.reserved_names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    HIDDEN_PREFIX,
+    NEXT_OP,
+    OP,
+    OP_UNITS,
+    intent_key,
+    is_page,
+    outer_key,
+)
 from .tables.service import (
     ETAG,
     MAX_CHANGES,
     PARTITION,
     ROW,
-    Change,
-    Commit,
+    AllOf,
     Comparison,
     Entity,
-    Every,
-    Find,
-    Get,
-    Lost,
-    Refused,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
 )
 
 Key = Sequence[Any]
 
 
-class Fixes:
+class ConditionalRepair:
     """Makes right what was found, but for groups in other partitions than their entities: their aggregates are built anew.
 
     Args:
@@ -52,7 +62,7 @@ class Fixes:
         timeout: seconds after which to give up, if no answer comes.
     """
 
-    def __init__(self, classes: Classes, outbox: Outbox, timeout: float) -> None:
+    def __init__(self, classes: OpenClasses, outbox: Outbox, timeout: float) -> None:
         self._classes = classes
         self._outbox = outbox
         self._timeout = timeout
@@ -61,7 +71,7 @@ class Fixes:
             one: model for model in classes.models for duties, _ in classes.duties(model) for one in duties.aggregates
         }
 
-    def of(self, findings: Iterable[Finding]) -> Iterator[Work[None]]:
+    def of(self, findings: Iterable[CheckFinding]) -> Iterator[Effects[None]]:
         """Yield the fixes of findings: none for a group in another partition, and for what nothing says how it should be."""
         groups = dict[tuple[AggregateMaintenance, tuple[str, str]], None]()
         for finding in findings:
@@ -75,7 +85,7 @@ class Fixes:
 
     # -- rows of indexes
 
-    def index(self, index: IndexMaintenance, key: Key) -> Work[None]:
+    def index(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
         if index not in self._outer:
             yield from self._local(index, key)
@@ -84,10 +94,10 @@ class Fixes:
         else:
             yield from self._elsewhere(index, key)
 
-    def _entity(self, model: Model, key: Key) -> Work[tuple[Entity | None, Any]]:
+    def _entity(self, model: Model, key: Key) -> Effects[tuple[Entity | None, Any]]:
         """Read what has the keys of an index row, and its row; None if it is not there."""
-        entity = yield from read(Get(model.table, key[2], key[3]), self._timeout)
-        if entity is None or BELOW in entity or not self._classes.claims(model, key[2], key[3]):
+        entity = yield from read(GetEntity(model.table, key[2], key[3]), self._timeout)
+        if entity is None or HIDDEN_PREFIX in entity or not self._classes.claims(model, key[2], key[3]):
             return entity, None
         return entity, self._classes.codec(model).row(entity)
 
@@ -95,46 +105,48 @@ class Fixes:
         entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner)) or []
         return next((one for one in entries if one[:4] == tuple(key[:4])), None)
 
-    def _local(self, index: IndexMaintenance, key: Key) -> Work[None]:
+    def _local(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         table, partition = index.owner.table, key[0]
         place = local_key(index, key)
-        held = yield from read(Get(table, partition, place), self._timeout)
+        held = yield from read(GetEntity(table, partition, place), self._timeout)
         entity, row = yield from self._entity(index.owner, key)
         entry = self._entry(index, row, key)
         if entry is None:
             if held is not None and held[BASE_ROW] == key[3]:
-                yield from _tried(Commit(table, partition, (Change("delete", place, {}, held[ETAG]),)))
+                yield from _tried(GroupTransaction(table, partition, (RowChange("delete", place, {}, held[ETAG]),)))
             return
         if held is not None and held[BASE_ROW] != key[3]:
             return  # (a unique value that two have)
         members = {BASE_ROW: key[3], **included(index, entry, self._classes.codec(index.owner).stored)}
-        put = Change("insert", place, members) if held is None else Change("replace", place, members, held[ETAG])
+        put = RowChange("insert", place, members) if held is None else RowChange("replace", place, members, held[ETAG])
         assert entity is not None
-        yield from _tried(Commit(table, partition, (Change("merge", key[3], {}, entity[ETAG]), put)))
+        yield from _tried(GroupTransaction(table, partition, (RowChange("merge", key[3], {}, entity[ETAG]), put)))
 
-    def _elsewhere(self, index: IndexMaintenance, key: Key) -> Work[None]:
+    def _elsewhere(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Put the row of the write that the entity names, and delete those of others that are over."""
         front = outer_key(key[1], key[2], key[3], "")
-        where = Every((
+        where = AllOf((
             Comparison(PARTITION, "eq", "String", key[0]),
             Comparison(ROW, "ge", "String", front),
             Comparison(ROW, "lt", "String", f"{front}g"),
         ))  # fmt: skip
-        rows = yield from found(Find(index.model.table, where), self._timeout)
+        rows = yield from found(QueryEntities(index.model.table, where), self._timeout)
         rows = [one for one in rows if len(one[ROW]) == len(front) + OP_UNITS and self._is_of(one, key)]
         under_way = []
         for one in rows:
             intent = intent_key(one[ROW][-OP_UNITS:])
-            if (yield from read(Get(index.owner.table, key[2], intent), self._timeout)) is not None:
+            if (yield from read(GetEntity(index.owner.table, key[2], intent), self._timeout)) is not None:
                 under_way.append(one)
         _, row = yield from self._entity(index.owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
         for one in rows:
             if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
-                yield from _tried(Commit(index.model.table, key[0], (Change("delete", one[ROW], {}, "*"),)))
+                yield from _tried(
+                    GroupTransaction(index.model.table, key[0], (RowChange("delete", one[ROW], {}, "*"),))
+                )
         if entry is not None and op is not None:
             put = put_of(index, self._classes.marks, entry, op)
-            yield from _tried(Commit(put.table, put.partition, (Change("upsert", put.row, put.members),)))
+            yield from _tried(GroupTransaction(put.table, put.partition, (RowChange("upsert", put.row, put.members),)))
 
     def _is_of(self, row: Entity, key: Key) -> bool:
         return (row[BASE_PARTITION], row[BASE_ROW]) == (key[2], key[3])
@@ -142,34 +154,34 @@ class Fixes:
     def _op_of(self, row: Any, index: IndexMaintenance) -> str | None:
         """Return the write that the rows of an entity in an index are of."""
         op = of_writes(row).get(self._classes.marks.of[index].name)
-        return None if op in ("", BARRED) else op
+        return None if op in ("", DUPLICATE) else op
 
-    def _reserved(self, index: IndexMaintenance, key: Key) -> Work[None]:
+    def _reserved(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         table, owner = index.model.table, index.owner
-        held = yield from read(Get(table, key[0], key[1]), self._timeout)
+        held = yield from read(GetEntity(table, key[0], key[1]), self._timeout)
         if held is not None:
             intent = intent_key(held[OP])
-            waits = yield from read(Get(owner.table, held[BASE_PARTITION], intent), self._timeout)
+            waits = yield from read(GetEntity(owner.table, held[BASE_PARTITION], intent), self._timeout)
             if waits is not None or NEXT_OP in held or not self._is_of(held, key):
                 return
         _, row = yield from self._entity(owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
         if held is not None and (entry is None or op != held[OP]):
-            yield from _tried(Commit(table, key[0], (Change("delete", key[1], {}, held[ETAG]),)))
+            yield from _tried(GroupTransaction(table, key[0], (RowChange("delete", key[1], {}, held[ETAG]),)))
         elif held is None and entry is not None and op is not None:
             members = {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]}
-            yield from _tried(Commit(table, key[0], (Change("insert", key[1], members),)))
+            yield from _tried(GroupTransaction(table, key[0], (RowChange("insert", key[1], members),)))
 
     # -- groups
 
-    def group(self, aggregate: AggregateMaintenance, key: tuple[str, str]) -> Work[None]:
+    def group(self, aggregate: AggregateMaintenance, key: tuple[str, str]) -> Effects[None]:
         """Make a group what the entities of its partition add up to.
 
         Each write that changes what they add up to writes the group, too: under its ETag they are all of one state.
         """
         table, source = aggregate.model.table, self._inner[aggregate]
-        held = yield from read(Get(table, *key), self._timeout)
-        entities = yield from found(Find(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
+        held = yield from read(GetEntity(table, *key), self._timeout)
+        entities = yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
         codec, groups = self._classes.codec(source), Groups()
         rows = [
             codec.row(one)
@@ -194,12 +206,14 @@ class Fixes:
         pages, upkeep = whole.values.changes(), self._classes.upkeep(aggregate)
         named = {*whole.values.pages, *[one.row for one in pages]}
         room = MAX_CHANGES - 2 - len(pages) - 2 * len(upkeep.inner.indexes)
-        pages += [Change("delete", row, {}, "*") for row in there if row not in named][:room]
-        overwriter = Overwriter(self._classes, self._outbox, Patience((yield Now()) + self._timeout), self._timeout)
+        pages += [RowChange("delete", row, {}, "*") for row in there if row not in named][:room]
+        overwriter = GroupWriter(
+            self._classes, self._outbox, Deadline((yield ReadClock()) + self._timeout), self._timeout
+        )
         yield from _if_possible(overwriter.write(upkeep, key, held, change, pages))
 
 
-def left_of(finding: Finding, classes: Classes) -> Problem:
+def left_of(finding: CheckFinding, classes: OpenClasses) -> Problem:
     """Return a problem that is left, with what to do."""
     problem = finding.problem
     if finding.of in classes.outer_aggregates:
@@ -213,24 +227,24 @@ def left_of(finding: Finding, classes: Classes) -> Problem:
 
 
 def _is_visible(entity: Entity) -> bool:
-    return BELOW not in entity and not entity[ROW].startswith(' "')
+    return HIDDEN_PREFIX not in entity and not entity[ROW].startswith(' "')
 
 
-def _tried(commit: Commit) -> Work[None]:
+def _tried(commit: GroupTransaction) -> Effects[None]:
     """Send what may be refused, or lost."""
 
-    def sent() -> Work[None]:
+    def sent() -> Effects[None]:
         yield commit
 
     yield from _if_possible(sent())
 
 
-def _if_possible(work: Work[None]) -> Work[None]:
+def _if_possible(work: Effects[None]) -> Effects[None]:
     """Do what may be refused, or lost, or end too late: the next pass looks again."""
     try:
         yield from work
-    except (Late, Lost):
+    except (DeadlineExceeded, NoResponse):
         return
-    except Refused as refused:
+    except ErrorResponse as refused:
         if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
             raise

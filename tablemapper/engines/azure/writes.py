@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import attrs
 import msgspec
 
-from ...catalogue.freezing import check_thawed
+from ...catalogue.freeze import check_thawed
 from ...entities.etag import Stamp
 from ...errors import (
     InvalidEntity,
@@ -26,22 +26,22 @@ from ...errors import (
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
 from ...schema.model import Model
 from ...schema.rows import FIRST, Row
-from ..decide import Decision, EntityChange, Key, violation
 from ..protocol import Operation
-from .catalogue.classes import Classes
-from .doubt import in_doubt, judge, unknown
-from .known import Known
-from .outer.elsewhere import outer_of
-from .outer.extremes import PagesGone
-from .outer.finishing import Following, carry_out_together, take_back
-from .outer.groups import check_room, checked
-from .outer.marks import of_writes
-from .outer.outbox import Intent, Late, Outbox, Patience, Take, TooLong
-from .outer.reservations import Reservations
-from .tables.drive import ATTEMPTS, Now, Work, delay, read, side_by_side
-from .tables.names import BASE_ROW, OP
-from .tables.rows import Hidden, as_stored, included, local_key, members_of, ops_member
-from .tables.service import ETAG, MAX_CHANGES, Change, Commit, Entity, Get, Lost, Refused
+from ..write_decision import Decision, EntityChange, Key, violation
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.intent_builder import outer_of
+from .cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
+from .cross_partition.marks import of_writes
+from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
+from .cross_partition.remote_groups import check_room, checked
+from .cross_partition.reservations import Reservations
+from .cross_partition.value_counts import StalePages
+from .outcomes import in_doubt, judge, unknown
+from .partition_view import PartitionView
+from .tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
+from .tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
+from .tables.reserved_names import BASE_ROW, OP
+from .tables.service import ETAG, MAX_CHANGES, Entity, ErrorResponse, GetEntity, GroupTransaction, NoResponse, RowChange
 
 _BODY = 3_500_000  # bytes of a transaction
 _BESIDE = 2  # an intent, and a note
@@ -52,20 +52,20 @@ _log = logging.getLogger("tablemapper.azure")
 T = TypeVar("T")
 
 
-class TooLarge(InvalidTransaction):
+class TransactionTooLarge(InvalidTransaction):
     """A transaction has more rows than an entity group transaction takes; fewer entities may do."""
 
 
 def write(
-    classes: Classes,
+    classes: OpenClasses,
     operations: Sequence[Operation],
     outbox: Outbox,
     *,
     maintained_limit: int | None = None,
     timeout: float = 30.0,
-    following: list[Following] | None = None,
-    beside: Sequence[Callable[[], Work[Change]]] = (),
-) -> Work[None]:
+    following: list[CommittedIntent] | None = None,
+    beside: Sequence[Callable[[], Effects[RowChange]]] = (),
+) -> Effects[None]:
     """Apply operations of one table and partition in one transaction, with all that is maintained from them.
 
     What is maintained in other partitions follows the transaction; what is left of it when somebody else has to go on is
@@ -87,20 +87,20 @@ def write(
     """
     if any(one.verb != "build" for one in operations):
         check_thawed(classes.catalogue)
-    began: float = yield Now()
+    began: float = yield ReadClock()
     timeout = min(timeout, outbox.times.deadline)
     if (
         len(operations) == 1
         and not beside
-        and (yield from _assign(classes, operations[0], outbox, Patience(began + timeout)))
+        and (yield from _assign(classes, operations[0], outbox, Deadline(began + timeout)))
     ):
         return
-    known = Known(classes, operations, timeout)
+    known = PartitionView(classes, operations, timeout)
     yield from known.begin()
     for attempt in range(ATTEMPTS):
         try:
             decision = yield from known.decide(maintained_limit)
-        except (UniqueViolation, PagesGone) as error:
+        except (UniqueViolation, StalePages) as error:
             if (isinstance(error, UniqueViolation) and error.holder is not None) or attempt == ATTEMPTS - 1:
                 raise
             # (An entity has its value itself, or a group its pages: somebody wrote between two readings.)
@@ -110,7 +110,7 @@ def write(
         made = _Transaction(classes, known, decision, outbox.new_op())
         for change in beside:
             made.put_first((yield from change()))
-        etags = yield from _Attempt(made, known, outbox, Patience(began + known.timeout), following).run()
+        etags = yield from _Attempt(made, known, outbox, Deadline(began + known.timeout), following).run()
         if etags is not None:
             made.tell(etags, operations)
             return
@@ -122,7 +122,7 @@ def write(
     )
 
 
-def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patience) -> Work[bool]:
+def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Deadline) -> Effects[bool]:
     """Write constants without reading the entity, where nothing depends on what it has; return whether that was possible.
 
     If it was not, the entity is not there, or has another ETag, and it is to be read which.
@@ -141,18 +141,18 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
     etag, attempt = "*" if what.etag is None else what.etag.etag, 0
     while True:
         try:
-            yield Commit(model.table, what.partition, (Change("merge", what.row, members, etag),))
-        except Lost as lost:
+            yield GroupTransaction(model.table, what.partition, (RowChange("merge", what.row, members, etag),))
+        except NoResponse as lost:
             try:
                 yield from patience.again(attempt, lost)
-            except Late:
+            except DeadlineExceeded:
                 raise unknown(what, str(lost)) from None
             attempt += 1
-        except Refused as refused:
+        except ErrorResponse as refused:
             judge(refused, what)
             if not attempt:
                 return False
-            get = Get(model.table, what.partition, what.row)
+            get = GetEntity(model.table, what.partition, what.row)
             found = yield from in_doubt(what, read(get, outbox.times.deadline))
             if found is not None and found.get(OP) == members[OP]:
                 return True
@@ -167,14 +167,14 @@ def _assign(classes: Classes, what: Operation, outbox: Outbox, patience: Patienc
 class _Transaction:
     """The changes of one attempt."""
 
-    def __init__(self, classes: Classes, known: Known, decision: Decision, op: str) -> None:
+    def __init__(self, classes: OpenClasses, known: PartitionView, decision: Decision, op: str) -> None:
         self._classes = classes
         self._known = known
         self.decision = decision
         self.op = op
         intent = Intent(known.table, known.partition, op)
         self.outer = outer_of(classes.outer, classes.marks, decision.entities, self._changed_groups(), intent)
-        self.changes: list[Change] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
+        self.changes: list[RowChange] = [self._entity(one) for one in decision.entities if not self._is_in_group(one)]
         indexes = [
             change
             for index, rows in decision.changes.indexes.items()
@@ -186,8 +186,8 @@ class _Transaction:
         if self.intent:
             try:
                 self.changes.append(self.intent.change("C"))
-            except TooLong:
-                raise TooLarge(
+            except IntentTooLarge:
+                raise TransactionTooLarge(
                     f"{len(known.operations)} operations have too much in indexes of other partitions for one entity group "
                     "transaction; split it, or let an index include less"
                 ) from None
@@ -197,7 +197,7 @@ class _Transaction:
         for (model, key), change in self.decision.groups.items():
             yield model, key, self._known.rows[model, key[1]], None if change.new is None else change.new[:-1]
 
-    def put_first(self, change: Change) -> None:
+    def put_first(self, change: RowChange) -> None:
         """Add a change of a row that nobody else writes: in doubt it says what came of the transaction."""
         self.changes.insert(0, attrs.evolve(change, members={**change.members, OP: self.op}))
         self._check()
@@ -210,15 +210,15 @@ class _Transaction:
     def _changed(self) -> set[tuple[Model, Key]]:
         return {*self.decision.groups, *[(one.model, key) for one, key, _, _ in self.decision.values]}
 
-    def _entity(self, change: EntityChange) -> Change:
+    def _entity(self, change: EntityChange) -> RowChange:
         operation, row = change.operation, change.operation.row
         etag = self._known.etags[row]
         if operation.verb == "require":
-            return Change("merge", row, {}, etag)
+            return RowChange("merge", row, {}, etag)
         if change.new is None:
-            return Change("delete", row, {}, etag)
+            return RowChange("delete", row, {}, etag)
         if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
-            return Change("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
+            return RowChange("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
         codec = self._classes.codec(operation.model)
         undeclared = {} if change.old is None else change.old[-1].undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
@@ -232,13 +232,13 @@ class _Transaction:
         ops = self.outer.ops[self.decision.entities.index(change)]
         members = {**codec.members(change.new), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
-            return Change("replace", row, members, etag)
-        return Change("upsert" if row in self._known.blind else "insert", row, members)
+            return RowChange("replace", row, members, etag)
+        return RowChange("upsert" if row in self._known.blind else "insert", row, members)
 
     def _original(self, change: EntityChange) -> Operation:
         return self._known.operations[self.decision.entities.index(change)]
 
-    def _groups(self, room: int) -> Iterable[Change]:
+    def _groups(self, room: int) -> Iterable[RowChange]:
         """Yield the changes of groups, and of as many pages of their values as there is room for beside these."""
         counted: dict[tuple[Model, Key], tuple[AggregateMaintenance, dict[int, Mapping[Any, int]]]] = {}
         for aggregate, key, slot, more in self.decision.values:
@@ -267,15 +267,15 @@ class _Transaction:
             elif change.new is not None:
                 *row, state = change.new
             else:
-                yield Change("delete", key[1], {}, etag)
+                yield RowChange("delete", key[1], {}, etag)
                 continue
             ops = self.outer.groups.get(place, of_writes(held))
             members = {**self._classes.codec(model).group(tuple(row), state, packed), **ops_member(ops), OP: self.op}
-            yield Change("insert", key[1], members) if etag is None else Change("replace", key[1], members, etag)
+            yield RowChange("insert", key[1], members) if etag is None else RowChange("replace", key[1], members, etag)
 
     def _index(
         self, index: IndexMaintenance, deletes: Sequence[Row], puts: Sequence[Row], rewrites: Sequence[Row]
-    ) -> Iterable[Change]:
+    ) -> Iterable[RowChange]:
         gone = {local_key(index, row): row for row in deletes}
 
         stored = self._classes.codec(index.owner).stored
@@ -286,26 +286,26 @@ class _Transaction:
         for row in puts:
             key = local_key(index, row)
             passed = gone.pop(key, None) is not None  # (from one entity of the transaction to another)
-            yield Change("insert" if index.model.unique and not passed else "upsert", key, members(row))
+            yield RowChange("insert" if index.model.unique and not passed else "upsert", key, members(row))
         for row in rewrites:
-            yield Change("upsert", local_key(index, row), members(row))
+            yield RowChange("upsert", local_key(index, row), members(row))
         for key in gone:
             if self._known.others.get(key, self) is None:
                 _log.warning("%s: the row %r was missing", index.label, key)
             else:
-                yield Change("delete", key, {}, "*")
+                yield RowChange("delete", key, {}, "*")
 
     def _check(self) -> None:
         operations = self._known.operations
         more = len(self.changes) - len(self.decision.entities)
         if len(self.changes) > MAX_CHANGES:
-            raise TooLarge(
+            raise TransactionTooLarge(
                 f"{len(operations)} operations write {more} rows of indexes and aggregates in their partition, too: more "
                 f"than {MAX_CHANGES} in one entity group transaction; split it"
             )
         size = sum(len(msgspec.json.encode(one.members)) for one in self.changes) if len(self.changes) > 3 else 0
         if size > _BODY:
-            raise TooLarge(
+            raise TransactionTooLarge(
                 f"{len(operations)} operations make {size:,} bytes, of which a transaction takes {_BODY:,}; split it"
             )
 
@@ -319,16 +319,16 @@ class _Transaction:
             etag = by_row[operation.row]
             undeclared = {} if change.old is None else change.old[-1].undeclared
             stamp = _UNKNOWN if etag is None else Stamp(etag)
-            operation.new = (*change.new[:2], stamp, *change.new[FIRST:], Hidden(self.op, undeclared, ops))
+            operation.new = (*change.new[:2], stamp, *change.new[FIRST:], HiddenProperties(self.op, undeclared, ops))
 
-    def commit(self, pending: str | None) -> Commit:
+    def commit(self, pending: str | None) -> GroupTransaction:
         """Return the request, ``pending`` being the ETag of the intent that is there."""
         changes = list(self.changes)
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
-        return Commit(self._known.table, self._known.partition, tuple(changes))
+        return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
 
-    def keeps(self, holder: Key, take: Take) -> bool:
+    def keeps(self, holder: Key, take: ReserveValue) -> bool:
         """Return whether an entity that is written, too, has a value before and after, which another one is to take."""
         index, puts = self.outer.puts[take.index]
         value = take.partition, take.row
@@ -337,7 +337,7 @@ class _Transaction:
         after = [change.new for change in self.decision.entities if change.new is not None and change.new[:2] == holder]
         return any(row[:2] == value for row in index.rows(after))
 
-    def taken_by(self, holder: Key, take: Take) -> UniqueViolation:
+    def taken_by(self, holder: Key, take: ReserveValue) -> UniqueViolation:
         """Return the error of a value that another entity has."""
         index, puts = self.outer.puts[take.index]
         return violation(index, lambda *_: holder, [row for row in puts if row[:2] == (take.partition, take.row)])
@@ -348,10 +348,10 @@ class _Attempt:
     """One attempt to write: what is sent before the transaction, the transaction, and what follows it."""
 
     made: _Transaction
-    known: Known
+    known: PartitionView
     outbox: Outbox
-    patience: Patience
-    following: list[Following] | None = None
+    patience: Deadline
+    following: list[CommittedIntent] | None = None
     pending: str | None = None
     """The ETag of the intent, while values are taken."""
 
@@ -359,7 +359,7 @@ class _Attempt:
     def intent(self) -> Intent:
         return self.made.intent
 
-    def run(self) -> Work[list[str | None] | None]:
+    def run(self) -> Effects[list[str | None] | None]:
         """Return the ETags of what was written; None: nothing was written, as others were faster."""
         intent, known = self.intent, self.known
         try:
@@ -371,14 +371,14 @@ class _Attempt:
             if intent.takes and not (yield from self._take()):
                 return None
             yield from self.patience.check()
-        except Late:
+        except DeadlineExceeded:
             raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
         etags = yield from self._commit()
         if etags is None:
             if self.pending is not None:
                 yield from self._give_up()
             return None
-        following = Following(intent, self.patience, str(known.operations[0]))
+        following = CommittedIntent(intent, self.patience, str(known.operations[0]))
         if self.following is not None:
             self.following.append(following)
         else:
@@ -387,7 +387,7 @@ class _Attempt:
 
     # -- before the transaction
 
-    def _take(self) -> Work[bool]:
+    def _take(self) -> Effects[bool]:
         """Take unique values; return whether all were free.
 
         Raises:
@@ -395,10 +395,10 @@ class _Attempt:
         """
         intent, known = self.intent, self.known
         try:
-            (self.pending,) = yield Commit(intent.table, intent.partition, (intent.change("P"),))
-        except Lost:  # (the next attempt is another write; who sweeps finds this one, if it is there)
+            (self.pending,) = yield GroupTransaction(intent.table, intent.partition, (intent.change("P"),))
+        except NoResponse:  # (the next attempt is another write; who sweeps finds this one, if it is there)
             return False
-        except Refused as refused:
+        except ErrorResponse as refused:
             judge(refused, known.operations[0])
             return False
         reservations = Reservations(intent, self.patience, known.timeout)
@@ -413,7 +413,7 @@ class _Attempt:
                     raise self.made.taken_by(holder, one)
         return False
 
-    def _give_up(self) -> Work[None]:
+    def _give_up(self) -> Effects[None]:
         """Fence the intent, and take back what was taken."""
         intent = self.intent
         assert self.pending is not None
@@ -421,28 +421,28 @@ class _Attempt:
             yield from self._fence(self.pending)
             yield from take_back(intent, self.patience, self.known.timeout)
             if not self.patience.doubt:
-                yield from self.patience.send(intent.table, intent.partition, Change("delete", intent.row, {}, "*"))
-        except (Late, StoreError) as error:
+                yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
+        except (DeadlineExceeded, StoreError) as error:
             _log.warning(
                 "%s: nothing was written; what is left of it is for sweep(): %s", self.known.operations[0], error
             )
 
-    def _fence(self, etag: str) -> Work[None]:
+    def _fence(self, etag: str) -> Effects[None]:
         attempt = 0
         while True:
             try:
-                yield Commit(self.intent.table, self.intent.partition, (self.intent.change("X", etag),))
-            except Lost as lost:
+                yield GroupTransaction(self.intent.table, self.intent.partition, (self.intent.change("X", etag),))
+            except NoResponse as lost:
                 yield from self.patience.again(attempt, lost)
                 attempt += 1
-            except Refused:  # (it was fenced by others)
+            except ErrorResponse:  # (it was fenced by others)
                 return
             else:
                 return
 
     # -- the transaction
 
-    def _commit(self) -> Work[list[str | None] | None]:
+    def _commit(self) -> Effects[list[str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
         made, what = self.made, self.known.operations[0]
         if not made.changes:
@@ -452,19 +452,19 @@ class _Attempt:
             try:
                 etags: list[str | None] = yield commit
                 return etags
-            except Lost as lost:
+            except NoResponse as lost:
                 try:
                     yield from self.patience.again(attempt, lost)
-                except Late:
+                except DeadlineExceeded:
                     raise unknown(what, str(lost)) from None
                 attempt += 1
-            except Refused as refused:
+            except ErrorResponse as refused:
                 if attempt and (yield from in_doubt(what, self._was_done(refused))):
                     return (yield from _etags(made, self.known))
                 judge(refused, what)
                 return None
 
-    def _was_done(self, refused: Refused) -> Work[bool]:
+    def _was_done(self, refused: ErrorResponse) -> Effects[bool]:
         """Return whether the transaction was executed by a send of which the answer was lost.
 
         Raises:
@@ -474,24 +474,24 @@ class _Attempt:
             return (yield from _was_done(self.made, self.known, refused))
         intent, attempt = self.intent, 0
         while True:
-            found = yield from read(Get(intent.table, intent.partition, intent.row), self.known.timeout)
+            found = yield from read(GetEntity(intent.table, intent.partition, intent.row), self.known.timeout)
             if found is not None and found["state"] != "P":
                 return found["state"] in ("C", "D")
             try:  # (from then on it never can be)
-                yield Commit(
+                yield GroupTransaction(
                     intent.table, intent.partition, (intent.change("X", None if found is None else found[ETAG]),)
                 )
                 self.pending = None if self.pending is None else "*"
                 return False
-            except (Lost, Refused) as error:
+            except (NoResponse, ErrorResponse) as error:
                 try:
-                    yield from self.patience.again(attempt, error if isinstance(error, Lost) else None)
-                except Late:
+                    yield from self.patience.again(attempt, error if isinstance(error, NoResponse) else None)
+                except DeadlineExceeded:
                     raise unknown(self.known.operations[0], str(error)) from None
                 attempt += 1
 
 
-def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
+def _was_done(made: _Transaction, known: PartitionView, refused: ErrorResponse) -> Effects[bool]:
     """Return whether a transaction was executed by a send of which the answer was lost.
 
     Raises:
@@ -504,12 +504,12 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
         return False
     one = written[0]
     if one.kind == "delete":  # (others may have deleted some of them)
-        works = [read(Get(known.table, known.partition, each.row), known.timeout) for each in written]
+        works = [read(GetEntity(known.table, known.partition, each.row), known.timeout) for each in written]
         left = [(each, e) for each, e in zip(written, (yield from side_by_side(works)), strict=True) if e is not None]
         if not left or all(each.if_match == e[ETAG] for each, e in left):
             return not left
         raise unknown(known.operations[0], "an answer was lost, and an entity was written since")
-    found = yield from read(Get(known.table, known.partition, one.row), known.timeout)
+    found = yield from read(GetEntity(known.table, known.partition, one.row), known.timeout)
     if found is not None and found.get(OP) == made.op:
         return True
     if refused.status == 412 and found is not None and one.if_match == found[ETAG]:  # (no ETag comes back)
@@ -517,9 +517,9 @@ def _was_done(made: _Transaction, known: Known, refused: Refused) -> Work[bool]:
     raise unknown(known.operations[0], "an answer was lost, and the entity was written since")
 
 
-def _etags(made: _Transaction, known: Known) -> Work[list[str | None]]:
+def _etags(made: _Transaction, known: PartitionView) -> Effects[list[str | None]]:
     """Return the ETags of what was written, None of what others wrote since, or nobody tells."""
-    works = [read(Get(known.table, known.partition, one.row), known.timeout) for one in made.changes]
+    works = [read(GetEntity(known.table, known.partition, one.row), known.timeout) for one in made.changes]
     try:
         found = yield from side_by_side(works)
     except StoreError:  # (no answer came, and it is written)

@@ -12,59 +12,59 @@ from typing import Any, Literal
 
 import attrs
 
-from ...catalogue.actions import Draft
+from ...catalogue.actions import ActionPlan
 from ...catalogue.catalogue import Catalogue
-from ...catalogue.changes import WayBack
+from ...catalogue.cutover import end_stale_twins
 from ...catalogue.dropping import disable, finished, tidied
-from ...catalogue.freezing import check_thawed, frozen, thawed
-from ...catalogue.opening import rebuilt, ruled_anew
-from ...catalogue.possible import contradictions
-from ...catalogue.switching import end_stale_twins
+from ...catalogue.freeze import check_thawed, frozen, thawed
+from ...catalogue.invariants import contradictions
+from ...catalogue.registration import rebuilt, ruled_anew
+from ...catalogue.transitions import BackwardConversion
 from ...catalogue.zone_rules import outdated
 from ...errors import CorruptStore, EntityNotFound, PreconditionFailed, SchemaMismatch
 from ...planning.capabilities import Capabilities
 from ...progress import Meter
-from ...schema.groups import Delta
+from ...schema.aggregate_model import Delta
 from ...schema.maintenance import AggregateMaintenance, ChangeSet
 from ...schema.model import Model, Schema
 from ...schema.rows import Row
-from ..check import Check, Finding, Problem, RepairReport, Report
-from ..decide import missing, stale
-from ..protocol import Batch, Built, Note, Operation, Pace, Violation
+from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
+from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, StepTiming
 from ..statistics import Statistics
 from ..status import Status
+from ..write_decision import missing, stale
 from .driver.driver_errors import NoSuchName
 from .driver.snapshots import Snapshot
-from .file.file import File
+from .file.database import File
 from .file.opening import open_file
-from .file.transactions import OtherGeneration
+from .file.transactions import GenerationChanged
 from .file.writer import Writer
-from .online.clearing import clear_batch
+from .online.apply_schema import as_it_is, has_to_change, take_over, verify
+from .online.dropped_tables import clear_batch
 from .online.repair import Repair
-from .online.run import Change, change
 from .online.status import read_status
-from .online.takeover import as_it_is, has_to_change, take_over, verify
-from .rows.building import build_batch, violations
+from .online.transition_runner import CatalogueUpdate, change
+from .rows.atomic_load import AtomicLoad
+from .rows.build_steps import build_batch, violations
+from .rows.catalogue_cache import CatalogueCache
 from .rows.check import examine, examine_twins
-from .rows.clearing import clear
-from .rows.contested import violated
-from .rows.current import Current
-from .rows.group_build import GroupBuild
-from .rows.load import SortedLoad
-from .rows.maintained import write_changes
-from .rows.partitions import next_partition, partition_rows
-from .rows.reads import SqliteReads, followed
+from .rows.duplicate_values import violated
+from .rows.group_build import SqliteGroupBuild
+from .rows.maintenance_writer import write_changes
+from .rows.mirrors import stale_twins
+from .rows.partition_reader import next_partition, partition_rows
+from .rows.reads import SqliteReads, retry_refreshed
 from .rows.statistics import read_statistics
-from .rows.twins import stale_twins
+from .rows.truncate import clear
 from .rows.writes import DeleteFoundNothing, insert, transact
-from .sql.catalogue import READ_NOTE, SCHEMA, Read, as_corruption, read_catalogue, read_generation
+from .sql.catalogue_table import READ_NOTE, SCHEMA, CatalogueRead, as_corruption, read_catalogue, read_generation
 from .sql.schema import SqliteSchema
 
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
 _MOST_SHARED = 100  # operations of a transaction that may share a commit: more would keep the others waiting
 _BATCH = 1_000  # entities of a transaction that builds anew what could not be repaired row by row
 _OUTDATED = (NoSuchName, SchemaMismatch)  # of reads by a catalogue that may not be that of the file any more
-_NO_PACE = Pace()
+_NO_PACE = StepTiming()
 _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 
 
@@ -79,7 +79,7 @@ class SqliteEngine:
         self._own_since = sqlite.generation if own else None  # the classes are those of the file's catalogue
         self.schema = sqlite.schema
         self.store_id = file.store_id()
-        self._current = current = Current(file, sqlite)
+        self._current = current = CatalogueCache(file, sqlite)
         self.reads = SqliteReads(file, current)
         self.catch_up, self.describe = current.catch_up, current.describe
 
@@ -100,7 +100,7 @@ class SqliteEngine:
         read_only: bool = False,
         durability: Literal["full", "relaxed"] = "full",
         timeout: float = 5.0,
-        ways_back: Sequence[WayBack] = (),
+        ways_back: Sequence[BackwardConversion] = (),
         **options: Any,
     ) -> SqliteEngine:
         """Open a file, and make it follow the schema if that only adds to what it holds.
@@ -119,7 +119,9 @@ class SqliteEngine:
             opened = schema
             written: int | None = None
 
-            def look(read: Read) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
+            def look(
+                read: CatalogueRead,
+            ) -> SqliteSchema | None:  # at one state, since others may change the file meanwhile
                 with as_corruption():
                     entries = read(SCHEMA)
                     catalogue, generation = read_catalogue(read, entries), read_generation(read)
@@ -169,7 +171,7 @@ class SqliteEngine:
                 return found
             return get.completed(found, sql, seek, key)
         except _OUTDATED:
-            return followed(self.catch_up, partial(self._get, model, key))
+            return retry_refreshed(self.catch_up, partial(self._get, model, key))
 
     def _get(self, model: Model, key: tuple[str, str]) -> Row | None:
         get = self._current.state.gets[model]
@@ -181,7 +183,7 @@ class SqliteEngine:
         try:
             return self._get_many(wanted)
         except _OUTDATED:
-            return followed(self.catch_up, partial(self._get_many, wanted))
+            return retry_refreshed(self.catch_up, partial(self._get_many, wanted))
 
     def _get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         keys: dict[Model, list[tuple[str, str]]] = {}
@@ -204,7 +206,7 @@ class SqliteEngine:
         try:
             rows = partition_rows(self.file, self._sqlite, models, partition)
         except _OUTDATED:
-            rows = followed(self.catch_up, lambda: partition_rows(self.file, self._sqlite, models, partition))
+            rows = retry_refreshed(self.catch_up, lambda: partition_rows(self.file, self._sqlite, models, partition))
         yield from rows
 
     def partitions(self, model: Model) -> Iterator[str]:
@@ -214,7 +216,7 @@ class SqliteEngine:
             try:
                 found = self._next_partition(model, last)
             except _OUTDATED:
-                found = followed(self.catch_up, partial(self._next_partition, model, last))
+                found = retry_refreshed(self.catch_up, partial(self._next_partition, model, last))
             if found is None:
                 return
             last = found
@@ -270,7 +272,7 @@ class SqliteEngine:
         *,
         alone: bool = True,
         of: Iterable[Operation | Batch] | None = None,
-    ) -> Pace:
+    ) -> StepTiming:
         """Write in one transaction, by what the file holds and maintains then; return its pace if alone.
 
         ``of``: what changes of entities; None, if that is only what is maintained from them.
@@ -288,10 +290,10 @@ class SqliteEngine:
             try:
                 if alone:
                     _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
-                    return Pace(seconds, delay)
+                    return StepTiming(seconds, delay)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
                 return _NO_PACE
-            except OtherGeneration:
+            except GenerationChanged:
                 if times == _FOLLOWS:
                     raise
                 times += 1
@@ -301,7 +303,7 @@ class SqliteEngine:
         """Return the schema to write with, once each twin has ended that cannot follow what is written here."""
         while twins := stale_twins(sqlite := self._sqlite, written):
             end = partial(_end_stale_twins, [twin.migration for twin in twins])
-            with suppress(OtherGeneration):  # (then it is looked at again)
+            with suppress(GenerationChanged):  # (then it is looked at again)
                 self.file.write_alone(end, generation=sqlite.generation)
             self.catch_up()
         return sqlite
@@ -320,17 +322,17 @@ class SqliteEngine:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 
-    def build(self, most: int, labels: Collection[str] | None) -> Built | None:
+    def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built."""
         self.file.check_writable()
-        built: Built | None = None
+        built: BuildStep | None = None
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
             nonlocal built
             jobs = [job for job in sqlite.all_jobs if labels is None or job.labels & set(labels)]
             if not jobs:
                 if change(writer, rebuilt, labels):
-                    built = Built("", 0, 0, 0)
+                    built = BuildStep("", 0, 0, 0)
                 elif labels is None:
                     built = clear_batch(writer, sqlite.stored, most)
                 return
@@ -344,22 +346,22 @@ class SqliteEngine:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
 
-    def group_build(self, labels: Collection[str] | None) -> GroupBuild:
+    def group_build(self, labels: Collection[str] | None) -> SqliteGroupBuild:
         """Return what builds groups ahead of the next entities, while nobody else writes."""
-        return GroupBuild(self.file, lambda: self._sqlite, self._write, _end_job, labels)
+        return SqliteGroupBuild(self.file, lambda: self._sqlite, self._write, _end_job, labels)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
         self._publish(partial(disable, label=label))
 
-    def violations(self, most: int) -> tuple[Violation, ...]:
+    def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""
-        with SortedLoad() as rows:
+        with AtomicLoad() as rows:
             with meter("sorting", None) as sorting:
                 for window in windows:
                     rows.add(window)
@@ -385,7 +387,7 @@ class SqliteEngine:
         given_up = set[str]()
 
         def write(sqlite: SqliteSchema, writer: Writer) -> None:
-            one = Change(writer)
+            one = CatalogueUpdate(writer)
             after = one.take(ruled_anew, newer_too=True)
             if one.publish():
                 given_up.update(label for label, form in after.states.items() if form.state == "disabled")
@@ -414,7 +416,7 @@ class SqliteEngine:
         """Let programs change entities again."""
         self._publish(thawed)
 
-    def _publish(self, transition: Callable[[Draft, Catalogue], Catalogue]) -> None:
+    def _publish(self, transition: Callable[[ActionPlan, Catalogue], Catalogue]) -> None:
         self.file.check_writable()
         self._write(lambda sqlite, writer: change(writer, transition))
         self.catch_up()
@@ -424,7 +426,7 @@ class SqliteEngine:
         with self.file.snapshot() as snapshot:
             return read_status(snapshot.read, self.schema.models)
 
-    def check(self, meter: Meter) -> Report:
+    def check(self, meter: Meter) -> CheckReport:
         """Compare everything that is maintained with what the entities say that it should be."""
         with self.file.snapshot(cold=True) as snapshot:
             sqlite, damage, check, findings = self._examine(snapshot, meter)
@@ -456,7 +458,7 @@ class SqliteEngine:
                         repair.repaired.update(dict.fromkeys(problems))
                     anew |= broken.keys()
                     continue
-                with suppress(OtherGeneration):  # the next pass is by the catalogue as it is then
+                with suppress(GenerationChanged):  # the next pass is by the catalogue as it is then
                     repair.run(sqlite, fixes)
                 if passes == _PASSES:
                     break
@@ -467,7 +469,9 @@ class SqliteEngine:
         repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])
         return RepairReport(repaired, left, check.entity_count, time.monotonic() - start)
 
-    def _examine(self, snapshot: Snapshot, meter: Meter) -> tuple[SqliteSchema, list[str], Check, list[Finding]]:
+    def _examine(
+        self, snapshot: Snapshot, meter: Meter
+    ) -> tuple[SqliteSchema, list[str], ConsistencyCheck, list[CheckFinding]]:
         """Return what one state holds, what is wrong with the file, the check of the rest, and what that found."""
         damage = self.file.integrity(snapshot)
         sqlite, last, wrong = self._sqlite, 0, list[str]()
@@ -480,7 +484,7 @@ class SqliteEngine:
         except CorruptStore as error:
             damage.append(str(error))
         check, findings = examine(sqlite, partial(_rows, snapshot), damage, last, meter)
-        findings += [Finding(Problem("wrong", "catalogue", (), line)) for line in wrong]
+        findings += [CheckFinding(Problem("wrong", "catalogue", (), line)) for line in wrong]
         return sqlite, damage, check, findings
 
     def compact(self, meter: Meter) -> None:
@@ -523,7 +527,7 @@ def _end_stale_twins(migrations: Collection[str], writer: Writer) -> None:
     change(writer, end_stale_twins, migrations)
 
 
-def _end_job(writer: Writer, built: Built) -> None:
+def _end_job(writer: Writer, built: BuildStep) -> None:
     """Note in the catalogue what is complete, if a job ended."""
     if built.ended:
         change(writer, finished, built.ended)

@@ -1,7 +1,7 @@
 """Migration scripts as Python source.
 
 - `lines`: calls and imports as lines.
-- `nested`: classes of nested values.
+- `nested_classes`: classes of nested values.
 - `classes`: forms as classes of entities and aggregates.
 - `text`: a whole script.
 """

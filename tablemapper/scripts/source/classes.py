@@ -23,14 +23,14 @@ from ...evolution.definitions import depth_of, keepers_of
 from ...evolution.literals import attribute_name, default_source, text_source, texts_source, value_source
 from ...expressions.predicates import attribute, label_parts, load_constant
 from ...expressions.tree import Attr
-from ...keys.composed import composed, composed_fields
-from ...keys.cuts import Cut
-from ...schema.forms import FieldForm, Forms, IndexForm, ModelForm, TemplateForm, annotation
+from ...keys.composite_times import composed, composed_fields
+from ...keys.truncation import Truncation
 from ...schema.labels import is_former
+from ...schema.specs import FieldSpec, Forms, IndexSpec, ModelSpec, TemplateSpec, annotation
 from ...values.nested import value_type
 from ...values.scalars import SCALARS
 from .lines import call
-from .nested import FORMATS, NestedTypes, member_schema
+from .nested_classes import FORMATS, NestedTypes, member_schema
 
 _LAST = 1_000_000  # aggregates come after all entities
 _TYPES = {
@@ -83,7 +83,7 @@ class Shape:
 
     # ------------------------------------------------------------------------------------------ classes
 
-    def _entity(self, name: str, form: ModelForm, base: str) -> list[str]:
+    def _entity(self, name: str, form: ModelSpec, base: str) -> list[str]:
         options = ["tm.Entity", f"table={text_source(form.table)}"]
         if form.type is not None:
             options.append(f"type={text_source(form.type)}")
@@ -98,7 +98,7 @@ class Shape:
         fields_of_indexes = {**form.fields, **{name: keeper.fields[name] for name, keeper in keepers.items()}}
         return [*lines, "", *self._key(form), *self._indexes(replace(form, fields=fields_of_indexes))]
 
-    def _field(self, property: str, form: FieldForm, *, stored: bool) -> list[str]:
+    def _field(self, property: str, form: FieldSpec, *, stored: bool) -> list[str]:
         options = []
         if form.optional:
             options.append("default=None")
@@ -116,15 +116,15 @@ class Shape:
         head = f"{attr}: tm.Field[{self._optional(form)}]"
         return call(f"{head} = tm.field", options, indent=8) if options else [f"        {head}"]
 
-    def _key(self, form: ModelForm) -> list[str]:
+    def _key(self, form: ModelSpec) -> list[str]:
         parameters = self._parameters(form, [*form.partition.slots, *form.row.slots])
         return call(f"key = tm.Key{parameters}", self._templates(form), indent=8)
 
-    def _templates(self, form: ModelForm | IndexForm) -> list[str]:
+    def _templates(self, form: ModelSpec | IndexSpec) -> list[str]:
         arguments = [f"partition={texts_source(_with_attributes(form.partition))}"]
         return [*arguments, *([f"row={texts_source(_with_attributes(form.row))}"] if form.row.text else [])]
 
-    def _indexes(self, form: ModelForm) -> Iterator[str]:
+    def _indexes(self, form: ModelSpec) -> Iterator[str]:
         for name, index in form.indexes.items():
             if is_former(name):
                 continue
@@ -141,7 +141,7 @@ class Shape:
             parameters = self._parameters(form, slots)  # (no query names a shard)
             yield from call(f"{name} = tm.Index{parameters}", options, indent=8)
 
-    def _aggregate(self, name: str, form: ModelForm, base: str) -> list[str]:
+    def _aggregate(self, name: str, form: ModelSpec, base: str) -> list[str]:
         shape = form.aggregate
         assert shape is not UNSET
         source, of = self._forms[shape.of], f"{base}.{shape.of}"
@@ -153,7 +153,7 @@ class Shape:
             lines += self._measure(property, form, of)
         return [*lines, "", *self._key(form), *self._indexes(form)]
 
-    def _measure(self, property: str, form: ModelForm, of: str, *, maintained: bool = False) -> list[str]:
+    def _measure(self, property: str, form: ModelSpec, of: str, *, maintained: bool = False) -> list[str]:
         """Return the lines of a group or a measure of an aggregate, or of a maintained field.
 
         Args:
@@ -178,13 +178,13 @@ class Shape:
         is_literal = verb.startswith(("min", "max")) and form.fields[property].members is not UNSET
         return [f"{first}  # type: ignore[assignment]" if is_literal else first, *more]
 
-    def _parameters(self, form: ModelForm, slots: Iterable[tuple[str, str, str]]) -> str:
+    def _parameters(self, form: ModelSpec, slots: Iterable[tuple[str, str, str]]) -> str:
         """Return the types of the arguments of a key or index: ``[str, int]``."""
         fields = {field: kind for field, _, kind in slots}
         types = [self._argument(form, field, kind) for field, kind in fields.items()]
         return f"[{', '.join(types) or '()'}]"
 
-    def _argument(self, form: ModelForm, label: str, kind: str) -> str:
+    def _argument(self, form: ModelSpec, label: str, kind: str) -> str:
         """Return the type of an argument; ``kind`` is that of its slot, which tells no Literal from a text."""
         head, *path = label.split(".")
         field = form.fields[head]
@@ -201,7 +201,7 @@ class Shape:
 
     # ------------------------------------------------------------------------------------------ conditions
 
-    def _condition(self, form: Any, model: ModelForm, owner: str) -> str:
+    def _condition(self, form: Any, model: ModelSpec, owner: str) -> str:
         """Return a condition as Python writes it.
 
         Args:
@@ -227,12 +227,12 @@ class Shape:
             return f"{field}.{op}({source(rest[1])})"
         return f"{field} {_COMPARISONS[_COMPARISONS.index(op)]} {source(rest[1])}"
 
-    def _operand(self, form: Any, model: ModelForm, owner: str) -> str:
+    def _operand(self, form: Any, model: ModelSpec, owner: str) -> str:
         """Return a part of a condition, in parentheses unless it is a call."""
         text = self._condition(form, model, owner)
         return text if form[0] in ("null", "in", "startswith", "contains") else f"({text})"
 
-    def _constant(self, label: str, model: ModelForm, *, element: bool) -> Callable[[Any], str]:
+    def _constant(self, label: str, model: ModelSpec, *, element: bool) -> Callable[[Any], str]:
         """Return the function from a constant in a form to its source; ``element``: that of an element of the value."""
         head, steps, cut = label_parts(label)
         field = model.fields[head]
@@ -253,14 +253,14 @@ class Shape:
             return lambda value: value_source(tuple(value))
         return lambda value: f"msgspec.convert({value_source(value)}, {type})"
 
-    def _path(self, label: str, form: ModelForm, owner: str) -> str:
+    def _path(self, label: str, form: ModelSpec, owner: str) -> str:
         """Return ``Reading.taken_at.date()``, or ``Reading.home.at(lambda x: x.city)``, for a label."""
         whole = label.removesuffix(".each()")
         head, steps, cut = label_parts(whole)
         text = f"{owner}.{attribute_name(head)}{self.types.path(form.fields[head], steps)}"
         return f"{text}{'' if cut is None else _cut(cut)}{'' if whole == label else '.each()'}"
 
-    def _value(self, form: Any, model: ModelForm, owner: str) -> str:
+    def _value(self, form: Any, model: ModelSpec, owner: str) -> str:
         """Return the form of a field or a calculation as Python writes it; arguments as `_condition` has them."""
         if isinstance(form, str):
             return self._path(form, model, owner)
@@ -275,7 +275,7 @@ class Shape:
 
     # ------------------------------------------------------------------------------------------ types
 
-    def _optional(self, form: FieldForm) -> str:
+    def _optional(self, form: FieldSpec) -> str:
         text = self._type(form)
         if form.type.startswith("json[frozenset[") and text.startswith("set["):
             text = f"frozen{text}"
@@ -283,7 +283,7 @@ class Shape:
             text = f"tuple[{text[5:-1]}, ...]"
         return f"{text} | None" if form.optional else text
 
-    def _type(self, form: FieldForm) -> str:
+    def _type(self, form: FieldSpec) -> str:
         listed = form.type.startswith("list[")
         name = form.type[5:-1] if listed else form.type
         if form.members is not UNSET:
@@ -298,7 +298,7 @@ class Shape:
         return f"list[{name}]" if listed else name
 
 
-def _stored_key_fields(form: ModelForm) -> set[str]:
+def _stored_key_fields(form: ModelSpec) -> set[str]:
     """Return the fields that are stored although the key holds them without loss: ``stored=True``."""
     precise = {
         property: match[2] for property in form.fields if (match := _PRECISION.fullmatch(form.fields[property].type))
@@ -315,12 +315,12 @@ def _stored_key_fields(form: ModelForm) -> set[str]:
     }  # fmt: skip
 
 
-def _with_attributes(form: TemplateForm) -> str | list[str]:
+def _with_attributes(form: TemplateSpec) -> str | list[str]:
     """Return the text of a template with the attributes of its fields."""
     return form.renamed_text({property: attribute_name(property) for property in form.fields})
 
 
-def _cut(cut: Cut) -> str:
+def _cut(cut: Truncation) -> str:
     """Return the call that cuts a time."""
     if cut.step:
         return f".{cut}".replace("(timedelta(", "(dt.timedelta(")

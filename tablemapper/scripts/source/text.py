@@ -11,34 +11,34 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET
 
 from ...entities.aggregates import kept_field
-from ...evolution.changes import Change, ChangeStep, Named
+from ...evolution.changes import ChangeStep, NamedPart, SchemaChange
 from ...evolution.literals import attribute_name, value_source
 from ...evolution.renames import with_source
 from ...evolution.rules import words
-from ...schema.forms import Forms, ModelForm
 from ...schema.labels import is_former
+from ...schema.specs import Forms, ModelSpec
 from .classes import Shape
 from .lines import call, imports_of
 
 
-def script_name(changes: Sequence[Change]) -> str:
+def script_name(changes: Sequence[SchemaChange]) -> str:
     """Return a name for a script that makes some changes."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", changes[0].where.partition(".")[0])
     return words.lower()
 
 
-def script_source(old: Forms, new: Forms, changes: Sequence[Change], *, after: str | None = None) -> str:
+def script_source(old: Forms, new: Forms, changes: Sequence[SchemaChange], *, after: str | None = None) -> str:
     """Return the text of a script.
 
     Args:
         old: the forms of all classes as they are.
         new: the forms of all classes as they shall be.
-        changes: the changes that the script makes; each has a `Change.step`.
+        changes: the changes that the script makes; each has a `SchemaChange.step`.
         after: the id of the script before it.
     """
     steps = _steps(changes)
     undeclared = dict(_aggregates_after(old, new, steps))
-    steps += [ChangeStep("drop", (Named("old", name),)) for name, form in undeclared.items() if form is None]
+    steps += [ChangeStep("drop", (NamedPart("old", name),)) for name, form in undeclared.items() if form is None]
     old_names, new_names = _needed_classes(old, new, steps)
     old_shape = Shape("old", {name: old[name] for name in old_names})
     after_it = {**old, **new, **{name: form for name, form in undeclared.items() if form is not None}}
@@ -74,7 +74,7 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tupl
     return old_names, [name for name in new_names if name in new or name in goes_on]
 
 
-def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> Iterator[tuple[str, ModelForm | None]]:
+def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> Iterator[tuple[str, ModelSpec | None]]:
     """Yield the aggregates that no new class stands for, of classes that are copied: as they go on, or None if that cannot be."""
     if not _copies(old, steps):
         return
@@ -119,7 +119,7 @@ def _copies(old: Forms, steps: Sequence[ChangeStep]) -> bool:
     return len(renamed) > len(set(renamed))  # (names that take each other's place)
 
 
-def _steps(changes: Sequence[Change]) -> list[ChangeStep]:
+def _steps(changes: Sequence[SchemaChange]) -> list[ChangeStep]:
     """Return the steps, each once; a class that one step rewrites has no other steps."""
     steps = list(dict.fromkeys([change.step for change in changes if change.step is not None]))
     rewritten = {name for step in steps if step.kind == "rewrite" for name in step.classes}

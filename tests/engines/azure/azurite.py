@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines import opening
+from tablemapper.engines import locations
 
 VERSION = "3.37.0"
 FOLDER = Path(os.environ.get("AZURITE_FOLDER", Path.home() / ".cache" / "tablemapper" / "azurite"))
 INSTALL = f"npm install --prefix {FOLDER} azurite@{VERSION}"
 KEY = "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0c2U="
 _ACCOUNTS = 1000
-_PLACE_OF = opening.place_of  # (before a run has another engine instead)
+_PLACE_OF = locations.place_of  # (before a run has another engine instead)
 _RUNNING: list[Azurite] = []
 _CONNECTIONS: dict[str, str] = {}
 

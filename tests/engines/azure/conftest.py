@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tablemapper.engines.azure.outer import extremes
+from tablemapper.engines.azure.cross_partition import value_counts
 from tablemapper.engines.azure.tables.accounts import account_of
 from tablemapper.engines.azure.tables.wire import Wire
 
@@ -18,7 +18,7 @@ def _few_are_many() -> Iterator[None]:
     """Let the values of a group, whose ends it has, come into pages when they are few."""
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("_ROW", 40), ("_PAGE", 60), ("_MOST", 3)):
-            patch.setattr(extremes, name, size)
+            patch.setattr(value_counts, name, size)
         yield
 
 

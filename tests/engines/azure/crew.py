@@ -15,9 +15,9 @@ import attrs
 
 import tablemapper as tm
 from tablemapper.engines.azure import engine
-from tablemapper.engines.azure.outer.outbox import Outbox, Times
+from tablemapper.engines.azure.cross_partition.outbox import Outbox, Timing
 
-TIMES = Times(deadline=2.0, lease=4.0, grace=6.0)
+TIMES = Timing(deadline=2.0, lease=4.0, grace=6.0)
 TEAMS = ("red", "green", "blue")
 
 
@@ -51,7 +51,7 @@ MODELS = [Member, Board]
 def hurried() -> None:
     """Let the engine of this process keep to shorter times, as all that share the store then do."""
 
-    def outbox(catalogue: str, _: Times) -> Outbox:
+    def outbox(catalogue: str, _: Timing) -> Outbox:
         return Outbox(catalogue, TIMES)
 
     engine.Outbox = outbox  # type: ignore[misc, assignment]

@@ -19,21 +19,21 @@ from tablemapper.engines.azure.tables.service import (
     PARTITION,
     ROW,
     TYPE,
-    Change,
-    Commit,
+    AllOf,
+    AnyOf,
     Comparison,
     CreateTable,
     DeleteTable,
     Entity,
-    Every,
+    EntityPage,
+    ErrorResponse,
     Filter,
-    Find,
-    Get,
-    Lost,
-    Page,
-    Refused,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
     Request,
-    Some,
+    RowChange,
     edm_of,
     properties,
 )
@@ -96,11 +96,11 @@ class Memory:
                     return self._create(name)
                 case DeleteTable(name=name):
                     return self.tables.pop(name, None) is not None
-                case Get():
+                case GetEntity():
                     return self._get(request)
-                case Find():
+                case QueryEntities():
                     return self._find(request)
-                case Commit():
+                case GroupTransaction():
                     return self._commit(request)
 
     def entities(self, table: str) -> list[Entity]:
@@ -111,7 +111,7 @@ class Memory:
 
     def _table(self, name: str) -> dict[tuple[str, str], Stored]:
         if name not in self.tables:
-            raise Refused(404, "TableNotFound", "The table specified does not exist.")
+            raise ErrorResponse(404, "TableNotFound", "The table specified does not exist.")
         return self.tables[name]
 
     def _ordered(self, name: str) -> list[tuple[tuple[str, str], Stored]]:
@@ -124,19 +124,19 @@ class Memory:
 
     def _create(self, name: str) -> bool:
         if re.fullmatch("[A-Za-z][A-Za-z0-9]{2,62}", name) is None:
-            raise Refused(400, "InvalidResourceName")
+            raise ErrorResponse(400, "InvalidResourceName")
         if name.lower() in map(str.lower, self.tables):
             return False
         self.tables[name] = {}
         return True
 
-    def _get(self, request: Get) -> Entity | None:
+    def _get(self, request: GetEntity) -> Entity | None:
         key = request.partition, request.row
         _check_keys(*key)
         stored = self._table(request.table).get(key)
         return None if stored is None else _entity(key, stored, request.select)
 
-    def _find(self, request: Find) -> Page:
+    def _find(self, request: QueryEntities) -> EntityPage:
         most = min(request.top or MAX_PAGE, self.options.pages)
         rows = [
             (key, stored)
@@ -150,17 +150,17 @@ class Memory:
         last = request.after
         for key, stored in rows:
             if len(found) == most:  # (an empty page goes on where the last one did)
-                return Page(found, last if last is not None else ("", ""))
+                return EntityPage(found, last if last is not None else ("", ""))
             if request.where is None or self._holds(request.where, key, stored):
                 found.append(_entity(key, stored, request.select))
             last = key
-        return Page(found)
+        return EntityPage(found)
 
     def _holds(self, where: Filter, key: tuple[str, str], stored: Stored) -> bool:
         match where:
-            case Every(parts=parts):
+            case AllOf(parts=parts):
                 return all(self._holds(part, key, stored) for part in parts)
-            case Some(parts=parts):
+            case AnyOf(parts=parts):
                 return any(self._holds(part, key, stored) for part in parts)
             case Comparison(name=name, op=op, edm=edm, value=value):
                 held = {PARTITION: ("String", key[0]), ROW: ("String", key[1])}.get(name) or stored.typed.get(name)
@@ -186,11 +186,11 @@ class Memory:
 
     # -- writing
 
-    def _commit(self, request: Commit) -> list[str | None]:
+    def _commit(self, request: GroupTransaction) -> list[str | None]:
         table = self._table(request.table)
         changes = request.changes
         if not 0 < len(changes) <= MAX_CHANGES:
-            raise Refused(400, "InvalidInput", "99:One of the request inputs is not valid.")
+            raise ErrorResponse(400, "InvalidInput", "99:One of the request inputs is not valid.")
         after = dict(table)
         self._last = max(self._clock() + int(1e6 * self.ahead), self._last + 1)
         etags = []
@@ -198,28 +198,28 @@ class Memory:
         for at, change in enumerate(changes):
             try:
                 if change.row in seen:
-                    raise Refused(400, "InvalidDuplicateRow")
+                    raise ErrorResponse(400, "InvalidDuplicateRow")
                 seen.add(change.row)
                 etags.append(self._change(after, request.partition, change))
-            except Refused as refused:
+            except ErrorResponse as refused:
                 vague = len(changes) > 1 and (self.options.vague or self.options.short is not None)
-                raise Refused(refused.status, refused.code, "", None if vague else at) from None
+                raise ErrorResponse(refused.status, refused.code, "", None if vague else at) from None
         self.tables[request.table] = after
         return etags
 
-    def _change(self, table: dict[tuple[str, str], Stored], partition: str, change: Change) -> str | None:
+    def _change(self, table: dict[tuple[str, str], Stored], partition: str, change: RowChange) -> str | None:
         key = partition, change.row
         _check_keys(*key)
         held = table.get(key)
         if change.kind == "insert" and held is not None:
-            raise Refused(409, "EntityAlreadyExists")
+            raise ErrorResponse(409, "EntityAlreadyExists")
         if change.if_match is not None:
             if held is None:
-                raise Refused(404, "ResourceNotFound")
+                raise ErrorResponse(404, "ResourceNotFound")
             if not re.fullmatch(r'\*|W/".+"', change.if_match):
-                raise Refused(400, "InvalidInput", "the etag value is not valid")
+                raise ErrorResponse(400, "InvalidInput", "the etag value is not valid")
             if change.if_match not in ("*", held.etag):
-                raise Refused(412, "UpdateConditionNotSatisfied")
+                raise ErrorResponse(412, "UpdateConditionNotSatisfied")
         if change.kind == "delete":
             del table[key]
             return None
@@ -258,24 +258,24 @@ def _moment(text: str) -> str:
 def _check_keys(*keys: str) -> None:
     for key in keys:
         if _FORBIDDEN.search(key) or utf16_units(key) > 512:
-            raise Refused(400, "InvalidInput", "a key has forbidden characters, or is too long")
+            raise ErrorResponse(400, "InvalidInput", "a key has forbidden characters, or is too long")
 
 
 def _check(key: tuple[str, str], typed: Typed) -> None:
     if len(typed) > MAX_PROPERTIES:
-        raise Refused(400, "TooManyProperties")
+        raise ErrorResponse(400, "TooManyProperties")
     for name, (edm, value) in typed.items():
         size = 2 * utf16_units(value) if edm == "String" else len(value) * 3 // 4 if edm == "Binary" else 0
         if size > MAX_VALUE + 2:
-            raise Refused(400, "PropertyValueTooLarge")
+            raise ErrorResponse(400, "PropertyValueTooLarge")
         kinds: Any = {"Boolean": bool, "Int32": int, "Double": (float, str)}.get(edm, str)
         if not isinstance(value, kinds):
-            raise Refused(400, "InvalidInput", f"{name} is not {edm}")
+            raise ErrorResponse(400, "InvalidInput", f"{name} is not {edm}")
     sizes = [
         8 + 2 * len(name) + 2 * len(value if isinstance(value, str) else "1234") for name, (_, value) in typed.items()
     ]
     if key_size(*key) + sum(sizes) > 2 * MAX_ENTITY:
-        raise Refused(400, "EntityTooLarge")
+        raise ErrorResponse(400, "EntityTooLarge")
 
 
 def _entity(key: tuple[str, str], stored: Stored, select: tuple[str, ...]) -> Entity:
@@ -307,4 +307,4 @@ class Faulty(Memory):
         if self.way == "before":
             raise KeyboardInterrupt
         super().send(request)
-        raise Lost("the answer") if self.way == "lost" else KeyboardInterrupt
+        raise NoResponse("the answer") if self.way == "lost" else KeyboardInterrupt

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import attrs
 
-from tablemapper.engines.azure.outer.outbox import Late
-from tablemapper.engines.azure.tables.drive import All, Now, Pause, Step
-from tablemapper.engines.azure.tables.service import Commit, Lost, Refused, Request
+from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
+from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step
+from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
 from .memory import Memory
@@ -25,7 +25,7 @@ class Killed(Exception):
     """The process ended here."""
 
 
-_EXPECTED = (type(None), Killed, Late, Lost, Refused, TableMapperError)
+_EXPECTED = (type(None), Killed, DeadlineExceeded, NoResponse, ErrorResponse, TableMapperError)
 """What a process may end with; anything else is a fault of the code, or of a test."""
 
 
@@ -110,11 +110,11 @@ class Schedule:
             return
         process.answer = None
         match step:
-            case Now():
+            case ReadClock():
                 process.answer = self.now
-            case Pause(seconds=seconds):
+            case Sleep(seconds=seconds):
                 process.ready_at = self.now + seconds
-            case All(works=works):
+            case Parallel(works=works):
                 process.waits, process.results = len(works), [None] * len(works)
                 self._processes += [Process(work, process, place=at) for at, work in enumerate(works)]
             case _:
@@ -130,10 +130,10 @@ class Schedule:
             self._kill(process.root)
             return
         drawn -= rates.crash
-        if drawn < rates.late and isinstance(request, Commit):
+        if drawn < rates.late and isinstance(request, GroupTransaction):
             self.counts["late"] += 1
             self._late.append((self.now + self.rng.random() * self.late_by, request))
-            process.error = Lost("the request is late")
+            process.error = NoResponse("the request is late")
             return
         drawn -= rates.late
         if drawn < rates.lost + rates.busy:
@@ -141,15 +141,15 @@ class Schedule:
             self.counts[name] += 1
             if self.rng.random() < 0.5:
                 self._deliver(request)
-            process.error = Lost(name, 0.02 if name == "busy" else None)
+            process.error = NoResponse(name, 0.02 if name == "busy" else None)
             return
         try:
             process.answer = self.memory.send(request)
-        except (Lost, Refused) as error:
+        except (NoResponse, ErrorResponse) as error:
             process.error = error
 
     def _deliver(self, request: Request) -> None:
-        with suppress(Refused):
+        with suppress(ErrorResponse):
             self.memory.send(request)
 
     def _kill(self, root: Process) -> None:

@@ -17,14 +17,14 @@ import pytest
 from msgspec import UNSET
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds, overwriting, sweep
+from tablemapper.engines.azure import builds, group_writer, recovery
 from tablemapper.engines.azure.builds import Builder
-from tablemapper.engines.azure.catalogue import classes
-from tablemapper.engines.azure.catalogue.published import changed, given_up
-from tablemapper.engines.azure.outer import finishing
-from tablemapper.engines.azure.outer.marks import Mark
-from tablemapper.engines.azure.tables.drive import Pause, Work
-from tablemapper.engines.azure.tables.names import HIDDEN
+from tablemapper.engines.azure.catalogue import open_classes
+from tablemapper.engines.azure.catalogue.publication import changed, given_up
+from tablemapper.engines.azure.cross_partition import intent_execution
+from tablemapper.engines.azure.cross_partition.marks import BuildMark
+from tablemapper.engines.azure.tables.driver import Effects, Sleep
+from tablemapper.engines.azure.tables.reserved_names import HIDDEN
 from tablemapper.schema.model import compile_schema
 
 from ...classes import aggregate, entity, grouped
@@ -74,8 +74,8 @@ class Anew(Play):
             self.schedule.start(self.builder())
             self.schedule.start(self.sweeper())
 
-    def builder(self) -> Work[None]:
-        yield Pause(self.rng.random() * 5)
+    def builder(self) -> Effects[None]:
+        yield Sleep(self.rng.random() * 5)
         labels = ["Colors", "Shades"]
         with_both = self.rng.random() < 0.5
         for some in [labels] if with_both else [[one] for one in labels]:
@@ -106,10 +106,10 @@ def test_what_is_built_anew_beside_writers_is_complete(full_size: bool) -> None:
 def _not_emptied(patch: Patch) -> None:
     """What the groups held before is still in them."""
 
-    def nothing(*_: Any) -> Work[None]:
+    def nothing(*_: Any) -> Effects[None]:
         yield from ()
 
-    patch.setattr(overwriting.Overwriter, "emptied", nothing)
+    patch.setattr(group_writer.GroupWriter, "emptied", nothing)
 
 
 def _emptied_late(patch: Patch) -> None:
@@ -144,17 +144,18 @@ def _without_waits(plain: Any, state: str) -> Any:
 
 def _added_to_what_is_past(patch: Patch) -> None:
     """What an intent adds to an earlier build is added to the one of now."""
-    plain = finishing.carry_out
+    plain = intent_execution.carry_out
 
     def carry_out(intents: Any, known: Any, *rest: Any) -> Any:
-        now = {finishing.number_of(name)[0]: name for name in known.aggregates}
+        now = {intent_execution.number_of(name)[0]: name for name in known.aggregates}
         for intent in intents:
             intent.deltas = [
-                type(one)(now.get(finishing.number_of(one.label)[0], one.label), *_rest(one)) for one in intent.deltas
+                type(one)(now.get(intent_execution.number_of(one.label)[0], one.label), *_rest(one))
+                for one in intent.deltas
             ]
         return plain(intents, known, *rest)
 
-    for room in (finishing, sweep):
+    for room in (intent_execution, recovery):
         patch.setattr(room, "carry_out", carry_out)
 
 
@@ -165,7 +166,9 @@ def _rest(one: Any) -> tuple[Any, ...]:
 def _one_mark_for_all(patch: Patch) -> None:
     """An entity that was in an earlier build counts as if it were in the one of now."""
     patch.setattr(
-        classes, "Mark", lambda name, built, sets, values=None: Mark(name.partition("#")[0], built, sets, values)
+        open_classes,
+        "BuildMark",
+        lambda name, built, sets, values=None: BuildMark(name.partition("#")[0], built, sets, values),
     )
 
 

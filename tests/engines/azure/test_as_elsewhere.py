@@ -66,7 +66,7 @@ def test_a_row_of_a_class_that_was_not_opened_has_its_values_and_nothing_of_ours
     memory = Memory()
     opened(Clerk, Office, memory=memory).insert(Clerk("Sales", "1", 30))
     (unknown,) = opened(Office, memory=memory).partition(Office.department == "Sales")
-    assert isinstance(unknown, tm.Unknown)
+    assert isinstance(unknown, tm.UnknownRow)
     assert unknown.properties == {"age": 30}
 
 

@@ -23,15 +23,23 @@ import pytest
 import tablemapper as tm
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.workers import Workers
-from tablemapper.engines.azure import repair, rounds, sweep, writes
+from tablemapper.engines.azure import batch_writes, recovery, repair, writes
 from tablemapper.engines.azure.check import held as check_held
+from tablemapper.engines.azure.cross_partition import intent_builder, remote_groups, reservations, value_counts
+from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing, intent_of
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer import elsewhere, extremes, groups, reservations
-from tablemapper.engines.azure.outer.outbox import Outbox, Patience, Times, intent_of
-from tablemapper.engines.azure.tables.drive import Pause, Work, read
-from tablemapper.engines.azure.tables.names import INTENTS, MARKS, NEXT_OP, OP, OP_UNITS, PAGES, STATE
-from tablemapper.engines.azure.tables.rows import holds
-from tablemapper.engines.azure.tables.service import Change, Commit, Find, Get, Lost, Refused, Request
+from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
+from tablemapper.engines.azure.tables.entity_json import holds
+from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS, NEXT_OP, OP, OP_UNITS, PAGES, STATE
+from tablemapper.engines.azure.tables.service import (
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    Request,
+    RowChange,
+)
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations
@@ -43,7 +51,7 @@ from .place import AzurePlace
 from .schedule import Rates, Schedule, played
 
 RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
-TIMES = Times(deadline=1.5, lease=3.0, grace=30.0)
+TIMES = Timing(deadline=1.5, lease=3.0, grace=30.0)
 Patch = pytest.MonkeyPatch
 SCORES = (0.1, 1e16, -3.5, 2.0)
 
@@ -126,7 +134,7 @@ class History(Memory):
 
     def send(self, request: Request) -> Any:
         answer = super().send(request)
-        if isinstance(request, Commit):
+        if isinstance(request, GroupTransaction):
             if request.table == "Users":
                 self.names += [change.members["name"] for change in request.changes if "name" in change.members]
             if self.broken is None:
@@ -164,11 +172,11 @@ class Told:
     error: BaseException | None = None
 
 
-def sweeper(engine: AzureEngine, rng: random.Random, times: Times) -> Work[None]:
+def sweeper(engine: AzureEngine, rng: random.Random, times: Timing) -> Effects[None]:
     """Sweep some times."""
     for _ in range(3):
-        yield Pause(rng.random() * 40)
-        yield from sweep.sweep(engine.current, Outbox("TableMapper", times), 60.0, full=rng.random() < 0.3)
+        yield Sleep(rng.random() * 40)
+        yield from recovery.sweep(engine.current, Outbox("TableMapper", times), 60.0, full=rng.random() < 0.3)
 
 
 def left_over(memory: Memory) -> list[tuple[str, str]]:
@@ -183,7 +191,7 @@ class Play:
         self,
         seed: int,
         rates: Rates = RATES,
-        times: Times = TIMES,
+        times: Timing = TIMES,
         late_by: float = 10.0,
         many: float = 0.2,
         repairers: int = 0,
@@ -213,9 +221,9 @@ class Play:
 
     # -- clients
 
-    def client(self, box: Outbox, times: Times) -> Work[None]:
+    def client(self, box: Outbox, times: Timing) -> Effects[None]:
         for _ in range(3):
-            yield Pause(self.rng.random() * 12)
+            yield Sleep(self.rng.random() * 12)
             tenant, number = self.rng.choice("ab"), self.rng.randrange(3)
             mine = yield from self.get(tenant, number)
             other = yield from self.get(tenant, (number + 1) % 3)
@@ -226,7 +234,7 @@ class Play:
                 if several:
                     users = [User(tenant, 10 + next(self.tokens), **self.values(told)) for tenant in "aabb"]
                     inserts = [self.operations.insert(user) for user in users]
-                    yield from rounds.insert(self.engine.current.classes, inserts, box, 1, times.deadline, [])
+                    yield from batch_writes.insert(self.engine.current.classes, inserts, box, 1, times.deadline, [])
                 else:
                     operations = self.choose(tenant, number, mine, other, told)
                     yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)
@@ -239,9 +247,9 @@ class Play:
             if several and told.error is not None:
                 told.outcome = "some"
 
-    def get(self, tenant: str, number: int) -> Work[User | None]:
+    def get(self, tenant: str, number: int) -> Effects[User | None]:
         partition, row = User.key(tenant, number)[1:]
-        found = yield from read(Get("Users", partition, row), 60.0)
+        found = yield from read(GetEntity("Users", partition, row), 60.0)
         return None if found is None else self.model.build_one(self.engine._classes.codec(self.model).row(found))
 
     def values(self, told: Told) -> dict[str, Any]:
@@ -290,12 +298,12 @@ class Play:
             return [make.upsert(User(tenant, number, **new), merge=False)]
         return [make.replace(mine.replace(**new), None)]
 
-    def repairer(self) -> Work[None]:
+    def repairer(self) -> Effects[None]:
         """Make right what may be right already, under values that are there or are not."""
-        fixes = repair.Fixes(self.engine._classes, self.engine._outbox, 60.0)
+        fixes = repair.ConditionalRepair(self.engine._classes, self.engine._outbox, 60.0)
         duties = self.engine._classes.maintained(self.model)
         for _ in range(12):
-            yield Pause(self.rng.random() * 4)
+            yield Sleep(self.rng.random() * 4)
             index = self.rng.choice(duties.indexes)
             users = [key for key in self.memory.tables["Users"] if key[1].startswith("user")]
             if self.rng.random() < 0.2 and users:
@@ -307,7 +315,7 @@ class Play:
                     yield from fixes.index(index, entry)
             else:
                 for key in self.rng.sample(users, min(len(users), 2)):
-                    found = yield from read(Get("Users", *key), 60.0)
+                    found = yield from read(GetEntity("Users", *key), 60.0)
                     row = None if found is None else self.engine._classes.codec(self.model).row(found)
                     for entry in [] if row is None else index.rows((row,)):
                         yield from fixes.index(index, entry)
@@ -418,7 +426,7 @@ def test_who_repairs_meanwhile_does_no_harm(full_size: bool) -> None:
 def test_a_repair_that_deletes_blindly_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = repair._tried
 
-    def tried(commit: Commit) -> Work[None]:
+    def tried(commit: GroupTransaction) -> Effects[None]:
         changes = [attrs.evolve(one, if_match="*") if one.kind == "delete" else one for one in commit.changes]
         yield from plain(attrs.evolve(commit, changes=tuple(changes)))
 
@@ -434,13 +442,13 @@ LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
 
 def _no_marker(patch: Patch) -> None:
     numbers = itertools.count()
-    patch.setattr(groups, "mark_key", lambda op, group: f"{MARKS[0]}{next(numbers)}")
+    patch.setattr(remote_groups, "mark_key", lambda op, group: f"{MARKS[0]}{next(numbers)}")
 
 
 def _removed_at_zero(patch: Patch) -> None:
-    plain = groups.changed
+    plain = remote_groups.changed
 
-    def changed(group: Any, deltas: Any, room: int) -> Change | None:
+    def changed(group: Any, deltas: Any, room: int) -> RowChange | None:
         change = plain(group, deltas, room)
         if change is not None and change.kind == "replace":
             state = base64.b64decode(change.members[STATE])
@@ -448,11 +456,11 @@ def _removed_at_zero(patch: Patch) -> None:
                 return attrs.evolve(change, kind="delete", members={})
         return change
 
-    patch.setattr(groups, "changed", changed)
+    patch.setattr(remote_groups, "changed", changed)
 
 
 def _no_decision(patch: Patch) -> None:
-    def was_done(self: Any, refused: Refused) -> Iterator[Any]:
+    def was_done(self: Any, refused: ErrorResponse) -> Iterator[Any]:
         return False
         yield
 
@@ -460,15 +468,15 @@ def _no_decision(patch: Patch) -> None:
 
 
 def _no_fence(patch: Patch) -> None:
-    def was_done(self: Any, refused: Refused) -> Iterator[Any]:
-        found = yield from read(Get(self.intent.table, self.intent.partition, self.intent.row), 60.0)
+    def was_done(self: Any, refused: ErrorResponse) -> Iterator[Any]:
+        found = yield from read(GetEntity(self.intent.table, self.intent.partition, self.intent.row), 60.0)
         return found is not None and found["state"] == "C"
 
     patch.setattr(writes._Attempt, "_was_done", was_done)
 
 
 def _forgotten(patch: Patch) -> None:
-    patch.setattr(writes.Patience, "doubt", property(lambda self: False, lambda self, value: None))
+    patch.setattr(writes.Deadline, "doubt", property(lambda self: False, lambda self, value: None))
 
 
 def _entity_before_intent(patch: Patch) -> None:
@@ -486,7 +494,7 @@ def _entity_before_intent(patch: Patch) -> None:
 
 def _released_by_anybody(patch: Patch) -> None:
     def release(self: Any, one: Any) -> Iterator[Any]:
-        yield from self.patience.send(one.table, one.partition, Change("delete", one.row, {}, "*"))
+        yield from self.patience.send(one.table, one.partition, RowChange("delete", one.row, {}, "*"))
 
     patch.setattr(reservations.Reservations, "release", release)
 
@@ -516,14 +524,14 @@ def _rewritten(patch: Patch) -> None:
                 ):
                     continue
                 after[name] = was
-                keys = {elsewhere.put_of(index, marks, row, op).row for row in new}
+                keys = {intent_builder.put_of(index, marks, row, op).row for row in new}
                 kept = [
                     one
                     for one in made.intent.puts
                     if (one.table, one.row) not in {(index.model.table, key) for key in keys}
                 ]
-                made.intent.puts[:] = [*kept, *[elsewhere.put_of(index, marks, row, was) for row in new]]
-                gone = {elsewhere._delete(index, row, was) for row in old}
+                made.intent.puts[:] = [*kept, *[intent_builder.put_of(index, marks, row, was) for row in new]]
+                gone = {intent_builder._delete(index, row, was) for row in old}
                 made.intent.deletes[:] = [one for one in made.intent.deletes if one not in gone]
         return made
 
@@ -531,7 +539,7 @@ def _rewritten(patch: Patch) -> None:
 
 
 def _no_lease(patch: Patch) -> None:
-    patch.setattr(sweep.Sweeper, "partition", _impatient(sweep.Sweeper.partition))
+    patch.setattr(recovery.OutboxRecovery, "partition", _impatient(recovery.OutboxRecovery.partition))
 
 
 def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -545,13 +553,13 @@ def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unmarked_groups(patch: Patch) -> None:
     """A group does not say of which write its rows in indexes are."""
-    plain = groups.rows_elsewhere
+    plain = remote_groups.rows_elsewhere
 
     def rows_elsewhere(*given: Any) -> dict[str, str]:
         plain(*given)
         return {}
 
-    patch.setattr(groups, "rows_elsewhere", rows_elsewhere)
+    patch.setattr(remote_groups, "rows_elsewhere", rows_elsewhere)
 
 
 def _forgotten_marks(patch: Patch) -> None:
@@ -561,7 +569,7 @@ def _forgotten_marks(patch: Patch) -> None:
 
 def _unread_pages(patch: Patch) -> None:
     """Who takes away the end of a page does not read which value is the next one."""
-    patch.setattr(extremes.Values, "_matters", lambda *_: False)
+    patch.setattr(value_counts.ValueCounts, "_matters", lambda *_: False)
 
 
 MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
@@ -640,12 +648,12 @@ class Faulty:
             if self.way == "killed before":
                 raise KeyboardInterrupt
             if self.way == "refused":
-                raise Refused(400, "InvalidInput", "it is not understood")
+                raise ErrorResponse(400, "InvalidInput", "it is not understood")
             answer = self.memory.send(request)
             if self.way == "killed after":
                 raise KeyboardInterrupt
             if self.way == "lost":
-                raise Lost("the answer")
+                raise NoResponse("the answer")
             return answer
         return self.memory.send(request)
 
@@ -770,14 +778,14 @@ def test_many_changes_of_one_group_of_which_one_was_added_are_added_once(bench: 
     intents: list[Any] = []
 
     def stopped(request: Request) -> Any:
-        if isinstance(request, Commit) and request.table == "Squads":
+        if isinstance(request, GroupTransaction) and request.table == "Squads":
             rows = [one for one in bench.memory.entities("Accounts") if one["RowKey"].startswith(INTENTS[0])]
             if not intents:
                 intents.extend(intent_of(row)[0] for row in rows)
                 first = intents[0]
                 squad = engine.classes.aggregates["Squad"]
                 upkeep = engine.classes.upkeep(squad)
-                work = groups.add(upkeep, [(first, first.deltas[0])], Patience(1e9), 60.0, Outbox("TableMapper"))
+                work = remote_groups.add(upkeep, [(first, first.deltas[0])], Deadline(1e9), 60.0, Outbox("TableMapper"))
                 bench.memory.send = plain  # type: ignore[method-assign]
                 engine.run(work)
         return plain(request)
@@ -805,8 +813,8 @@ def test_rows_that_an_index_has_of_groups_change_with_them(bench: Bench) -> None
 
 
 def test_a_group_with_too_many_different_values_takes_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "_VALUES", 100)
-    monkeypatch.setattr(groups, "_FULL", 0)
+    monkeypatch.setattr(remote_groups, "_VALUES", 100)
+    monkeypatch.setattr(remote_groups, "_FULL", 0)
     with pytest.raises(tm.InvalidEntity, match="use min_ever or max_ever, or group by a shard") as caught:
         for number in range(30):
             bench.store.insert(Account("acme", str(number), None, "red", number / 7))
@@ -970,8 +978,10 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     bench: Bench, patient: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not patient:  # (as if an intent went as soon as it is carried out)
-        age = sweep.Sweeper.age
-        monkeypatch.setattr(sweep.Sweeper, "age", lambda self, one: age(self, one) + 1000 * (one.get("state") == "D"))
+        age = recovery.OutboxRecovery.age
+        monkeypatch.setattr(
+            recovery.OutboxRecovery, "age", lambda self, one: age(self, one) + 1000 * (one.get("state") == "D")
+        )
     bench.service.at, bench.service.way = bench.service.sent + 3, "killed before"  # (after the commit)
     with pytest.raises(KeyboardInterrupt):
         bench.store.insert(Account("acme", "1", None, "red", 1.0))
@@ -983,17 +993,17 @@ def test_a_late_request_adds_nothing_again_while_the_intent_and_its_marker_are_k
     bench.store.sweep()
     squad = engine.classes.aggregates["Squad"]
     upkeep, box = engine.classes.upkeep(squad), Outbox("TableMapper")
-    other = groups.add(upkeep, [(intent, intent.deltas[0])], Patience(1e9), 60.0, box)
+    other = remote_groups.add(upkeep, [(intent, intent.deltas[0])], Deadline(1e9), 60.0, box)
     next(other)  # (who read the intent before, too, looks at the group now, and its request takes a while)
     late: Any = None
-    while not isinstance(late, Commit):
+    while not isinstance(late, GroupTransaction):
         late = other.send(0.0 if late is None else bench.memory.send(late))
     bench.now += 30
     bench.store.sweep(full=True)
     bench.now += 700 * (not patient)
     bench.store.sweep(full=True)
     if patient:
-        with pytest.raises(Refused):
+        with pytest.raises(ErrorResponse):
             bench.memory.send(late)
         bench.swept()
     else:
@@ -1016,10 +1026,10 @@ def test_a_marker_that_its_writer_deletes_is_of_an_intent_that_no_sweep_read(
     def send(request: Any) -> Any:
         answer = plain(request)
         if not committed.is_set():
-            if isinstance(request, Commit) and any(one.row.startswith(INTENTS[0]) for one in request.changes):
+            if isinstance(request, GroupTransaction) and any(one.row.startswith(INTENTS[0]) for one in request.changes):
                 committed.set()
                 assert read_by_sweep.wait(60)
-        elif isinstance(request, Find) and request.table == "Accounts" and not read_by_sweep.is_set():
+        elif isinstance(request, QueryEntities) and request.table == "Accounts" and not read_by_sweep.is_set():
             read_by_sweep.set()
             writer.join(60)
         return answer

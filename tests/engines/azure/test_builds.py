@@ -20,18 +20,18 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds, duplicates, writes
+from tablemapper.engines.azure import builds, duplicate_notes, writes
 from tablemapper.engines.azure.builds import Builder
-from tablemapper.engines.azure.catalogue import classes
-from tablemapper.engines.azure.catalogue.classes import Classes, Current
-from tablemapper.engines.azure.catalogue.published import open_catalogue
+from tablemapper.engines.azure.catalogue import open_classes
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
+from tablemapper.engines.azure.catalogue.publication import open_catalogue
+from tablemapper.engines.azure.cross_partition import intent_execution, outbox
+from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
+from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer import finishing, outbox
-from tablemapper.engines.azure.outer.marks import BARRED, Mark, of_writes
-from tablemapper.engines.azure.outer.outbox import Delete, Intent, Outbox, Patience, Times
-from tablemapper.engines.azure.sweep import sweep
-from tablemapper.engines.azure.tables.drive import Now, Pause, Work, read
-from tablemapper.engines.azure.tables.service import Change, Commit, Get
+from tablemapper.engines.azure.recovery import sweep
+from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, read
+from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
 from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
@@ -42,7 +42,7 @@ from .memory import Memory, Options
 from .schedule import Rates, Schedule, played
 from .versions import ADDED, new, old
 
-TIMES = Times(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
+TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
 RATES = Rates(crash=0.003, lost=0.03, late=0.02, busy=0.02)
 Patch = pytest.MonkeyPatch
 SIZES = (0.1, 1e16, -3.5, 2.0)
@@ -64,7 +64,7 @@ class Clocked(Memory):
     def pass_by(self, seconds: float) -> None:
         self.now += seconds
 
-    def open(self, schema: Schema, times: Times = TIMES) -> AzureEngine:
+    def open(self, schema: Schema, times: Timing = TIMES) -> AzureEngine:
         clock = lambda: self._time() / 1e6  # noqa: E731
         return AzureEngine.open(self, "here", schema, monotonic=clock, sleep=self.pass_by, times=times)
 
@@ -73,7 +73,7 @@ class Clocked(Memory):
 class Program:
     """A process: what it knows, and what it shares with its writers."""
 
-    current: Current
+    current: CatalogueRefresher
     outbox: Outbox
     operations: Operations
 
@@ -118,25 +118,25 @@ class Play:
     def code(self) -> str | None:
         return None if self.alone or self.rng.random() < 0.6 else self.rng.choice("pqrstu")
 
-    def opened(self, schema: Schema) -> Work[Program]:
-        now: float = yield Now()
+    def opened(self, schema: Schema) -> Effects[Program]:
+        now: float = yield ReadClock()
         published = yield from open_catalogue("TableMapper", schema, 60.0, TIMES)
         outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
-        current = Current("TableMapper", Classes(schema, published), now, TIMES, 60.0)
+        current = CatalogueRefresher("TableMapper", OpenClasses(schema, published), now, TIMES, 60.0)
         return Program(current, outbox, Operations(self.memory.open(OLD) if schema is OLD else self.first))
 
-    def program(self, schema: Schema, start: float, writers: int) -> Work[None]:
+    def program(self, schema: Schema, start: float, writers: int) -> Effects[None]:
         """Write as one process does, whose writers know the catalogue by the same looks."""
-        yield Pause(start)
+        yield Sleep(start)
         program = yield from self.opened(schema)
         for _ in range(writers):
             self.schedule.start(self.writer(program))
 
-    def writer(self, program: Program) -> Work[None]:
+    def writer(self, program: Program) -> Effects[None]:
         turns = 0
         while not self.built if self.alone else turns < 14:
             turns += 1
-            yield Pause(self.rng.random() * (0.03 if self.alone else 2.5))
+            yield Sleep(self.rng.random() * (0.03 if self.alone else 2.5))
             try:
                 known = yield from program.current.classes()
                 operation = yield from self.choose(known, program)
@@ -146,7 +146,7 @@ class Play:
             except tm.TableMapperError:
                 pass
 
-    def choose(self, known: Classes, program: Program) -> Work[Operation]:
+    def choose(self, known: OpenClasses, program: Program) -> Effects[Operation]:
         model = known.schema.by_name["Item"]
         fresh = not self.alone and self.rng.random() < 0.25  # (which nobody writes again, and comes before others)
         shop, number = (
@@ -157,7 +157,7 @@ class Play:
         values |= {"code": self.code(), "nick": self.code()}
         partition, row = model.cls.key(shop, number)[1:]  # type: ignore[attr-defined]
         drawn = self.rng.random()
-        found = yield from read(Get("Items", partition, row), 60.0)
+        found = yield from read(GetEntity("Items", partition, row), 60.0)
         stored = None if found is None else known.codec(model).row(found)
         new = (partition, row, 0, *[values.get(field.name) for field in model.columns])
         if drawn < 0.15:
@@ -170,12 +170,12 @@ class Play:
             return Operation("replace", model, partition, row, new, etag=stored[2])
         return Operation("replace", model, partition, row, new, old=stored, etag=stored[2])
 
-    def builder(self) -> Work[None]:
-        yield Pause(self.rng.random() * (1 if self.alone else 12))
+    def builder(self) -> Effects[None]:
+        yield Sleep(self.rng.random() * (1 if self.alone else 12))
         program = yield from self.opened(NEW)
         yield from self.build(program)
 
-    def build(self, program: Program) -> Work[None]:
+    def build(self, program: Program) -> Effects[None]:
         """Build until nothing is left to be built."""
         builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 20 if self.alone else 3, 60.0)
         for _ in range(400):
@@ -186,12 +186,12 @@ class Play:
             except tm.TableMapperError as error:
                 if isinstance(error, tm.SchemaMismatch | tm.CorruptStore):
                     self.errors.append(error)
-            yield Pause(self.rng.random() * 0.4)
+            yield Sleep(self.rng.random() * 0.4)
 
-    def sweeper(self) -> Work[None]:
+    def sweeper(self) -> Effects[None]:
         program = yield from self.opened(NEW)
         for _ in range(3):
-            yield Pause(self.rng.random() * 12)
+            yield Sleep(self.rng.random() * 12)
             yield from sweep(program.current, program.outbox, 60.0)
 
     def run(self) -> dict[str, int]:
@@ -263,10 +263,10 @@ def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
 def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     play(range(70, 81), rates=Rates(), alone=True)
 
-    def end(gone: Delete, intent: Intent, patience: Patience, timeout: float) -> Work[None]:
-        yield from patience.send(gone.table, gone.partition, Change("delete", gone.row, {}, "*"))
+    def end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
+        yield from patience.send(gone.table, gone.partition, RowChange("delete", gone.row, {}, "*"))
 
-    monkeypatch.setattr(finishing, "_end", end)  # (whether it is there yet or not)
+    monkeypatch.setattr(intent_execution, "_end", end)  # (whether it is there yet or not)
     with pytest.raises(AssertionError, match="dangling"):
         play(range(70, 81), rates=Rates(), alone=True)
 
@@ -276,14 +276,16 @@ def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkey
 
 def _at_once(patch: Patch) -> None:
     """Entities are marked as soon as it is known what is to be built."""
-    patch.setattr(classes, "Mark", lambda name, built, sets, values=None: Mark(name, built, True, values))
+    patch.setattr(
+        open_classes, "BuildMark", lambda name, built, sets, values=None: BuildMark(name, built, True, values)
+    )
 
 
 def _not_once_ready(patch: Patch) -> None:
     """Entities are marked no more once it is ready."""
-    plain = Classes._marks
+    plain = OpenClasses._marks
 
-    def marks(self: Classes) -> Any:
+    def marks(self: OpenClasses) -> Any:
         found = plain(self)
         ready = all(state.state == "ready" for state in self.catalogue.states.values())
         of = {one: attrs.evolve(mark, sets=mark.sets and not (mark.built and ready)) for one, mark in found.of.items()}
@@ -293,7 +295,7 @@ def _not_once_ready(patch: Patch) -> None:
         }
         return attrs.evolve(found, of=of, built=built)
 
-    patch.setattr(Classes, "_marks", marks)
+    patch.setattr(OpenClasses, "_marks", marks)
 
 
 def _builder_too_soon(patch: Patch) -> None:
@@ -313,10 +315,10 @@ def _builder_too_soon(patch: Patch) -> None:
 
 def _added_twice(patch: Patch) -> None:
     """A builder adds all that entities are, whether they are marked or not."""
-    plain = Mark.concerned
+    plain = BuildMark.concerned
     patch.setattr(builds, "marked", lambda marks, row: False)
     patch.setattr(
-        Mark,
+        BuildMark,
         "concerned",
         lambda self, old, new: (
             (None, new) if self.built and old and new and old[3:-1] == new[3 : len(old) - 1] else plain(self, old, new)
@@ -326,16 +328,16 @@ def _added_twice(patch: Patch) -> None:
 
 def _not_barred(patch: Patch) -> None:
     """An entity whose value another one has counts as if it had it, too."""
-    patch.setattr(duplicates, "BARRED", "")
+    patch.setattr(duplicate_notes, "DUPLICATE", "")
 
 
 def _taken_over(patch: Patch) -> None:
     """Who is barred gives up the values that others have."""
-    plain = Mark.concerned
+    plain = BuildMark.concerned
     patch.setattr(
-        Mark,
+        BuildMark,
         "concerned",
-        lambda self, old, new: (old, new) if of_writes(old).get(self.name) == BARRED else plain(self, old, new),
+        lambda self, old, new: (old, new) if of_writes(old).get(self.name) == DUPLICATE else plain(self, old, new),
     )
 
 
@@ -445,13 +447,13 @@ def test_a_write_that_took_too_long_before_its_transaction_is_not_sent() -> None
     plain, sent = memory.send, len(memory.sent)
 
     def slow(request: Any) -> Any:
-        memory.now += TIMES.deadline * 2 if isinstance(request, Get) and request.table == "Items" else 0.0
+        memory.now += TIMES.deadline * 2 if isinstance(request, GetEntity) and request.table == "Items" else 0.0
         return plain(request)
 
     memory.send = slow  # type: ignore[method-assign]
     with pytest.raises(tm.StoreError, match="nothing was written"):
         store.merge(key, color="blue")
-    assert not [one for one in memory.sent[sent:] if isinstance(one, Commit) and one.table == "Items"]
+    assert not [one for one in memory.sent[sent:] if isinstance(one, GroupTransaction) and one.table == "Items"]
 
 
 def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
@@ -483,8 +485,8 @@ def test_an_entity_that_is_added_by_another_writer_while_it_is_read_is_no_duplic
     plain, writes_of_others = memory.send, iter(["another ETag", "an entity with its mark"])
 
     def send(request: Any) -> Any:
-        first = isinstance(request, Commit) and request.table == "Items"
-        index_row = isinstance(request, Get) and request.row.startswith(' "xItem.by_nick')
+        first = isinstance(request, GroupTransaction) and request.table == "Items"
+        index_row = isinstance(request, GetEntity) and request.row.startswith(' "xItem.by_nick')
         if first or index_row:
             memory.send = plain  # type: ignore[method-assign]
             if first and next(writes_of_others, "") == "another ETag":
@@ -564,7 +566,7 @@ def test_what_is_known_and_cannot_be_built_is_refused_by_name() -> None:
     assert "Item: a type name cannot be set" in str(raised.value)
     with pytest.raises(tm.SchemaMismatch, match=r"Item\.by_tone: the store has this index as by_shade"):
         memory.open(compile_schema([renamed]))
-    assert not [one for one in memory.sent[sent:] if isinstance(one, Commit)]
+    assert not [one for one in memory.sent[sent:] if isinstance(one, GroupTransaction)]
 
 
 # ---------------------------------------------------------------------------------------------- on the emulator
@@ -574,7 +576,9 @@ def test_what_is_known_and_cannot_be_built_is_refused_by_name() -> None:
 def test_an_index_and_totals_are_built_while_an_older_process_writes(
     connection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "LOCAL", Times(look=0.3, deadline=2.0, lease=4.0, grace=6.0))  # (the head tells others)
+    monkeypatch.setattr(
+        outbox, "LOCAL", Timing(look=0.3, deadline=2.0, lease=4.0, grace=6.0)
+    )  # (the head tells others)
     first = old()
     item: Any = first[0]
     with tm.open(connection, models=first) as store:

@@ -11,7 +11,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.accounts import account_of
-from tablemapper.engines.azure.tables.names import CATALOGUE
+from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
 from tablemapper.engines.azure.tables.wire import Wire
 from tablemapper.schema.model import compile_schema
 

@@ -20,9 +20,16 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.catalogue.classes import Current
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.tables.service import Change, Commit, CreateTable, Get, Lost, Refused
+from tablemapper.engines.azure.tables.service import (
+    CreateTable,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    RowChange,
+)
 from tablemapper.schema.model import compile_schema
 
 from ...classes import Other, entity, grouped
@@ -56,10 +63,10 @@ class Counting:
 
     def lose_answer(self, request: Any) -> Any:
         self.inner.send(request)
-        raise Lost("the answer")
+        raise NoResponse("the answer")
 
     def lose_request(self, request: Any) -> Any:
-        raise Lost("the request")
+        raise NoResponse("the request")
 
 
 @pytest.fixture
@@ -110,12 +117,12 @@ def test_an_entity_that_was_read_is_replaced_without_reading_it_again(store: tm.
     entity.text = "y"
     store.replace(entity)
     store.delete(entity)
-    assert [type(one) for one in service.sent] == [Commit, Commit]
+    assert [type(one) for one in service.sent] == [GroupTransaction, GroupTransaction]
 
 
 def test_all_that_follows_from_a_write_is_in_its_transaction(store: tm.Store, service: Counting) -> None:
     store.insert(Part("a", 1, "x", 2.0, "c", ["red", "blue"]))
-    (commit,) = [one for one in service.sent if isinstance(one, Commit)]
+    (commit,) = [one for one in service.sent if isinstance(one, GroupTransaction)]
     assert [change.row for change in commit.changes] == [
         "part !a1", "total", ' "xKind.by_parts !a1  !total', ' "xPart.by_name !x !a1  !part !a1', ' "xPart.by_code !c  !',
         ' "xPart.by_tag !red  !part !a1', ' "xPart.by_tag !blue  !part !a1',
@@ -172,7 +179,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(service: Counting, store: tm.
     send = service.inner.send
 
     def lossy(request: Any) -> Any:
-        if isinstance(request, Commit) and not lost:
+        if isinstance(request, GroupTransaction) and not lost:
             lost.append(request)
             return getattr(service, loss)(request)
         return send(request)
@@ -220,8 +227,8 @@ def test_a_write_without_any_answer_has_an_unknown_outcome(service: Counting) ->
 def test_an_insert_whose_entity_was_written_since_has_an_unknown_outcome(store: tm.Store, service: Counting) -> None:
     def executed_then_changed(request: Any) -> Any:
         service.inner.send(request)
-        service.inner.send(Commit("Plains", "a", (Change("upsert", "", {"text": "theirs"}),)))
-        raise Lost("the answer")
+        service.inner.send(GroupTransaction("Plains", "a", (RowChange("upsert", "", {"text": "theirs"}),)))
+        raise NoResponse("the answer")
 
     service.faults = [executed_then_changed]
     with pytest.raises(tm.OutcomeUnknown, match="was written since"):
@@ -233,7 +240,7 @@ def test_the_service_says_how_long_to_wait(service: Counting) -> None:
     engine = AzureEngine.open(service, "here", compile_schema(MODELS), sleep=slept.append)
 
     def busy(request: Any) -> Any:
-        raise Lost("503", 0.125)
+        raise NoResponse("503", 0.125)
 
     service.faults = [busy]
     tm.Store(engine).insert(Plain("a"))
@@ -319,9 +326,9 @@ def test_what_nobody_declares_is_kept_by_a_merge_and_not_erased_by_a_replacement
     store: tm.Store, service: Counting
 ) -> None:
     foreign = {"text": "x", "color": "red", "size": "7", "size@odata.type": "Edm.Int64"}
-    service.inner.send(Commit("Plains", "a", (Change("insert", "", foreign),)))
+    service.inner.send(GroupTransaction("Plains", "a", (RowChange("insert", "", foreign),)))
     store.merge(Plain.key("a"), text="y")
-    entity = service.inner.send(Get("Plains", "a", ""))
+    entity = service.inner.send(GetEntity("Plains", "a", ""))
     assert (entity["text"], entity["color"], entity["size"], entity["size@odata.type"]) == (
         "y",
         "red",
@@ -367,9 +374,9 @@ def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_n
     memory = Memory()
     store = tm.Store(AzurePlace(memory=memory).open(compile_schema([Every])))
     store.insert(EVERY)
-    memory.send(Commit("Every", EVERY.key.partition, (Change("merge", "", {"whole": 5, "real": 2}, "*"),)))
+    memory.send(GroupTransaction("Every", EVERY.key.partition, (RowChange("merge", "", {"whole": 5, "real": 2}, "*"),)))
     assert (store[EVERY.key].whole, store[EVERY.key].real) == (5, 2.0)
-    memory.send(Commit("Every", EVERY.key.partition, (Change("merge", "", {"whole": "5"}, "*"),)))
+    memory.send(GroupTransaction("Every", EVERY.key.partition, (RowChange("merge", "", {"whole": "5"}, "*"),)))
     with pytest.raises(tm.CorruptStore, match='the property "whole" is String, but the field whole is Int64'):
         store.get(EVERY.key)
 
@@ -474,7 +481,7 @@ def test_a_transaction_with_too_many_rows_is_refused_before_it_is_sent(store: tm
     ):
         for number in range(60):
             tx.insert(Part("a", number, "x"))
-    assert not [one for one in service.sent if isinstance(one, Commit)]
+    assert not [one for one in service.sent if isinstance(one, GroupTransaction)]
 
 
 def test_a_stream_of_many_is_cut_into_transactions(store: tm.Store, service: Counting) -> None:
@@ -493,11 +500,11 @@ def test_an_error_says_how_many_of_a_stream_were_written(store: tm.Store) -> Non
 
 def test_tables_of_others_are_left_alone(service: Counting) -> None:
     service.send(CreateTable("Plains"))
-    service.send(Commit("Plains", "a", (Change("insert", "b"),)))
+    service.send(GroupTransaction("Plains", "a", (RowChange("insert", "b"),)))
     with pytest.raises(tm.NotAStore, match="somebody else's"):
         AzureEngine.open(service, "here", compile_schema([Plain]))
     service.send(CreateTable("Mine"))
-    service.send(Commit("Mine", "a", (Change("insert", "b"),)))
+    service.send(GroupTransaction("Mine", "a", (RowChange("insert", "b"),)))
     with pytest.raises(tm.NotAStore, match="not that of a store"):
         AzureEngine.open(service, "here", compile_schema([Part]), catalogue="Mine")
 
@@ -538,7 +545,7 @@ def test_a_table_that_is_gone_is_said_and_a_service_that_does_not_answer(store: 
 
 def test_a_wrong_key_is_said(service: Counting) -> None:
     def refuse(request: Any) -> Any:
-        raise Refused(403, "AuthorizationFailure")
+        raise ErrorResponse(403, "AuthorizationFailure")
 
     service.faults = [refuse]
     with pytest.raises(tm.StoreError, match="the account refuses the key"):
@@ -583,11 +590,13 @@ def test_two_that_open_a_new_store_at_once_agree() -> None:
 def test_a_catalogue_that_another_program_is_just_creating_is_not_taken_for_somebody_elses() -> None:
     memory = Memory()
     memory.send(CreateTable("TableMapper"))
-    memory.send(Commit("TableMapper", "clock", (Change("upsert", "", {}),)))
+    memory.send(GroupTransaction("TableMapper", "clock", (RowChange("upsert", "", {}),)))
     assert AzurePlace(memory=memory).open(compile_schema(MODELS)).store_id
     memory = Memory()
     memory.send(CreateTable("TableMapper"))
-    memory.send(Commit("TableMapper", "clock", (Change("upsert", "", {}), Change("upsert", "other", {}))))
+    memory.send(
+        GroupTransaction("TableMapper", "clock", (RowChange("upsert", "", {}), RowChange("upsert", "other", {})))
+    )
     with pytest.raises(tm.NotAStore, match="is not that of a store"):
         AzurePlace(memory=memory).open(compile_schema(MODELS))
 
@@ -729,7 +738,7 @@ def test_a_store_without_models_follows_the_catalogue_which_it_looks_at_from_tim
         sent = len(memory.sent)
         assert dict(store.classes) == before
         assert len(memory.sent) == sent
-        monkeypatch.setattr(Current, "classes", Current.look)
+        monkeypatch.setattr(CatalogueRefresher, "classes", CatalogueRefresher.look)
         assert set(store.classes) == {*before, "Other"}
         assert store.classes["Part"] is before["Part"]
         assert store.query(store.classes["Other"]).allow_scan().count() == 0
@@ -783,9 +792,9 @@ async def test_a_cancelled_call_ends_within_a_pause() -> None:
 
     class Busy(Counting):
         def send(self, request: Any) -> Any:
-            if isinstance(request, Commit):
+            if isinstance(request, GroupTransaction):
                 self.sent.append(request)
-                raise Lost("busy", 20.0)
+                raise NoResponse("busy", 20.0)
             return memory.send(request)
 
     busy = Busy(memory)
@@ -812,10 +821,10 @@ def test_a_lost_transaction_of_deletions_is_not_done_as_one_of_them_is_gone() ->
         then: Any = None
 
         def send(self, request: Any) -> Any:
-            if self.then is not None and isinstance(request, Commit):
+            if self.then is not None and isinstance(request, GroupTransaction):
                 then, self.then = self.then, None
                 then()
-                raise Lost("the request")
+                raise NoResponse("the request")
             return super().send(request)
 
     memory = Losing()

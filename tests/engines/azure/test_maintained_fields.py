@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.tables.service import Get
+from tablemapper.engines.azure.tables.service import GetEntity
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
@@ -189,7 +189,7 @@ def test_a_group_of_which_an_answer_is_lost_has_nothing_to_say(store: tm.Store, 
     """What is below zero is not there for readers."""
     tables = {one.name: one.table for one in store._engine._classes.models if ":" in one.name}  # type: ignore[attr-defined]
     table = tables["Author:books"]
-    memory.send(Get(table, "x", "a3"))
+    memory.send(GetEntity(table, "x", "a3"))
     held = memory.tables[table]["x", "a3"]
     memory.tables[table] = {
         **memory.tables[table],

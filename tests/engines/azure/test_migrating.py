@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.names import PAGES
+from tablemapper.engines.azure.tables.reserved_names import PAGES
 
 from ...classes import aggregate, entity, grouped
 from ...migrations.shapes import made, script, step

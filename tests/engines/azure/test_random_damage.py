@@ -7,8 +7,8 @@ import random
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure.catalogue.classes import Classes
-from tablemapper.engines.azure.tables.names import CATALOGUE, HIDDEN
+from tablemapper.engines.azure.catalogue.open_classes import OpenClasses
+from tablemapper.engines.azure.tables.reserved_names import CATALOGUE, HIDDEN
 from tests.whole.answers import Trial, random_rows
 from tests.whole.judges import same_rows
 from tests.whole.models import compiled
@@ -21,7 +21,7 @@ from .place import AzurePlace
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
-def damage(rng: random.Random, memory: Memory, tables: set[str], classes: Classes) -> int:
+def damage(rng: random.Random, memory: Memory, tables: set[str], classes: OpenClasses) -> int:
     """Delete some rows of indexes, and some groups in other partitions than their entities; return how many."""
     done = 0
     groups = [one.model for one in classes.outer_aggregates if one.model.name not in classes.unready]

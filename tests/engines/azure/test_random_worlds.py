@@ -12,10 +12,10 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import writes
+from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.outer.outbox import Outbox
-from tablemapper.engines.azure.tables.drive import Pause, Work, read
-from tablemapper.engines.azure.tables.service import Get
+from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
+from tablemapper.engines.azure.tables.service import GetEntity
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema, model_of
 from tablemapper.store.operations import Operations
@@ -61,9 +61,9 @@ class World:
         for _ in range(3):
             self.schedule.start(sweeper(self.engine, self.rng, TIMES))
 
-    def client(self, box: Outbox) -> Work[None]:
+    def client(self, box: Outbox) -> Effects[None]:
         for _ in range(4):
-            yield Pause(self.rng.random() * 10)
+            yield Sleep(self.rng.random() * 10)
             record = self.rng.choice([one for one in self.model.entities if self.rows[one.name]] or [None])
             if record is None:
                 return
@@ -73,12 +73,12 @@ class World:
             except tm.TableMapperError:
                 continue
 
-    def choose(self, record: Record) -> Work[Operation]:
+    def choose(self, record: Record) -> Effects[Operation]:
         """Return a write of an entity: as it may be at this moment, or will be in another form of a random row."""
         make, cls = self.operations, self.names[record.name]
         new = cls(**self.rng.choice(self.rows[record.name]))
         model = model_of(cls)
-        found = yield from read(Get(model.table, new.key.partition, new.key.row), 60.0)
+        found = yield from read(GetEntity(model.table, new.key.partition, new.key.row), 60.0)
         old: Any = None if found is None else model.build_one(self.engine._classes.codec(model).row(found))
         drawn = self.rng.random()
         if old is None:

@@ -18,8 +18,15 @@ import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.reading import reads
 from tablemapper.engines.azure.reading.filters import MAX_FILTER, units
-from tablemapper.engines.azure.tables.names import HIDDEN
-from tablemapper.engines.azure.tables.service import Change, Commit, Find, Lost, Refused, filter_text
+from tablemapper.engines.azure.tables.reserved_names import HIDDEN
+from tablemapper.engines.azure.tables.service import (
+    ErrorResponse,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
+    filter_text,
+)
 from tablemapper.schema.model import compile_schema
 
 from ...classes import grouped
@@ -288,7 +295,7 @@ def sent(service: Counting, query: Any) -> list[str]:
     """Return the filters of what a query sends, without the bounds of the partition."""
     service.sent.clear()
     list(query)
-    texts = [filter_text(one.where) for one in service.sent if isinstance(one, Find) and one.where is not None]
+    texts = [filter_text(one.where) for one in service.sent if isinstance(one, QueryEntities) and one.where is not None]
     front = "PartitionKey eq 's' and RowKey ge ' \"{'"
     return [text.removeprefix(front).removeprefix(" and ") for text in texts if text.startswith(front)]
 
@@ -375,7 +382,8 @@ def test_a_query_with_a_budget_counts_what_it_examines(store: tm.Store, service:
 
 
 @pytest.mark.parametrize(
-    "answer", [Refused(400, "InvalidInput"), Refused(414, ""), Refused(431, ""), Lost("", None, 500)]
+    "answer",
+    [ErrorResponse(400, "InvalidInput"), ErrorResponse(414, ""), ErrorResponse(431, ""), NoResponse("", None, 500)],
 )
 def test_conditions_that_a_service_does_not_understand_are_not_sent_again(
     store: tm.Store, service: Counting, answer: Exception, caplog: pytest.LogCaptureFixture
@@ -383,7 +391,7 @@ def test_conditions_that_a_service_does_not_understand_are_not_sent_again(
     refused = []
 
     def understand(request: Any) -> Any:
-        if isinstance(request, Find) and "mass" in filter_text(request.where):  # type: ignore[arg-type]
+        if isinstance(request, QueryEntities) and "mass" in filter_text(request.where):  # type: ignore[arg-type]
             refused.append(request)
             raise answer
         return plain(request)
@@ -415,7 +423,7 @@ def test_only_what_is_needed_is_asked_for(store: tm.Store, service: Counting) ->
 
 def test_entities_beside_the_rows_of_an_index_are_read_in_two_parts(store: tm.Store, service: Counting) -> None:
     list(store.query(Item).where(Item.shop == "s"))
-    filters = [filter_text(one.where) for one in service.sent if isinstance(one, Find)]  # type: ignore[arg-type]
+    filters = [filter_text(one.where) for one in service.sent if isinstance(one, QueryEntities)]  # type: ignore[arg-type]
     assert set(filters) == {  # (side by side, so in any order)
         f"PartitionKey eq 's' and RowKey lt '{HIDDEN[0]}'",
         f"PartitionKey eq 's' and RowKey ge '{HIDDEN[1]}'",
@@ -448,7 +456,7 @@ def test_a_page_begins_where_the_last_one_ended(store: tm.Store, service: Counti
         while page.token is not None:
             service.sent.clear()
             page = query.page(2, page.token)
-            finds = [one for one in service.sent if isinstance(one, Find)]
+            finds = [one for one in service.sent if isinstance(one, QueryEntities)]
             read.append(sum(len(service.inner.send(one).entities) for one in finds))
         assert read[0] > read[-1] or len(read) == 1, query
         assert read[-1] <= 2, query
@@ -461,7 +469,7 @@ def test_ranges_are_read_side_by_side_and_the_next_page_while_one_is_looked_at()
         waiting: Any = None
 
         def send(self, request: Any) -> Any:
-            if self.waiting is not None and isinstance(request, Find) and request.after is None:
+            if self.waiting is not None and isinstance(request, QueryEntities) and request.after is None:
                 self.waiting.wait(10)
             return super().send(request)
 
@@ -521,7 +529,7 @@ def test_what_may_be_older_has_to_be_allowed(store: tm.Store, service: Counting)
 
 
 def test_an_index_that_is_older_gives_old_values_only_where_that_is_allowed(store: tm.Store, service: Counting) -> None:
-    service.inner.send(Commit("Items", "s", (Change("merge", "a !a1", {"weight": 7.5}, "*"),)))
+    service.inner.send(GroupTransaction("Items", "s", (RowChange("merge", "a !a1", {"weight": 7.5}, "*"),)))
     rows = store.query(Item.by_note("n")).where(Item.name == "a").select(Item.weight)
     assert (list(rows), list(rows.allow_eventual())) == ([(7.5,)], [(2.5,)])
 
@@ -571,7 +579,7 @@ def test_an_entity_that_an_index_gives_twice_as_others_write_it_is_written_once(
     plain, pages = memory.send, iter(range(100))
 
     def send(request: Any) -> Any:
-        if isinstance(request, Find) and request.table == "TasksByN" and next(pages) == 1:
+        if isinstance(request, QueryEntities) and request.table == "TasksByN" and next(pages) == 1:
             other.merge(Task.key("a"), n=9)  # (it was found, and is found again)
         return plain(request)
 

@@ -16,19 +16,19 @@ import urllib3
 import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.accounts import account_of
-from tablemapper.engines.azure.tables.rows import codec_of
+from tablemapper.engines.azure.tables.entity_json import codec_of
 from tablemapper.engines.azure.tables.service import (
-    Change,
-    Commit,
     CreateTable,
     DeleteTable,
-    Find,
-    Get,
+    EntityPage,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
     Kind,
-    Lost,
-    Page,
-    Refused,
+    NoResponse,
+    QueryEntities,
     Request,
+    RowChange,
 )
 from tablemapper.engines.azure.tables.wire import Wire
 from tablemapper.entities.etag import Stamp
@@ -47,12 +47,14 @@ BATCH = {"Content-Type": "multipart/mixed; boundary=batchresponse_1"}
 ETAG = "W/\"datetime'2026-03-04T05%3A06%3A07.0123456Z'\""
 SHORT = "W/\"datetime'2026-03-04T05%3A06%3A07.01234Z'\""
 
-GET, FIND = Get("Users", "acme", "7"), Find("Users")
-REPLACE = Commit("Users", "acme", (Change("replace", "7", {}, ETAG),))
-INSERT = Commit("Users", "acme", (Change("insert", "7"),))
-DELETE = Commit("Users", "acme", (Change("delete", "7", {}, "*"),))
-THREE = Commit("Users", "acme", (Change("insert", "1"), Change("merge", "2", {}, ETAG), Change("delete", "3", {}, "*")))
-TWO = Commit("Users", "acme", THREE.changes[:2])
+GET, FIND = GetEntity("Users", "acme", "7"), QueryEntities("Users")
+REPLACE = GroupTransaction("Users", "acme", (RowChange("replace", "7", {}, ETAG),))
+INSERT = GroupTransaction("Users", "acme", (RowChange("insert", "7"),))
+DELETE = GroupTransaction("Users", "acme", (RowChange("delete", "7", {}, "*"),))
+THREE = GroupTransaction(
+    "Users", "acme", (RowChange("insert", "1"), RowChange("merge", "2", {}, ETAG), RowChange("delete", "3", {}, "*"))
+)
+TWO = GroupTransaction("Users", "acme", THREE.changes[:2])
 
 
 def error(code: str, said: str) -> bytes:
@@ -102,8 +104,8 @@ class Row:
     """What is returned, or the error."""
 
 
-def refused(status: int, code: str, index: int | None = None) -> Refused:
-    return Refused(status, code, index=index)
+def refused(status: int, code: str, index: int | None = None) -> ErrorResponse:
+    return ErrorResponse(status, code, index=index)
 
 
 ROWS = [
@@ -135,7 +137,7 @@ ROWS = [
         refused(400, "TooManyProperties", 0)),
     Row("an operation that does not exist", FIND, 501, JSON, error("NotImplemented", "It is not possible."),
         refused(501, "NotImplemented")),
-    Row("too many requests", FIND, 429, JSON, error("TooManyRequests", "Wait."), Lost("")),
+    Row("too many requests", FIND, 429, JSON, error("TooManyRequests", "Wait."), NoResponse("")),
     # tables
     Row("a new table, whose answer has a body all the same", CreateTable("Users"), 201, JSON,
         b'{"odata.metadata":"https://shop.table.core.windows.net/$metadata#Tables/@Element","TableName":"Users"}', True),
@@ -177,15 +179,15 @@ ROWS = [
     Row("a page, and where the next one begins", FIND, 200,
         {**JSON, "x-ms-continuation-NextPartitionKey": "1!4!YQ--", "x-ms-continuation-NextRowKey": "1!4!Yg--"},
         b'{"odata.metadata":"https://shop.table.core.windows.net/$metadata#Users","value":[{"n":1}]}',
-        Page([{"n": 1}], ("1!4!YQ--", "1!4!Yg--"))),
+        EntityPage([{"n": 1}], ("1!4!YQ--", "1!4!Yg--"))),
     Row("a page without entities, though more follow", FIND, 200, {**JSON, "x-ms-continuation-nextpartitionkey": "1!4!YQ--"},
-        b'{"value":[]}', Page([], ("1!4!YQ--", ""))),
+        b'{"value":[]}', EntityPage([], ("1!4!YQ--", ""))),
     # what an entity lacks
-    Row("a property that was selected and is not there", Get("Users", "acme", "7", ("n", "m")), 200, JSON,
+    Row("a property that was selected and is not there", GetEntity("Users", "acme", "7", ("n", "m")), 200, JSON,
         b'{"odata.etag":"W/\\"1\\"","n":1,"m":null}', {"odata.etag": 'W/"1"', "n": 1}),
-    Row("properties that were selected and are not there", Find("Users", None, ("n", "m")), 200, JSON,
+    Row("properties that were selected and are not there", QueryEntities("Users", None, ("n", "m")), 200, JSON,
         b'{"value":[{"odata.etag":"W/\\"1\\"","n":null,"m":0},{"n":null,"m":null}]}',
-        Page([{"odata.etag": 'W/"1"', "m": 0}, {}])),
+        EntityPage([{"odata.etag": 'W/"1"', "m": 0}, {}])),
 ]  # fmt: skip
 
 
@@ -197,14 +199,14 @@ def test_an_answer_is_understood(row: Row) -> None:
         return
     with pytest.raises(type(row.result)) as caught:
         wire.send(row.request)
-    if isinstance(row.result, Refused):
+    if isinstance(row.result, ErrorResponse):
         told: Any = caught.value
         assert (told.status, told.code, told.index) == (row.result.status, row.result.code, row.result.index)
 
 
 def test_the_error_of_a_request_is_one_line() -> None:
     body = error("InvalidInput", "Syntax error at position 7.")
-    with pytest.raises(Refused, match=r"^400 InvalidInput: Syntax error at position 7\.$"):
+    with pytest.raises(ErrorResponse, match=r"^400 InvalidInput: Syntax error at position 7\.$"):
         wired(Transport(400, JSON, body)).send(FIND)
 
 
@@ -212,7 +214,7 @@ def test_a_store_whose_table_is_being_deleted_says_so() -> None:
     class Deleting(Memory):
         def send(self, request: Request) -> Any:
             if isinstance(request, CreateTable):
-                raise Refused(409, "TableBeingDeleted", "Wait until it is deleted.")
+                raise ErrorResponse(409, "TableBeingDeleted", "Wait until it is deleted.")
             return super().send(request)
 
     with pytest.raises(tm.StoreError, match=r"TableBeingDeleted: Wait until it is deleted\."):
@@ -298,11 +300,13 @@ KINDS: list[tuple[Kind, str | None, str]] = [
 def test_a_change_has_the_headers_that_azure_was_seen_to_take(kind: Kind, if_match: str | None, headers: str) -> None:
     """The `Prefer` of an insert alone, and no type of a body that is not there; alone, and as a part."""
     transport = Transport(204, {})
-    wired(transport).send(Commit("Users", "acme", (Change(kind, "7", {}, if_match),)))
+    wired(transport).send(GroupTransaction("Users", "acme", (RowChange(kind, "7", {}, if_match),)))
     of_all = {"x-ms-version", "x-ms-date", "Accept", "DataServiceVersion", "MaxDataServiceVersion", "Authorization"}
     assert sorted(transport.sent[0][3].keys() - of_all) == headers.split()
     transport = Transport(202, BATCH, parts(f"{DONE}\r\n", f"{DONE}\r\n"))
-    wired(transport).send(Commit("Users", "acme", (Change(kind, "7", {}, if_match), Change("delete", "8", {}, "*"))))
+    wired(transport).send(
+        GroupTransaction("Users", "acme", (RowChange(kind, "7", {}, if_match), RowChange("delete", "8", {}, "*")))
+    )
     part = transport.sent[0][2].decode().split("HTTP/1.1\r\n")[1].partition("\r\n\r\n")[0]
     assert sorted(line.partition(":")[0] for line in part.split("\r\n")) == sorted(["Accept", *headers.split()])
 

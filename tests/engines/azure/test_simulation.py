@@ -11,8 +11,8 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import writes
-from tablemapper.engines.azure.outer.outbox import Outbox
-from tablemapper.engines.azure.tables.service import Commit, Request
+from tablemapper.engines.azure.cross_partition.outbox import Outbox
+from tablemapper.engines.azure.tables.service import GroupTransaction, Request
 from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
@@ -36,7 +36,7 @@ class History(Memory):
 
     def send(self, request: Request) -> Any:
         answer = super().send(request)
-        if isinstance(request, Commit):
+        if isinstance(request, GroupTransaction):
             self.names += [change.members["name"] for change in request.changes if "name" in change.members]
         return answer
 

@@ -15,22 +15,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tablemapper.engines.azure.tables.accounts import account_of
-from tablemapper.engines.azure.tables.batches import read_batch, refusal
+from tablemapper.engines.azure.tables.multipart import read_batch, refusal
 from tablemapper.engines.azure.tables.service import (
     ETAG,
-    Change,
-    Commit,
+    AllOf,
+    AnyOf,
     Comparison,
     CreateTable,
     DeleteTable,
-    Every,
-    Find,
-    Get,
-    Lost,
-    Page,
-    Refused,
+    EntityPage,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
     Request,
-    Some,
+    RowChange,
     edm_of,
     filter_text,
     properties,
@@ -67,8 +67,8 @@ def wired(transport: Transport, clock: Callable[[], float] = time.time) -> Wire:
     return Wire(account_of("AccountName=shop;AccountKey=c2VjcmV0"), pool=transport, clock=clock, boundary=lambda: "b")
 
 
-GET = Get("Users", "acme", "it's 7")
-COMMIT = Commit("Users", "acme", (Change("insert", "1", {"n": 1}), Change("delete", "2", if_match="*")))
+GET = GetEntity("Users", "acme", "it's 7")
+COMMIT = GroupTransaction("Users", "acme", (RowChange("insert", "1", {"n": 1}), RowChange("delete", "2", if_match="*")))
 BATCH = (
     b"--batchresponse_x\r\nContent-Type: multipart/mixed; boundary=changesetresponse_y\r\n\r\n"
     b"--changesetresponse_y\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
@@ -127,19 +127,19 @@ def test_a_transaction_is_one_message() -> None:
             "t ge datetime'2026-01-01T00:00:00.000000Z'",
         ),
         (
-            Every(
+            AllOf(
                 (
                     Comparison("a", "eq", "Int32", 1),
-                    Some((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
+                    AnyOf((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
                 )
             ),
             "a eq 1 and (b eq 2 or c eq 3)",
         ),
         (
-            Some(
+            AnyOf(
                 (
                     Comparison("a", "eq", "Int32", 1),
-                    Every((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
+                    AllOf((Comparison("b", "eq", "Int32", 2), Comparison("c", "eq", "Int32", 3))),
                 )
             ),
             "a eq 1 or (b eq 2 and c eq 3)",
@@ -153,9 +153,9 @@ def test_a_filter_is_written_as_odata(where: Any, text: str) -> None:
 def test_a_page_goes_on_after_the_last_one_even_if_that_was_empty() -> None:
     headers = {"x-ms-continuation-NextPartitionKey": "1!8!eA--"}
     transport = Transport(200, headers, b'{"value":[]}')
-    page = wired(transport).send(Find("Users", Comparison("RowKey", "ge", "String", "a"), ("n",), 10))
-    assert page == Page([], ("1!8!eA--", ""))
-    wired(transport).send(Find("Users", after=page.after))
+    page = wired(transport).send(QueryEntities("Users", Comparison("RowKey", "ge", "String", "a"), ("n",), 10))
+    assert page == EntityPage([], ("1!8!eA--", ""))
+    wired(transport).send(QueryEntities("Users", after=page.after))
     assert transport.sent[0][1].endswith("/Users()?$filter=RowKey%20ge%20%27a%27&$select=n&$top=10")
     assert transport.sent[1][1].endswith("/Users()?NextPartitionKey=1%218%21eA--&NextRowKey=")
 
@@ -166,7 +166,7 @@ def test_a_page_goes_on_after_the_last_one_even_if_that_was_empty() -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
 def test_what_may_have_been_executed_is_lost(status: int) -> None:
     for request in (GET, COMMIT, CreateTable("Users"), DeleteTable("Users")):
-        with pytest.raises(Lost):
+        with pytest.raises(NoResponse):
             wired(Transport(status, {}, b"busy")).send(request)
 
 
@@ -182,7 +182,7 @@ def test_what_may_have_been_executed_is_lost(status: int) -> None:
     ],
 )
 def test_the_service_says_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(NoResponse) as caught:
         wired(Transport(503, headers), clock=lambda: 1_000_000.0).send(GET)
     assert caught.value.retry_after == seconds
 
@@ -190,46 +190,46 @@ def test_the_service_says_how_long_to_wait(headers: dict[str, str], seconds: flo
 def test_a_broken_connection_is_lost_and_shows_no_signature() -> None:
     transport = Transport()
     transport.answer = urllib3.exceptions.MaxRetryError(None, "/?sig=secret", None)  # type: ignore[arg-type]
-    with pytest.raises(Lost) as caught:
+    with pytest.raises(NoResponse) as caught:
         wired(transport).send(GET)
     assert "secret" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("request_", [GET, Find("Users")], ids=["get", "find"])
+@pytest.mark.parametrize("request_", [GET, QueryEntities("Users")], ids=["get", "find"])
 def test_an_answer_that_is_cut_anywhere_is_lost(request_: Request) -> None:
     body = b'{"value":[{"odata.etag":"W/\\"1\\"","PartitionKey":"a","RowKey":"b"}]}'
     assert wired(Transport(200, {}, body)).send(request_)
     for end in range(len(body)):
-        with pytest.raises(Lost):
+        with pytest.raises(NoResponse):
             wired(Transport(200, {}, body[:end])).send(request_)
 
 
 @pytest.mark.parametrize("body", [BATCH, REFUSED], ids=["done", "refused"])
 def test_the_answer_to_a_transaction_that_is_cut_anywhere_is_lost(body: bytes) -> None:
     for end in range(len(body) - 2):  # (what follows the last boundary says nothing)
-        with pytest.raises(Lost):
+        with pytest.raises(NoResponse):
             wired(Transport(202, {"Content-Type": TYPE}, body[:end])).send(COMMIT)
 
 
 def test_a_transaction_is_refused_with_the_number_of_its_change_if_the_service_says_it() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ErrorResponse) as caught:
         wired(Transport(202, {"Content-Type": TYPE}, REFUSED)).send(COMMIT)
     assert (caught.value.status, caught.value.code, caught.value.index) == (409, "EntityAlreadyExists", 1)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ErrorResponse) as caught:
         read_batch(TYPE, REFUSED.replace(b"1:It", b"It"), 2)
     assert caught.value.index is None
 
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/html"}])
 def test_an_answer_that_is_no_multipart_is_lost(headers: dict[str, str]) -> None:
-    with pytest.raises(Lost):
+    with pytest.raises(NoResponse):
         wired(Transport(202, headers, BATCH)).send(COMMIT)
 
 
 def test_a_part_that_says_busy_leaves_the_transaction_open() -> None:
     body = REFUSED.replace(b"409 Conflict", b"503 Service Unavailable")
-    with pytest.raises(Lost):
+    with pytest.raises(NoResponse):
         wired(Transport(202, {"Content-Type": TYPE}, body)).send(COMMIT)
 
 
@@ -240,20 +240,20 @@ def test_the_heads_of_parts_may_end_their_lines_otherwise(body: bytes) -> None:
     if body is BATCH:
         assert answers[0].send(COMMIT) == answers[1].send(COMMIT)
     else:
-        with pytest.raises(Refused, match="EntityAlreadyExists"):
+        with pytest.raises(ErrorResponse, match="EntityAlreadyExists"):
             answers[1].send(COMMIT)
 
 
 def test_an_answer_for_fewer_changes_is_lost() -> None:
-    with pytest.raises(Lost, match="of 2 changes is for 0"):
+    with pytest.raises(NoResponse, match="of 2 changes is for 0"):
         read_batch(TYPE, BATCH.replace(b"HTTP/1.1", b"HTTP/2"), 2)
-    with pytest.raises(Lost, match="of 3 changes is for 2"):
+    with pytest.raises(NoResponse, match="of 3 changes is for 2"):
         read_batch(TYPE, BATCH, 3)
 
 
 def test_who_is_refused_at_the_door_gets_a_code_too() -> None:
     told = refusal(403, b'<?xml version="1.0"?><Error><Code>AuthorizationFailure</Code></Error>')
-    assert isinstance(told, Refused)
+    assert isinstance(told, ErrorResponse)
     assert told.code == "AuthorizationFailure"
 
 
@@ -274,15 +274,15 @@ def test_an_entity_comes_back_as_it_was_written(wire: Wire) -> None:
     assert wire.send(CreateTable("Others")) is True
     assert [wire.send(DeleteTable("Others")) for _ in range(2)] == [True, False]
     assert wire.send(GET) is None
-    (etag,) = wire.send(Commit("Users", "acme", (Change("insert", GET.row, VALUES),)))
+    (etag,) = wire.send(GroupTransaction("Users", "acme", (RowChange("insert", GET.row, VALUES),)))
     entity = wire.send(GET)
     assert entity[ETAG] == etag
     assert {name: (edm_of(entity, name), entity[name]) for name in properties(entity)} == {
         name: (edm_of(VALUES, name), VALUES[name]) for name in properties(VALUES)
     }
-    assert wire.send(Get("Users", "acme", GET.row, ("i",)))["i"] == 7
-    with pytest.raises(Refused) as caught:
-        wire.send(Get("Nobody", "a", "b"))
+    assert wire.send(GetEntity("Users", "acme", GET.row, ("i",)))["i"] == 7
+    with pytest.raises(ErrorResponse) as caught:
+        wire.send(GetEntity("Nobody", "a", "b"))
     assert caught.value.code == "TableNotFound"
 
 
@@ -291,7 +291,7 @@ def test_the_sdk_of_microsoft_reads_what_is_written_and_the_other_way_round(wire
     from azure.data.tables import EdmType, EntityProperty, TableServiceClient
 
     wire.send(CreateTable("Users"))
-    wire.send(Commit("Users", "acme", tuple([Change("insert", str(n), VALUES) for n in range(3)])))
+    wire.send(GroupTransaction("Users", "acme", tuple([RowChange("insert", str(n), VALUES) for n in range(3)])))
     with TableServiceClient.from_connection_string(connection) as service:
         table = service.get_table_client("Users")
         entity = table.get_entity("acme", "1")
@@ -301,7 +301,7 @@ def test_the_sdk_of_microsoft_reads_what_is_written_and_the_other_way_round(wire
         assert entity["t"].isoformat() == "2026-01-02T03:04:05.123456+00:00"
         etag = table.upsert_entity({**entity, "RowKey": "9"})["etag"]
         table.submit_transaction([("delete", {"PartitionKey": "acme", "RowKey": "0"})])
-    found = wire.send(Find("Users")).entities
+    found = wire.send(QueryEntities("Users")).entities
     assert [one["RowKey"] for one in found] == ["1", "2", "9"]
     assert found[2][ETAG] == etag
     assert {name: found[2][name] for name in properties(found[2])} == {n: VALUES[n] for n in properties(VALUES)}
@@ -309,7 +309,7 @@ def test_the_sdk_of_microsoft_reads_what_is_written_and_the_other_way_round(wire
 
 def test_a_key_that_is_wrong_is_refused_on_the_first_request(connection: str) -> None:
     wrong = Wire(account_of(connection.replace("c2VjcmV0", "d3Jvbmch")))
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ErrorResponse) as caught:
         wrong.send(GET)
     assert (caught.value.status, caught.value.code) == (403, "AuthorizationFailure")
     wrong.close()
@@ -318,7 +318,7 @@ def test_a_key_that_is_wrong_is_refused_on_the_first_request(connection: str) ->
 def test_no_log_shows_a_signature(azurite: Azurite, caplog: pytest.LogCaptureFixture) -> None:
     endpoint = f"http://127.0.0.1:{azurite.port}/a0"
     signed = Wire(account_of(f"TableEndpoint={endpoint};SharedAccessSignature=sv=2019-02-02&sig=c2VjcmV0%3D"))
-    with caplog.at_level(logging.DEBUG), pytest.raises(Refused):
+    with caplog.at_level(logging.DEBUG), pytest.raises(ErrorResponse):
         signed.send(GET)
     signed.close()
     assert "sig=…" in caplog.text
@@ -328,11 +328,11 @@ def test_no_log_shows_a_signature(azurite: Azurite, caplog: pytest.LogCaptureFix
 def test_pages_go_on_where_the_last_one_ended(wire: Wire) -> None:
     wire.send(CreateTable("Users"))
     for start in range(0, 200, 100):
-        changes = tuple([Change("insert", f"{n:04}", {"n": n % 5}) for n in range(start, start + 100)])
-        wire.send(Commit("Users", "a", changes))
+        changes = tuple([RowChange("insert", f"{n:04}", {"n": n % 5}) for n in range(start, start + 100)])
+        wire.send(GroupTransaction("Users", "a", changes))
     found, after = [], None
     while True:
-        page = wire.send(Find("Users", Comparison("n", "eq", "Int32", 3), ("n", "RowKey"), 7, after))
+        page = wire.send(QueryEntities("Users", Comparison("n", "eq", "Int32", 3), ("n", "RowKey"), 7, after))
         found += [one["RowKey"] for one in page.entities]
         if (after := page.after) is None:
             break
@@ -348,8 +348,8 @@ MEMBERS = st.fixed_dictionaries(
         "t": st.sampled_from([f"2026-01-02T03:04:05.{ms}Z" for ms in ("123000", "123456", "124000")]),
     },
 ).map(lambda members: {**members, **({"t@odata.type": "Edm.DateTime"} if "t" in members else {})})
-CHANGES = st.builds(Change, st.sampled_from(["insert", "upsert"]), KEYS, MEMBERS) | st.builds(
-    Change, st.sampled_from(["replace", "merge", "delete"]), KEYS, MEMBERS, st.sampled_from(["*", "old", "new"])
+CHANGES = st.builds(RowChange, st.sampled_from(["insert", "upsert"]), KEYS, MEMBERS) | st.builds(
+    RowChange, st.sampled_from(["replace", "merge", "delete"]), KEYS, MEMBERS, st.sampled_from(["*", "old", "new"])
 )
 TESTS = (
     st.builds(Comparison, st.just("i"), st.sampled_from(["eq", "lt", "le", "gt", "ge"]), st.just("Int32"), st.integers(0, 3))
@@ -358,9 +358,9 @@ TESTS = (
     | st.builds(Comparison, st.just("RowKey"), st.sampled_from(["eq", "lt", "ge"]), st.just("String"), KEYS.filter(bool))
 )  # fmt: skip
 REQUESTS = (
-    st.builds(Commit, st.just("Users"), KEYS, st.lists(CHANGES, min_size=1, max_size=4).map(tuple))
-    | st.builds(Get, st.just("Users"), KEYS, KEYS)
-    | st.builds(Find, st.just("Users"), st.none() | TESTS | st.builds(Every, st.tuples(TESTS, TESTS)) | st.builds(Some, st.tuples(TESTS, TESTS)))
+    st.builds(GroupTransaction, st.just("Users"), KEYS, st.lists(CHANGES, min_size=1, max_size=4).map(tuple))
+    | st.builds(GetEntity, st.just("Users"), KEYS, KEYS)
+    | st.builds(QueryEntities, st.just("Users"), st.none() | TESTS | st.builds(AllOf, st.tuples(TESTS, TESTS)) | st.builds(AnyOf, st.tuples(TESTS, TESTS)))
 )  # fmt: skip
 
 
@@ -381,23 +381,23 @@ def _outcome(service: Any, etags: dict[Any, list[str]], request: Request) -> Any
 
     The emulator may give those of one transaction different times, so each is compared with others of its entity alone.
     """
-    if isinstance(request, Commit):
+    if isinstance(request, GroupTransaction):
         changes = []
         for one in request.changes:
             seen = etags.get((request.partition, one.row), ["*"])
             matches = {"*": "*", "old": seen[0], "new": seen[-1], None: None}
-            changes.append(Change(one.kind, one.row, one.members, matches[one.if_match]))
-        request = Commit(request.table, request.partition, tuple(changes))
+            changes.append(RowChange(one.kind, one.row, one.members, matches[one.if_match]))
+        request = GroupTransaction(request.table, request.partition, tuple(changes))
     try:
         answer = service.send(request)
-    except Refused as refused:
+    except ErrorResponse as refused:
         return refused.status, refused.code
-    if isinstance(request, Commit):
+    if isinstance(request, GroupTransaction):
         for change, etag in zip(request.changes, answer, strict=True):
             if etag is not None:
                 etags.setdefault((request.partition, change.row), []).append(etag)
         return [etag is None for etag in answer]
-    found = answer.entities if isinstance(answer, Page) else [answer]
+    found = answer.entities if isinstance(answer, EntityPage) else [answer]
     return [
         None if one is None else (
             one[ETAG] in etags[one["PartitionKey"], one["RowKey"]],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 
 from ... import sqlite_vfs  # noqa: F401  registers the file layers
 from .table import open_table

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import tablemapper as tm
 from tablemapper.catalogue import tables
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.engines.sqlite.online import apply_schema
 from tablemapper.engines.sqlite.rows import jobs
-from tablemapper.engines.sqlite.sql import classes
-from tablemapper.evolution import compilation, following
+from tablemapper.engines.sqlite.sql import stored_classes
+from tablemapper.evolution import newer_versions, spec_compiler
 
 from ...classes import Color, Level, aggregate, entity
 
@@ -246,30 +246,30 @@ def check_random(data: st.DataObject) -> None:
 def built_in_batches() -> Iterator[None]:
     """Leave what is new to builds, however few entities there are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(takeover, "_AT_ONCE", 0)
+        patch.setattr(apply_schema, "_AT_ONCE", 0)
         yield
 
 
 def nothing_is_followed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(classes, "follow", lambda *_: {})
+    patch.setattr(stored_classes, "follow", lambda *_: {})
 
 
 def a_change_sets_hidden_properties_to_their_defaults(patch: pytest.MonkeyPatch) -> None:
-    real = following.Followed.completed
-    patch.setattr(following.Followed, "completed", lambda self, row, old=None: real(self, row))
+    real = newer_versions.ExtendedModel.completed
+    patch.setattr(newer_versions.ExtendedModel, "completed", lambda self, row, old=None: real(self, row))
 
 
 def a_new_entity_has_no_hidden_properties(patch: pytest.MonkeyPatch) -> None:
-    real = following.Followed.completed
+    real = newer_versions.ExtendedModel.completed
 
     def completed(self: Any, row: Any, old: Any = None) -> Any:
         return real(self, row, old) if old is not None else (*row, *[None] * len(self.tail))
 
-    patch.setattr(following.Followed, "completed", completed)
+    patch.setattr(newer_versions.ExtendedModel, "completed", completed)
 
 
 def conditions_are_left_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(compilation, "load", lambda form, field: ~field("part").is_null())
+    patch.setattr(spec_compiler, "load", lambda form, field: ~field("part").is_null())
 
 
 def writes_leave_builds_alone(patch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.rows import jobs as jobs_module
-from tablemapper.engines.sqlite.rows import maintained as maintained_module
+from tablemapper.engines.sqlite.rows import maintenance_writer as maintained_module
 from tablemapper.engines.sqlite.rows.jobs import CURSOR
 from tablemapper.engines.sqlite.sql.statements import Statements
 
@@ -240,9 +240,9 @@ def a_cursor_that_excludes_its_own_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_holder_that_nobody_follows(patch: pytest.MonkeyPatch) -> None:
-    from tablemapper.engines.sqlite.rows import contested
+    from tablemapper.engines.sqlite.rows import duplicate_values
 
-    patch.setattr(contested, "_NEXT", contested._NEXT.replace("WHERE", "WHERE 0 AND"))
+    patch.setattr(duplicate_values, "_NEXT", duplicate_values._NEXT.replace("WHERE", "WHERE 0 AND"))
 
 
 def noted_rows_that_are_rewritten(patch: pytest.MonkeyPatch) -> None:

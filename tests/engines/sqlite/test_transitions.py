@@ -12,8 +12,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import tablemapper as tm
-from tablemapper.catalogue import dropping, migrating, opening, switching, zone_rules
-from tablemapper.catalogue.actions import CopyRows, CreateLike, Draft, Drop
+from tablemapper.catalogue import cutover, dropping, migration_states, registration, zone_rules
+from tablemapper.catalogue.actions import ActionPlan, CopyRows, CreateLike, DropTable
 from tablemapper.catalogue.catalogue import Catalogue
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
@@ -24,7 +24,7 @@ from ...migrations.shapes import FIELDS, OLD, changed, indexes, part
 from .values import CASES, Values, opened, started
 
 END = 9_000_000
-Transition: TypeAlias = Callable[[Draft, Catalogue], Catalogue]
+Transition: TypeAlias = Callable[[ActionPlan, Catalogue], Catalogue]
 Situation: TypeAlias = tuple[Values, Transition]
 
 
@@ -55,7 +55,7 @@ def _after(case: str, to: str | None = None) -> Values:
 
 def _take(values: Values, transition: Transition, catalogue: Catalogue | None = None, **facts: Any) -> Catalogue:
     before = values.catalogue if catalogue is None else catalogue
-    return transition(Draft(END, lambda: values.names, before.past, **facts), before)
+    return transition(ActionPlan(END, lambda: values.names, before.past, **facts), before)
 
 
 # -------------------------------------------------------------------------------------------- versions of a class
@@ -83,37 +83,37 @@ def _switch(*, links: bool) -> Situation:
     values = _after("two copies", "first")
     _until(values, "step", "two copies")
     transition = values.transition if links else attrs.evolve(values.transition, links=())
-    return values, lambda draft, catalogue: switching.switched(draft, catalogue, transition, 30)
+    return values, lambda draft, catalogue: cutover.switched(draft, catalogue, transition, 30)
 
 
 def _switch_back() -> Situation:
     values = _after("convert")
     for twin in values.catalogue.twins:
-        values.carry(switching.ended, twin, "a test")
+        values.carry(cutover.ended, twin, "a test")
     _until(values, "step", "convert", to="")
-    return values, lambda draft, catalogue: switching.switched(draft, catalogue, values.transition, 30)
+    return values, lambda draft, catalogue: cutover.switched(draft, catalogue, values.transition, 30)
 
 
 def _swap() -> Situation:
     values = _after("two copies", "first")
     transition = _until(values, "start", "two copies", to="")
-    return values, lambda draft, catalogue: migrating.started(draft, catalogue, transition)
+    return values, lambda draft, catalogue: migration_states.started(draft, catalogue, transition)
 
 
 def _edit(*, back: bool) -> Situation:
     values = _after("rename") if back else started()
     edit = _until(values, "edit", "rename", to="" if back else None)
-    return values, lambda draft, catalogue: migrating.edited(draft, catalogue, edit)
+    return values, lambda draft, catalogue: migration_states.edited(draft, catalogue, edit)
 
 
 def _end() -> Situation:
     values = _after("two copies", "first")
     (twin,) = values.catalogue.twins
-    return values, lambda draft, catalogue: switching.ended(draft, catalogue, twin, "a test")
+    return values, lambda draft, catalogue: cutover.ended(draft, catalogue, twin, "a test")
 
 
 def _contract() -> Situation:
-    return _after("two copies", "first"), lambda draft, catalogue: migrating.retired(draft, catalogue, "first")
+    return _after("two copies", "first"), lambda draft, catalogue: migration_states.retired(draft, catalogue, "first")
 
 
 def _of_labels(transition: Callable[..., Catalogue], *given: Any) -> Callable[[], Situation]:
@@ -129,11 +129,11 @@ def _open_unfit() -> Situation:
     return _after("two copies", "first"), lambda draft, catalogue: opened(draft, catalogue, schema, count=0)
 
 
-def _ruled_anew(draft: Draft, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
+def _ruled_anew(draft: ActionPlan, catalogue: Catalogue, *, newer_too: bool = False) -> Catalogue:
     """Take everything that is maintained as if it were over a zone whose rules have changed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zone_rules, "_zones_of", lambda definition: ("Europe/Oslo",))
-        return opening.ruled_anew(draft, catalogue, newer_too=newer_too)
+        return registration.ruled_anew(draft, catalogue, newer_too=newer_too)
 
 
 MORE = part(**indexes(), by_price=tm.Index[str](partition="{price}"))
@@ -178,7 +178,7 @@ SITUATIONS: dict[str, tuple[Callable[[], Situation], dict[str, str]]] = {
     "a contraction": (_contract, {"twin": "retired by first, behind zeroth"}),
     "a drop": (_of_labels(dropping.drop, "Part.by_tag"), {}),
     "what is disabled": (_of_labels(dropping.disable, "Part.by_tag"), {}),
-    "what is built": (_of_labels(opening.rebuilt, None), {}),
+    "what is built": (_of_labels(registration.rebuilt, None), {}),
     "what is tidied": (_of_labels(dropping.tidied), {}),
 }  # fmt: skip
 """By transition: what comes before it, and what it makes of versions; others stay as they are. Empty: there is none then."""
@@ -212,10 +212,10 @@ def test_a_class_that_does_not_fit_is_refused_where_there_are_entities() -> None
 
 def test_a_class_that_does_not_fit_gets_tables_of_its_own_where_there_are_none() -> None:
     values, transition = _open_unfit()
-    before, draft = values.catalogue, Draft(END, lambda: values.names, values.catalogue.past)
+    before, draft = values.catalogue, ActionPlan(END, lambda: values.names, values.catalogue.past)
     after = transition(draft, before)
     gone = {before.table_of("Part").name, *before.index_tables.values()}
-    assert {Drop(name) for name in gone if not name.startswith("Stock")} <= set(draft.actions)
+    assert {DropTable(name) for name in gone if not name.startswith("Stock")} <= set(draft.actions)
     assert after.table_of("Part").name not in gone
     assert set(after.states) == {"Stock.by_pieces"}
 
@@ -238,7 +238,7 @@ Best = grouped("Best", Sale, "shop", most=(int | None, tm.max_ever(Sale.number))
 def test_what_ever_was_stays_in_groups_that_are_built_anew(transition: Transition, stays: bool) -> None:
     values = Values()
     values.open(Sale, Best)
-    draft = Draft(END, lambda: values.names, values.catalogue.past)
+    draft = ActionPlan(END, lambda: values.names, values.catalogue.past)
     after = transition(draft, values.catalogue)
     (created,) = [one for one in draft.actions if isinstance(one, CreateLike) and one.other == "Best"]
     copied = [one for one in draft.actions if isinstance(one, CopyRows)]
@@ -302,7 +302,7 @@ def _in_state(state: str) -> Values:
     if state in ("building", "disabled"):
         values.carry(dropping.disable, BY_TAG)
     if state == "building":
-        values.carry(opening.rebuilt, None)
+        values.carry(registration.rebuilt, None)
     if state == "violated":
         states = values.catalogue.states
         states = states | {BY_TAG: replace(states[BY_TAG], state="violated")}
@@ -323,7 +323,7 @@ def _index_told(catalogue: Catalogue, label: str) -> str:
 def _linked_switch(values: Values) -> Catalogue:
     """Return the twin that a class becomes."""
     _until(values, "step", "rename_class")
-    after = _take(values, lambda draft, catalogue: switching.switched(draft, catalogue, values.transition, 30))
+    after = _take(values, lambda draft, catalogue: cutover.switched(draft, catalogue, values.transition, 30))
     return after.twins[0].catalogue
 
 
@@ -334,12 +334,12 @@ def _taken(transition: Callable[..., Catalogue], *given: Any, **facts: Any) -> C
 def _swapped(values: Values) -> Catalogue:
     values.migrate(CASES["rename_class"])
     transition = _until(values, "start", "rename_class", to="")
-    return _take(values, lambda draft, catalogue: migrating.started(draft, catalogue, transition))
+    return _take(values, lambda draft, catalogue: migration_states.started(draft, catalogue, transition))
 
 
 def _dropped_by_a_script(values: Values) -> Catalogue:
     edit = _until(values, "edit", "drop of an index")
-    return _take(values, lambda draft, catalogue: migrating.edited(draft, catalogue, edit))
+    return _take(values, lambda draft, catalogue: migration_states.edited(draft, catalogue, edit))
 
 
 GONE = ""
@@ -349,7 +349,7 @@ LABELS: dict[str, tuple[Callable[[Values], Catalogue], list[str]]] = {
     "it is finished with duplicates": (
         _taken(dropping.finished, [BY_TAG], is_violated=lambda label: True), [GONE, "violated", GONE, "violated", GONE]),
     "it is disabled": (_taken(dropping.disable, BY_TAG), ["InvalidQuery", *["disabled"] * 4]),
-    "what is disabled is built": (_taken(opening.rebuilt, None), ["dropped", "building by a job", "ready", "violated", "building by a job"]),
+    "what is disabled is built": (_taken(registration.rebuilt, None), ["dropped", "building by a job", "ready", "violated", "building by a job"]),
     "a zone of it has other rules": (_taken(_ruled_anew), ["dropped", *["disabled, of rules of here"] * 3, "disabled"]),
     "it is dropped": (_taken(dropping.drop, BY_TAG), ["InvalidQuery", *["dropped"] * 4]),
     "its class becomes a twin": (_linked_switch, [GONE, "ready", "ready", "disabled", "disabled"]),
@@ -406,7 +406,7 @@ def _running(values: Values, to: str | None) -> Values:
 
 def _without_twin(values: Values) -> Values:
     for twin in values.catalogue.twins:
-        values.carry(switching.ended, twin, "a test")
+        values.carry(cutover.ended, twin, "a test")
     return values
 
 
@@ -439,26 +439,26 @@ def _both_ways() -> tuple[Any, Any]:
 
 
 def _start(*, back: bool = False, edited: bool = False) -> Transition:
-    def start(draft: Draft, catalogue: Catalogue) -> Catalogue:
+    def start(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
         transition = _both_ways()[back]
-        return migrating.started(
+        return migration_states.started(
             draft, catalogue, attrs.evolve(transition, script="0" * 32 if edited else transition.script)
         )
 
     return start
 
 
-def _switch_it(draft: Draft, catalogue: Catalogue) -> Catalogue:
+def _switch_it(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
     assert catalogue.staged is not None
-    return switching.switched(draft, catalogue, _both_ways()[catalogue.staged.migration != "first"], 30)
+    return cutover.switched(draft, catalogue, _both_ways()[catalogue.staged.migration != "first"], 30)
 
 
-def _edit_it(draft: Draft, catalogue: Catalogue) -> Catalogue:
-    return migrating.edited(draft, catalogue, _until(started(), "edit", "drop of an aggregate"))
+def _edit_it(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+    return migration_states.edited(draft, catalogue, _until(started(), "edit", "drop of an aggregate"))
 
 
-def _contract_it(draft: Draft, catalogue: Catalogue) -> Catalogue:
-    return migrating.retired(draft, catalogue, "first")
+def _contract_it(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+    return migration_states.retired(draft, catalogue, "first")
 
 
 REFUSED = "InvalidMigration"
@@ -473,7 +473,7 @@ CHANGES: dict[str, tuple[Transition, dict[str, str]]] = {
         "running": REFUSED, "done": "undone, both live", "undoing": "undoing",
     }),
     "it switches": (_switch_it, {"running": "done, both live", "undoing": "undone, both live"}),
-    "it is given up": (migrating.discarded, {"running": "new", "undoing": "done"}),
+    "it is given up": (migration_states.discarded, {"running": "new", "undoing": "done"}),
     "another one edits": (_edit_it, {"running": REFUSED, "undoing": REFUSED}),
     "it is contracted": (_contract_it, {"done": "contracted", "contracted": "contracted"}),
 }  # fmt: skip

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 import tablemapper as tm
-from tablemapper.catalogue import dropping, fences, migrating, opening, switching
-from tablemapper.catalogue.actions import Draft, EndJob, Forget
-from tablemapper.catalogue.catalogue import Catalogue, JobForm
+from tablemapper.catalogue import cutover, dropping, fences, migration_states, registration
+from tablemapper.catalogue.actions import ActionPlan, EndJob, ForgetIndex
+from tablemapper.catalogue.catalogue import Catalogue, JobSpec
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
-from tablemapper.engines.sqlite.online.run import change
+from tablemapper.engines.sqlite.online.transition_runner import change
 from tablemapper.errors import TableMapperError
 from tablemapper.evolution.versions import Version, Versions
 
@@ -53,7 +53,7 @@ def _in_file(path: Path, catalogue: Catalogue, case: Any, step: str, draw: rando
             transition = dropping.disable if step == "disable" else dropping.drop
             try:
                 if step == "begin":
-                    engine._write(lambda writer: change(writer, opening.rebuilt, None))
+                    engine._write(lambda writer: change(writer, registration.rebuilt, None))
                 else:
                     engine._write(lambda writer: change(writer, transition, label))
             finally:
@@ -113,21 +113,23 @@ def _before_switch(name: str) -> Values:
     return values
 
 
-def _switched(values: Values, *, linked: bool, versions: Mapping[str, Any], **changes: Any) -> tuple[Catalogue, Draft]:
+def _switched(
+    values: Values, *, linked: bool, versions: Mapping[str, Any], **changes: Any
+) -> tuple[Catalogue, ActionPlan]:
     """Return the catalogue after the next switch, with other versions before it, and the draft."""
     before, given = values.catalogue, values.transition if linked else attrs.evolve(values.transition, links=())
     before = attrs.evolve(before, versions=Versions({**before.versions.by_class, **versions}), **changes)
-    draft = Draft(END, lambda: values.names, before.past)
-    return switching.switched(draft, before, given, 30), draft
+    draft = ActionPlan(END, lambda: values.names, before.past)
+    return cutover.switched(draft, before, given, 30), draft
 
 
 def check_switch_ends() -> None:
     """The jobs of classes that end, and what is noted for their indexes, end with them."""
     values = _before_switch("convert")
-    job = JobForm("job", "Part", frozenset({"Part.by_maker"}))
+    job = JobSpec("job", "Part", frozenset({"Part.by_maker"}))
     catalogue, draft = _switched(values, linked=True, versions={}, jobs=(job,))
     assert EndJob("job") in draft.actions
-    assert {Forget("Part.by_maker"), Forget("Part.by_tag")} <= {*draft.actions}
+    assert {ForgetIndex("Part.by_maker"), ForgetIndex("Part.by_tag")} <= {*draft.actions}
     assert catalogue.jobs == ()
 
 
@@ -191,29 +193,29 @@ def _behind_the_last(patch: pytest.MonkeyPatch) -> None:
 
 
 def _jobs_go_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(switching, "EndJob", Forget)
+    patch.setattr(cutover, "EndJob", ForgetIndex)
 
 
 def _notes_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(switching, "Forget", EndJob)
+    patch.setattr(cutover, "ForgetIndex", EndJob)
 
 
 def _older_twins_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(switching, "ended", lambda draft, catalogue, *_, **__: catalogue)
+    patch.setattr(cutover, "ended", lambda draft, catalogue, *_, **__: catalogue)
 
 
 def _drops_are_not_noted(patch: pytest.MonkeyPatch) -> None:
-    real = switching._history
+    real = cutover._history
 
     def noted(history: Any, transition: Any, *given: Any) -> Any:
         return real(history, attrs.evolve(transition, drops=()), *given)
 
-    patch.setattr(switching, "_history", noted)
+    patch.setattr(cutover, "_history", noted)
 
 
 def _older_ones_are_retired(patch: pytest.MonkeyPatch) -> None:
-    real = switching._replaced
-    patch.setattr(switching, "_replaced", lambda version, transition, now, started: real(version, transition, now, 0))
+    real = cutover._replaced
+    patch.setattr(cutover, "_replaced", lambda version, transition, now, started: real(version, transition, now, 0))
 
 
 def _retired_ones_keep_their_twin(patch: pytest.MonkeyPatch) -> None:
@@ -231,9 +233,9 @@ def _retired_ones_are_retired_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def _set_aside(patch: pytest.MonkeyPatch, change: Callable[[Any, Any, Any], Any]) -> None:
-    real = switching._set_aside
+    real = cutover._set_aside
     patch.setattr(
-        switching,
+        cutover,
         "_set_aside",
         lambda draft, catalogue, *given: change(draft, catalogue, real(draft, catalogue, *given)),
     )
@@ -244,19 +246,19 @@ def _tables_are_not_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def _names_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    def remove(self: Draft, name: str) -> None:
+    def remove(self: ActionPlan, name: str) -> None:
         self.names.remove(name.lower())
 
-    patch.setattr(Draft, "_remove", remove)
+    patch.setattr(ActionPlan, "_remove", remove)
 
 
 def _the_twin_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
-    real = switching.swapped
+    real = cutover.swapped
 
-    def swapped(draft: Draft, catalogue: Catalogue, twin: Any, transition: Any) -> Catalogue:
+    def swapped(draft: ActionPlan, catalogue: Catalogue, twin: Any, transition: Any) -> Catalogue:
         return attrs.evolve(real(draft, catalogue, twin, transition), twins=catalogue.twins)
 
-    patch.setattr(migrating, "swapped", swapped)
+    patch.setattr(migration_states, "swapped", swapped)
 
 
 def _drops_leave_no_tombstone(patch: pytest.MonkeyPatch) -> None:
@@ -297,7 +299,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
     _indexes_are_not_fenced: partial(check_chain, 23),
     _twins_are_not_fenced: partial(check_chain, 105),
 }
-"""Each with what finds it. (Two more cannot be seeded alone: what a drop or a fence forgets of `past`, `Draft` keeps now.)"""
+"""Each with what finds it. (Two more cannot be seeded alone: what a drop or a fence forgets of `past`, `ActionPlan` keeps now.)"""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__.strip("_"))

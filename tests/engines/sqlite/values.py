@@ -13,17 +13,17 @@ from typing import Any
 
 import attrs
 
-from tablemapper.catalogue import dropping, fences, migrating, opening, switching
-from tablemapper.catalogue.actions import Action, ChangeJob, Draft, EndCopies, EndJob, StartCopy, StartJob
-from tablemapper.catalogue.catalogue import Catalogue, JobForm
-from tablemapper.catalogue.changes import Edit, Fault, Transition
-from tablemapper.catalogue.names import guests, seen_by
-from tablemapper.catalogue.possible import contradictions, names_in
-from tablemapper.engines.migration import Batches, Copied
-from tablemapper.engines.sqlite.online import takeover
+from tablemapper.catalogue import cutover, dropping, fences, migration_states, registration
+from tablemapper.catalogue.actions import Action, ActionPlan, ChangeJob, EndCopies, EndJob, StartCopy, StartJob
+from tablemapper.catalogue.catalogue import Catalogue, JobSpec
+from tablemapper.catalogue.invariants import contradictions, names_in
+from tablemapper.catalogue.property_names import catalogue_view, mirror_readers
+from tablemapper.catalogue.transitions import ConversionFault, MetadataChange, Transition
+from tablemapper.engines.migration_protocol import Batches, CopyProgress
+from tablemapper.engines.sqlite.online import apply_schema
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.errors import TableMapperError
-from tablemapper.migrations.run import _Run
+from tablemapper.migrations.runner import _Run
 from tablemapper.schema.labels import Label, is_former
 from tablemapper.schema.model import Schema, compile_schema
 from tablemapper.scripts.migrations import scripts_of
@@ -71,21 +71,21 @@ def _read(sql: str, args: Any = (), *, count: int = COUNT) -> list[tuple[Any, ..
     return [(COUNT,)] if sql.startswith("SELECT count(*)") else [(0, 0)] if sql.startswith("SELECT sum") else []
 
 
-def opened(draft: Draft, catalogue: Catalogue, schema: Schema, *, count: int = COUNT) -> Catalogue:
+def opened(draft: ActionPlan, catalogue: Catalogue, schema: Schema, *, count: int = COUNT) -> Catalogue:
     """Return a catalogue that takes over some classes, as `take_over` changes that of a file with so many entities of each."""
     read = partial(_read, count=count)
-    evolution = takeover.evolution_of(catalogue, schema, read, draft.now)
-    classes = takeover._without_twins(catalogue, schema)
-    for twin in opening.unmatched_twins(catalogue, evolution) if evolution.changed else ():
-        catalogue = switching.ended(draft, catalogue, twin, twin.migration)
-        evolution = takeover.evolution_of(catalogue, schema, read, draft.now)
-    return opening.opened(draft, catalogue, classes, evolution) if evolution.changed else catalogue
+    evolution = apply_schema.evolution_of(catalogue, schema, read, draft.now)
+    classes = apply_schema._without_twins(catalogue, schema)
+    for twin in registration.unmatched_twins(catalogue, evolution) if evolution.changed else ():
+        catalogue = cutover.ended(draft, catalogue, twin, twin.migration)
+        evolution = apply_schema.evolution_of(catalogue, schema, read, draft.now)
+    return registration.opened(draft, catalogue, classes, evolution) if evolution.changed else catalogue
 
 
 class Values:
     """A store of values, for a run of migrations."""
 
-    faults: Mapping[Any, Fault] = {}
+    faults: Mapping[Any, ConversionFault] = {}
     dropped = SqliteMigrations.dropped
     has_twin = SqliteMigrations.has_twin
     under_way = SqliteMigrations.under_way
@@ -97,7 +97,7 @@ class Values:
         self._catalogue = Catalogue()
         self.names = frozenset[str]()
         self.actions: list[Action] = []
-        self.jobs: dict[str, JobForm] = {}
+        self.jobs: dict[str, JobSpec] = {}
         self.copies = set[str]()
         self.time = 0
 
@@ -109,8 +109,8 @@ class Values:
         """Take a transition, as a transaction of a file does."""
         self.time += 1
         before = self._catalogue
-        draft = Draft(1_000 * self.time, lambda: self.names, before.past, generation=self.time)
-        after = fences.fenced(draft, transition(draft, before, *given, **named), before)
+        draft = ActionPlan(1_000 * self.time, lambda: self.names, before.past, generation=self.time)
+        after = fences.rename_fence(draft, transition(draft, before, *given, **named), before)
         after = attrs.evolve(after, past=frozenset(draft.past))
         faults = [*faults_of_step(before, after), *contradictions(after, draft.names)]
         assert not faults, (getattr(transition, "__name__", ""), faults)
@@ -144,10 +144,10 @@ class Values:
         """Open the store with some classes, and build what they declare, if something of that is not ready."""
         schema = compile_schema(classes)
         self._open(schema)
-        states = seen_by(self._catalogue, schema)[0].states
+        states = catalogue_view(self._catalogue, schema)[0].states
         declared = {label for label in states if Label.of(label).owner in schema.by_name and not is_former(label)}
         if any(states[label].state != "ready" for label in declared):
-            beside = {name for twin in guests(self._catalogue, schema.models) for name in twin.catalogue.models}
+            beside = {name for twin in mirror_readers(self._catalogue, schema.models) for name in twin.catalogue.models}
             self.build(
                 schema.by_name.keys() - beside, declared
             )  # (a program with a twin runs no job of the file's classes)
@@ -158,7 +158,7 @@ class Values:
 
     def build(self, names: Collection[str], labels: Collection[str] | None = None) -> None:
         """Start jobs for what is disabled, and finish those over some classes; ``labels``: what is wanted, or None."""
-        self.carry(opening.rebuilt, labels)
+        self.carry(registration.rebuilt, labels)
         for job in self._catalogue.jobs:
             if job.owner in names and (labels is None or job.targets & set(labels)):
                 del self.jobs[job.name]  # (by its last batch)
@@ -177,34 +177,36 @@ class Values:
     def count(self, name: str) -> int:
         return COUNT
 
-    def lacking(self, transition: Transition) -> Sequence[Fault]:
+    def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
         return ()
 
     def adopt(self, applied: Sequence[tuple[str, str]]) -> None:
-        self.carry(migrating.adopted, applied)
+        self.carry(migration_states.adopted, applied)
 
     def start(self, transition: Transition) -> bool:
         self.transition = transition
-        return self.carry(migrating.started, transition).staged is not None
+        return self.carry(migration_states.started, transition).staged is not None
 
-    def step(self, most: int) -> Copied:
-        self.carry(switching.switched, self.transition, COUNT)
-        return Copied(COUNT, COUNT, COUNT, switched=True)
+    def step(self, most: int) -> CopyProgress:
+        self.carry(cutover.switched, self.transition, COUNT)
+        return CopyProgress(COUNT, COUNT, COUNT, switched=True)
 
     def discard(self, name: str) -> None:
-        self.carry(migrating.discarded)
+        self.carry(migration_states.discarded)
 
-    def edit(self, edit: Edit) -> None:
-        self.carry(migrating.edited, edit)
+    def edit(self, edit: MetadataChange) -> None:
+        self.carry(migration_states.edited, edit)
 
     def take_over(self, schema: Schema) -> bool:
         return self._open(schema)
 
     def contract(self, id: str, batches: Batches) -> bool:
-        if migrating.is_undone(self._catalogue, id):
+        if migration_states.is_undone(self._catalogue, id):
             return False
-        entries = [entry for entry in self.carry(migrating.retired, id).history if entry.id == id or entry.undone]
-        self.carry(migrating.contracted, id, {name for entry in entries for name in entry.kept})
+        entries = [
+            entry for entry in self.carry(migration_states.retired, id).history if entry.id == id or entry.undone
+        ]
+        self.carry(migration_states.contracted, id, {name for entry in entries for name in entry.kept})
         return True
 
     def drop_former(self) -> None:
@@ -223,7 +225,7 @@ class Values:
         if run.last is not None and run.last.new:
             self._settled(run.last)
 
-    def _settled(self, script: Any) -> tuple[Fault, ...]:
+    def _settled(self, script: Any) -> tuple[ConversionFault, ...]:
         schema = compile_schema(script.new)
         self._open(schema)
         self.build(schema.by_name)
@@ -283,7 +285,7 @@ def taken(values: Values, case: Case, step: str, draw: random.Random) -> str:
         elif step == "to one":
             values.migrate(case, to=draw.choice([one.function.__name__ for one in case.scripts]))
         elif step == "begin":
-            values.carry(opening.rebuilt, None)
+            values.carry(registration.rebuilt, None)
         elif step == "open old":
             values.open(*OPENED)
         elif step == "open new":

@@ -1,7 +1,7 @@
 """What the store is: its catalogue, in a table of the account, and the classes as that has them.
 
-- `partitions`: which partitions what is maintained lies in, and what is not possible there.
+- `placement`: which partitions what is maintained lies in, and what is not possible there.
 - `notes`: what is noted under names.
-- `published`: the catalogue, and what changes of it.
-- `classes`: the classes as it has them, and as a process knows them, which looks again and again.
+- `publication`: the catalogue, and what changes of it.
+- `open_classes`: the classes as it has them, and as a process knows them, which looks again and again.
 """

@@ -14,10 +14,22 @@ import attrs
 
 from ....keys.codec import key_codec
 from ....limits import MAX_KEY_UNITS, utf16_units
-from ...protocol import Note, NoteChanged
-from ..tables.drive import ATTEMPTS, Work, delay, found, read, side_by_side
-from ..tables.names import NOTES, digest
-from ..tables.service import ETAG, PARTITION, ROW, Change, Commit, Comparison, Entity, Find, Get, Lost, Refused
+from ...protocol import Note, NoteConflict
+from ..tables.driver import ATTEMPTS, Effects, delay, found, read, side_by_side
+from ..tables.reserved_names import NOTES, digest
+from ..tables.service import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Comparison,
+    Entity,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
+)
 
 _NOTED = "note"
 _PIECE = 30_000  # characters of a note in one property
@@ -40,12 +52,12 @@ class _Noted:
     """The ETag of the row in that place; None: there is none of this run."""
 
 
-def noted(table: str, name: str, timeout: float) -> Work[str | None]:
+def noted(table: str, name: str, timeout: float) -> Effects[str | None]:
     """Return what is noted under a name; None if nothing is."""
     return (yield from _read(table, _row(name), timeout)).text
 
 
-def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]:
+def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Effects[None]:
     """Change what is noted under some names, in one transaction, and nothing with it.
 
     Raises:
@@ -57,22 +69,22 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Work[None]
         if attempt and texts == [note.new for note in notes]:  # (an answer was lost)
             return
         if texts != [note.old for note in notes]:
-            raise NoteChanged
-        changes: list[Change] = []
+            raise NoteConflict
+        changes: list[RowChange] = []
         for note, one in zip(notes, held, strict=True):
             row, etag = _row(note.name), one.etag
             if note.new is not None:
                 changes.append(_put(row, _members(note.new), etag))
             elif etag is not None:
-                changes.append(Change("delete", row, {}, etag))
+                changes.append(RowChange("delete", row, {}, etag))
         if (yield from _changed(table, changes, attempt)):
             for note, one in zip(notes, held, strict=True):
                 yield from _forgotten(one, _row(note.name))
             return
-    raise NoteChanged
+    raise NoteConflict
 
 
-def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) -> Work[Change]:
+def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) -> Effects[RowChange]:
     """Return the change of a note that is sent with entities of a place, its table and partition.
 
     Raises:
@@ -83,7 +95,7 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
     while True:
         held = yield from _read(table, row, timeout)
         if held.text != note.old:
-            raise NoteChanged
+            raise NoteConflict
         id = held.id or secrets.token_hex(8)
         if held.place == place:
             break
@@ -93,64 +105,64 @@ def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) ->
         attempt += 1
     etag = held.there
     if etag is None:
-        left = yield from read(Get(*place, NOTES + row), timeout)
+        left = yield from read(GetEntity(*place, NOTES + row), timeout)
         etag = None if left is None else left[ETAG]
     return _put(NOTES + row, _members(note.new) | {"id": id}, etag)
 
 
-def gathered(table: str, timeout: float) -> Work[None]:
+def gathered(table: str, timeout: float) -> Effects[None]:
     """Let the catalogue have all notes as they are, while nobody writes: tables in which they change may be replaced."""
-    for one in (yield from found(Find(table, Comparison(PARTITION, "eq", "String", _NOTED)), timeout)):
+    for one in (yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", _NOTED)), timeout)):
         held = yield from _read(table, one[ROW], timeout)
         if held.place is not None:
             change = _put(one[ROW], _placed(held.text, held.place, held.id), held.etag)
             try:
-                yield from read(Commit(table, _NOTED, (change,)), timeout)
-            except Refused as refused:
+                yield from read(GroupTransaction(table, _NOTED, (change,)), timeout)
+            except ErrorResponse as refused:
                 if refused.status not in (404, 412):  # (an answer was lost, or the run is over)
                     raise
 
 
-def _put(row: str, members: Entity, etag: str | None) -> Change:
+def _put(row: str, members: Entity, etag: str | None) -> RowChange:
     """Return the change that writes a row: it is new, or replaces that of an ETag."""
-    return Change("insert", row, members) if etag is None else Change("replace", row, members, etag)
+    return RowChange("insert", row, members) if etag is None else RowChange("replace", row, members, etag)
 
 
-def _read(table: str, row: str, timeout: float) -> Work[_Noted]:
-    here: Entity | None = yield from read(Get(table, _NOTED, row), timeout)
+def _read(table: str, row: str, timeout: float) -> Effects[_Noted]:
+    here: Entity | None = yield from read(GetEntity(table, _NOTED, row), timeout)
     if here is None:
         return _Noted()
     if "p" not in here:
         return _Noted(_text(here), here[ETAG])
     place, id = (here["t"], here["p"]), here["id"]
-    there: Entity | None = yield from read(Get(*place, NOTES + row), timeout)
+    there: Entity | None = yield from read(GetEntity(*place, NOTES + row), timeout)
     if there is None or there.get("id") != id:
         return _Noted(_text(here), here[ETAG], place, id)
     return _Noted(_text(there), here[ETAG], place, id, there[ETAG])
 
 
-def _changed(table: str, changes: Sequence[Change], attempt: int) -> Work[bool]:
+def _changed(table: str, changes: Sequence[RowChange], attempt: int) -> Effects[bool]:
     """Change notes of the catalogue; return whether that is certain, else they are to be read again."""
     try:
         if changes:
-            yield Commit(table, _NOTED, tuple(changes))
-    except Lost as lost:
+            yield GroupTransaction(table, _NOTED, tuple(changes))
+    except NoResponse as lost:
         if attempt == ATTEMPTS:
             raise
         yield delay(attempt, lost)
         return False
-    except Refused as refused:
+    except ErrorResponse as refused:
         if refused.status not in (404, 409, 412):
             raise
-        raise NoteChanged from None
+        raise NoteConflict from None
     return True
 
 
-def _forgotten(held: _Noted, row: str) -> Work[None]:
+def _forgotten(held: _Noted, row: str) -> Effects[None]:
     """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
     if held.place is not None and held.there is not None:
-        with suppress(Lost, Refused):
-            yield Commit(*held.place, (Change("delete", NOTES + row, {}, held.there),))
+        with suppress(NoResponse, ErrorResponse):
+            yield GroupTransaction(*held.place, (RowChange("delete", NOTES + row, {}, held.there),))
 
 
 def _row(name: str) -> str:

@@ -1,6 +1,6 @@
 """Migrations of an account: those that rename or drop change its catalogue, and programs of the former version go on.
 
-Those that copy entities are in `replacing`.
+Those that copy entities are in `table_swap`.
 What is dropped goes when the migration is contracted: first the former versions end, then nobody adds anything to it, then its
 rows are deleted, and last it leaves the catalogue. Before its rows are deleted, every process knows; each step can be done again.
 """
@@ -16,33 +16,41 @@ from typing import Concatenate, ParamSpec, TypeVar
 import attrs
 from msgspec.structs import replace
 
-from ....catalogue.actions import Draft
+from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue
-from ....catalogue.changes import Edit, Transition
 from ....catalogue.dropping import without_jobs
-from ....catalogue.migrating import adopted, contracted, dropped_classes, dropped_labels, edited, is_undone, retired
+from ....catalogue.migration_states import (
+    adopted,
+    contracted,
+    dropped_classes,
+    dropped_labels,
+    edited,
+    is_undone,
+    retired,
+)
+from ....catalogue.transitions import MetadataChange, Transition
 from ....entities.etag import Stamp
 from ....errors import NotAStore
-from ....evolution.compilation import stored_schema
 from ....evolution.history import History
+from ....evolution.spec_compiler import stored_schema
 from ....evolution.versions import Versions
-from ....schema.forms import AppliedForm, Forms
 from ....schema.labels import Label
 from ....schema.model import Model, Schema
-from ...migration import Batches, Outdated, Replacement
-from ..catalogue.classes import Classes, Current
-from ..catalogue.partitions import check_models
-from ..catalogue.published import Published, changed, names_of, open_catalogue, read_catalogue
-from ..outer.marks import label_of, parts_of
-from ..outer.outbox import Late, Outbox, Patience, Times
-from ..overwriting import Overwriter
+from ....schema.specs import AppliedSpec, Forms
+from ...migration_protocol import Batches, StaleScript, TableReplacement
+from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
+from ..catalogue.placement import check_models
+from ..catalogue.publication import StoredCatalogue, changed, names_of, open_catalogue, read_catalogue
+from ..cross_partition.marks import label_of, parts_of
+from ..cross_partition.outbox import Deadline, DeadlineExceeded, Outbox, Timing
+from ..group_writer import GroupWriter
 from ..reading.filters import visible
 from ..reading.scans import rows_of
-from ..sweep import sweep, waited
-from ..tables.drive import Driver, Work, clock, server_time, store_errors
-from ..tables.names import BELOW, CATALOGUE
+from ..recovery import sweep, waited
+from ..tables.driver import Driver, Effects, clock, server_time, store_errors
+from ..tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
 from ..tables.service import PARTITION, ROW, Service
-from .replacing import AzureReplacement, abandoned, deleted_tables
+from .table_swap import AzureReplacement, abandoned, deleted_tables
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +59,7 @@ T = TypeVar("T")
 class AzureMigrations:
     """The store of an account, for migrations; `MigrationEngine` says more of each method."""
 
-    def __init__(self, driver: Driver, name: str, catalogue: str, timeout: float, times: Times) -> None:
+    def __init__(self, driver: Driver, name: str, catalogue: str, timeout: float, times: Timing) -> None:
         self.timeout = timeout
         self._driver = driver
         self._name = name
@@ -70,7 +78,7 @@ class AzureMigrations:
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
-        times: Times | None = None,
+        times: Timing | None = None,
     ) -> AzureMigrations:
         """Open the store of an account; arguments as for `AzureEngine.open`.
 
@@ -79,7 +87,7 @@ class AzureMigrations:
         """
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
         try:
-            return cls(driver, name, catalogue, timeout, times or Times())
+            return cls(driver, name, catalogue, timeout, times or Timing())
         except BaseException:
             driver.close()
             raise
@@ -88,7 +96,7 @@ class AzureMigrations:
         """Close the connections."""
         self._driver.close()
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         with store_errors(self._name):
             return self._driver.run(work)
@@ -99,7 +107,7 @@ class AzureMigrations:
         """Read the catalogue as it is now."""
         self._held = self._read()
 
-    def _read(self) -> Published:
+    def _read(self) -> StoredCatalogue:
         held = self.run(read_catalogue(self._table, self.timeout))
         if held is None:
             raise NotAStore(f"there is no store in this account, as it has no catalogue {self._table}")
@@ -123,15 +131,17 @@ class AzureMigrations:
         for model in classes.models:
             if model.name == name:
                 rows = rows_of(self, model.table, visible())
-                return sum(1 for one in rows if BELOW not in one and classes.claims(model, one[PARTITION], one[ROW]))
-        raise Outdated  # (it was there, when the caller looked)
+                return sum(
+                    1 for one in rows if HIDDEN_PREFIX not in one and classes.claims(model, one[PARTITION], one[ROW])
+                )
+        raise StaleScript  # (it was there, when the caller looked)
 
     def under_way(self) -> str | None:
         """Return the id of the migration that copies, or has begun to."""
         running = self._held.value.history.running
         return None if running is None else running.id
 
-    def begin(self, transition: Transition) -> Replacement:
+    def begin(self, transition: Transition) -> TableReplacement:
         """Start a migration that copies, from the beginning."""
         times = self._held.head.times(self._times)
         run = AzureReplacement(transition, self._held, self._table, self._name, times, self.timeout, self._driver)
@@ -153,7 +163,7 @@ class AzureMigrations:
         """Note migrations, each with its digest, as done, without running them: the store is younger than they are."""
         self._change(adopted, applied)
 
-    def edit(self, edit: Edit) -> None:
+    def edit(self, edit: MetadataChange) -> None:
         """Run a migration that copies nothing."""
         self._change(edited, edit)
 
@@ -167,7 +177,7 @@ class AzureMigrations:
 
     def _change(
         self,
-        transition: Callable[Concatenate[Draft, Catalogue, P], Catalogue],
+        transition: Callable[Concatenate[ActionPlan, Catalogue, P], Catalogue],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> None:
@@ -178,21 +188,21 @@ class AzureMigrations:
         """
         seen, draft, made = self._held.head.generation, self._draft(), self._held.value
 
-        def change(held: Published) -> Catalogue | None:
+        def change(held: StoredCatalogue) -> Catalogue | None:
             nonlocal made
             if held.head.generation == seen:
                 made = transition(draft, held.value, *args, **kwargs)
                 return made
             if (held.value.history, held.value.versions) != (made.history, made.versions):
-                raise Outdated
+                raise StaleScript
             return None
 
         self.run(changed(self._table, self.timeout, change))
         self.look()
 
-    def _draft(self, tables: Collection[str] = ()) -> Draft:
+    def _draft(self, tables: Collection[str] = ()) -> ActionPlan:
         """Return a draft of a transition, which drops some tables at most, with the time of the service."""
-        return Draft(self.run(server_time(self._table, self.timeout)), lambda: tables)
+        return ActionPlan(self.run(server_time(self._table, self.timeout)), lambda: tables)
 
     # ------------------------------------------------------------------------------------------ contracting
 
@@ -222,13 +232,13 @@ class AzureMigrations:
         """Delete the tables of migrations that were undone; a store of an account has no former definitions."""
         if undone := self._delete_kept(lambda one: one.undone is not None):
 
-            def without(held: Published) -> Catalogue:
+            def without(held: StoredCatalogue) -> Catalogue:
                 history = held.value.history
                 return attrs.evolve(held.value, history=history.without(*[one for one in history if one in undone]))
 
             self._publish(without)
 
-    def _delete_kept(self, of: Callable[[AppliedForm], bool]) -> list[AppliedForm]:
+    def _delete_kept(self, of: Callable[[AppliedSpec], bool]) -> list[AppliedSpec]:
         """Delete the tables that some migrations keep, once every program knows of these; return those that kept some."""
         if any(one.kept for one in self.history() if of(one)):
             self._wait(self._held.head.times(self._times).settled)
@@ -237,10 +247,10 @@ class AzureMigrations:
         self.run(deleted_tables([name for one in found for name in one.kept], self.timeout))
         return found
 
-    def _publish(self, change: Callable[[Published], Catalogue]) -> None:
+    def _publish(self, change: Callable[[StoredCatalogue], Catalogue]) -> None:
         """Publish what a function makes of the catalogue; of its own result it makes the same."""
 
-        def after(held: Published) -> Catalogue | None:
+        def after(held: StoredCatalogue) -> Catalogue | None:
             value = change(held)
             return None if value == held.value else value
 
@@ -253,7 +263,7 @@ class AzureMigrations:
         while self.run(waited(self._table, since, seconds, self.timeout)):
             pass
 
-    def _erase(self, labels: Collection[str], ended: Collection[str], before: Classes | None = None) -> None:
+    def _erase(self, labels: Collection[str], ended: Collection[str], before: OpenClasses | None = None) -> None:
         """Delete the rows of indexes and of classes, and take all out of groups, once nobody writes them any more.
 
         Args:
@@ -266,32 +276,34 @@ class AzureMigrations:
         self._wait(max(times.settled, times.lease + times.deadline))
         classes = self._classes()
         ever = attrs.evolve(times, look=math.inf)  # (nobody opens what ends any more)
-        self.run(sweep(Current(self._table, classes, self.run(clock()), ever, self.timeout), outbox, self.timeout))
-        works, classes = list[Callable[[Overwriter], Work[None]]](), before or classes
+        self.run(
+            sweep(CatalogueRefresher(self._table, classes, self.run(clock()), ever, self.timeout), outbox, self.timeout)
+        )
+        works, classes = list[Callable[[GroupWriter], Effects[None]]](), before or classes
         for model in classes.models:
             if model.name in ended:
                 beside = {name for name, form in self.forms().items() if form.table == model.table}
-                works.append(partial(Overwriter.erased, model=model, alone=beside <= set(ended)))
+                works.append(partial(GroupWriter.erased, model=model, alone=beside <= set(ended)))
             else:
                 parts = [part for part in parts_of(classes.maintained(model)) if label_of(part) in {*labels} - {*ended}]
-                works += [partial(Overwriter.emptied, part=part) for part in parts]
+                works += [partial(GroupWriter.emptied, part=part) for part in parts]
         for work in works:
             self._until_done(classes, outbox, work)
 
-    def _until_done(self, classes: Classes, outbox: Outbox, work: Callable[[Overwriter], Work[None]]) -> None:
+    def _until_done(self, classes: OpenClasses, outbox: Outbox, work: Callable[[GroupWriter], Effects[None]]) -> None:
         while True:
-            patience = Patience(self.run(clock()) + outbox.times.deadline)
+            patience = Deadline(self.run(clock()) + outbox.times.deadline)
             try:
-                return self.run(work(Overwriter(classes, outbox, patience, self.timeout)))
-            except Late:  # (what was deleted stays so)
+                return self.run(work(GroupWriter(classes, outbox, patience, self.timeout)))
+            except DeadlineExceeded:  # (what was deleted stays so)
                 continue
 
-    def _classes(self) -> Classes:
+    def _classes(self) -> OpenClasses:
         """Return all classes of the store, with those that end."""
         held = self._read()
         undeclared = {label for label, state in held.value.states.items() if not state.declared}
         schema = stored_schema(held.value.models, undeclared)
-        return Classes(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
+        return OpenClasses(schema, attrs.evolve(held, value=attrs.evolve(held.value, versions=Versions())))
 
 
 def _parts(drops: Iterable[str], ended: Collection[str], forms: Forms) -> tuple[set[str], set[str]]:
@@ -308,9 +320,9 @@ def _parts(drops: Iterable[str], ended: Collection[str], forms: Forms) -> tuple[
     return labels, on_groups
 
 
-def _disabled(labels: Collection[str], held: Published) -> Catalogue:
+def _disabled(labels: Collection[str], held: StoredCatalogue) -> Catalogue:
     """Return the catalogue in which nobody adds anything to some indexes and aggregates."""
     value, number = held.value, held.head.generation + 1
     off = {label for label in labels if label in value.states and value.states[label].state != "disabled"}
     states = {label: replace(value.states[label], state="disabled", since=0, number=number) for label in off}
-    return attrs.evolve(without_jobs(Draft(0, tuple), value, off), states=value.states | states) if off else value
+    return attrs.evolve(without_jobs(ActionPlan(0, tuple), value, off), states=value.states | states) if off else value

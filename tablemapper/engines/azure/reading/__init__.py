@@ -1,8 +1,8 @@
 """Queries over the tables of an account: what is sent for a plan, and what becomes of the answers.
 
 - `filters`: bounds and conditions as what a service filters by.
-- `keepers`: maintained fields, which groups with the keys of the entities keep.
-- `orders`: what rows are sorted by in memory.
+- `rollup_fields`: maintained fields, which groups with the keys of the entities keep.
+- `memory_sort`: what rows are sorted by in memory.
 - `scans`: tables read whole, and the places of rows of indexes.
 - `reads`: the ranges of a plan as requests, their pages side by side and merged, the entities of index rows.
 """

@@ -15,18 +15,18 @@ from urllib.parse import quote
 
 import attrs
 
-from ....builtin import Builtin
+from ....datetime_types import Builtin
 from ....expressions.tree import And, Attr, Compare, In, Or, Parameter, StartsWith
+from ....keys.encodings import SEPARATOR, raise_last
 from ....keys.template import Slot, Template
-from ....keys.texts import SEPARATOR, raise_last
 from ....limits import MAX_INT32, MIN_DATETIME, MIN_INT32
 from ....planning.bounds import EVERYTHING, Bound
 from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
 from ....schema.model import Model
-from ..tables.names import END, HIDDEN
-from ..tables.rows import Codec, as_stored
-from ..tables.service import PARTITION, ROW, Comparison, Every, Filter, Find, Operator, Some, filter_text
+from ..tables.entity_json import EntityCodec, as_stored
+from ..tables.reserved_names import END, HIDDEN
+from ..tables.service import PARTITION, ROW, AllOf, AnyOf, Comparison, Filter, Operator, QueryEntities, filter_text
 
 MAX_COMPARISONS = 15  # of a filter; Azure takes no more
 MAX_FILTER = 4_000  # characters of a filter, as they travel
@@ -52,7 +52,7 @@ def has_high(*keys: str | None) -> bool:
 
 def all_of(parts: Sequence[Filter]) -> Filter | None:
     """Return what holds where all parts do; None if there is none."""
-    return None if not parts else parts[0] if len(parts) == 1 else Every(tuple(parts))
+    return None if not parts else parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 
 
 def text(name: str, op: Operator, value: str) -> Comparison:
@@ -65,7 +65,7 @@ def text(name: str, op: Operator, value: str) -> Comparison:
 
 def visible() -> Filter:
     """Return what holds of the rows that are entities."""
-    return Some((text(ROW, "lt", HIDDEN[0]), text(ROW, "ge", HIDDEN[1])))
+    return AnyOf((text(ROW, "lt", HIDDEN[0]), text(ROW, "ge", HIDDEN[1])))
 
 
 def begins_low(template: Template) -> bool:
@@ -144,7 +144,7 @@ def conditions(
     model: Model,
     values: Sequence[Any],
     among: Collection[str] | None,
-    codec: Codec,
+    codec: EntityCodec,
 ) -> list[Filter]:
     """Return what holds at least where predicates do.
 
@@ -164,7 +164,7 @@ class _Lowering:
     model: Model
     values: Sequence[Any]
     among: Collection[str] | None
-    codec: Codec
+    codec: EntityCodec
 
     def lowered(self, predicate: AnyPredicate) -> Filter | None:
         """Return what holds at least where a predicate does; None if a service knows nothing like it."""
@@ -203,7 +203,7 @@ class _Lowering:
         stored = kind.store(value)
         match kind.edm:
             case "Int64" if kind.kind is int:
-                return Some((Comparison(name, operator, "Int64", stored), _small(name, operator, stored)))
+                return AnyOf((Comparison(name, operator, "Int64", stored), _small(name, operator, stored)))
             case "Int32":
                 return Comparison(name, operator, "Int32", stored)
             case "Double":
@@ -223,7 +223,7 @@ def _one_of(parts: Sequence[Filter | None]) -> Filter | None:
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(parts):
         return None
-    return known[0] if len(known) == 1 else Some(tuple(known))
+    return known[0] if len(known) == 1 else AnyOf(tuple(known))
 
 
 def _small(name: str, op: Operator, value: float) -> Comparison:
@@ -243,7 +243,7 @@ def _number(name: str, op: Operator, value: float) -> Filter | None:
     """Return a comparison of a float; a service takes an exponent, or an infinity, for the name of a property."""
     if not math.isfinite(value) or "e" in repr(value):
         return None
-    return Some((Comparison(name, op, "Double", value), _small(name, op, value)))
+    return AnyOf((Comparison(name, op, "Double", value), _small(name, op, value)))
 
 
 def _moment(name: str, op: Operator, value: datetime, store: Any) -> Filter | None:
@@ -259,7 +259,7 @@ def _moment(name: str, op: Operator, value: datetime, store: Any) -> Filter | No
 # ---------------------------------------------------------------------------------------------- room
 
 
-def narrowed(find: Find, pushed: Sequence[Filter]) -> Find:
+def narrowed(find: QueryEntities, pushed: Sequence[Filter]) -> QueryEntities:
     """Return a request with as many conditions more as a filter has room for."""
     count = 0 if find.where is None else _comparisons(find.where)
     room = MAX_FILTER - (0 if find.where is None else _travelling(find.where))
@@ -271,7 +271,7 @@ def narrowed(find: Find, pushed: Sequence[Filter]) -> Find:
             count, room = count + more, room - length
     if not parts:
         return find
-    held = [] if find.where is None else list(find.where.parts) if isinstance(find.where, Every) else [find.where]
+    held = [] if find.where is None else list(find.where.parts) if isinstance(find.where, AllOf) else [find.where]
     return attrs.evolve(find, where=all_of([*held, *parts]))
 
 

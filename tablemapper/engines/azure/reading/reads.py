@@ -18,33 +18,42 @@ import attrs
 from ....entities.declaration import IndexModel
 from ....errors import QueryStopped
 from ....planning.bounds import Bound
-from ....planning.budget import Spending
+from ....planning.budget import BudgetMeter
 from ....planning.conditions import AnyPredicate
-from ....planning.parts import Place
 from ....planning.plan import Plan
-from ....planning.projection import Layout
+from ....planning.projection import RowLayout
+from ....planning.query_parts import KeyPosition
 from ....planning.ranges import BoundPlan, KeyRange
-from ....planning.walk import Walk
+from ....planning.skip_scan import SkipScan
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import Row
-from ...protocol import Explained, Position
-from ..tables.drive import Work, read, side_by_side
-from ..tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_ROW, index_key, index_prefix, outer_key, row_key_of
-from ..tables.rows import Codec
+from ...protocol import DatabasePlan, Position
+from ..tables.driver import Effects, read, side_by_side
+from ..tables.entity_json import EntityCodec
+from ..tables.reserved_names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    HIDDEN_PREFIX,
+    NEXT_ROW,
+    index_key,
+    index_prefix,
+    outer_key,
+    row_key_of,
+)
 from ..tables.service import (
     MAX_PAGE,
     PARTITION,
     ROW,
+    AllOf,
+    AnyOf,
     Entity,
-    Every,
+    EntityPage,
+    ErrorResponse,
     Filter,
-    Find,
-    Get,
-    Lost,
-    Page,
-    Refused,
-    Some,
+    GetEntity,
+    NoResponse,
+    QueryEntities,
     filter_text,
 )
 from .filters import (
@@ -62,8 +71,8 @@ from .filters import (
     units,
     visible,
 )
-from .keepers import Keeper, completed
-from .orders import sort_rank, sort_values
+from .memory_sort import sort_rank, sort_values
+from .rollup_fields import RollupField, completed
 from .scans import Runs, outer_places
 
 T = TypeVar("T")
@@ -76,10 +85,10 @@ _NOT_UNDERSTOOD = (400, 414, 431, 500)
 _log = logging.getLogger("tablemapper.azure")
 
 
-class Stored(Protocol):
+class ReadSchema(Protocol):
     """The classes as the catalogue has them."""
 
-    def codec(self, model: Model) -> Codec:
+    def codec(self, model: Model) -> EntityCodec:
         """Return what reads and writes the entities of a class."""
         ...
 
@@ -87,7 +96,7 @@ class Stored(Protocol):
         """Return the maintenance of an index."""
         ...
 
-    def keepers(self, model: Model) -> Sequence[Keeper]:
+    def keepers(self, model: Model) -> Sequence[RollupField]:
         """Return where the maintained fields of a class are."""
         ...
 
@@ -96,11 +105,11 @@ class Stored(Protocol):
         ...
 
 
-class Source(Runs, Protocol):
+class AzureSession(Runs, Protocol):
     """What reads: an engine."""
 
     @property
-    def classes(self) -> Stored:
+    def classes(self) -> ReadSchema:
         """The classes as they are now."""
         ...
 
@@ -108,7 +117,7 @@ class Source(Runs, Protocol):
         """Return whether the rows of an index lie in the partitions of the entities."""
         ...
 
-    def begin(self, work: Work[T]) -> Callable[[], T]:
+    def begin(self, work: Effects[T]) -> Callable[[], T]:
         """Begin a work; return what waits for what it returns."""
         ...
 
@@ -116,7 +125,7 @@ class Source(Runs, Protocol):
 class AzureReads:
     """How an engine reads the rows of plans; see `protocol.Reads`."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: AzureSession) -> None:
         self._source = source
 
     def residual(self, plan: Plan) -> tuple[AnyPredicate, ...]:
@@ -126,24 +135,24 @@ class AzureReads:
     def rows(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         *,
         after: Position | None = None,
         limit: int | None = None,
-        spending: Spending | None = None,
+        spending: BudgetMeter | None = None,
         within: Any = None,
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, in the order of the plan, those after one position; a page is of one state."""
         return _Reading(self._source, bound, layout, limit, spending).chunks(after)
 
-    def lines(self, bound: BoundPlan, layout: Layout, size: int, limit: int | None) -> None:
+    def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         """Return None: no service gives rows as lines."""
 
     def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
         """Return a function that gives None: a partition is read as any range is."""
         return lambda partition: None
 
-    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+    def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
         return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
 
@@ -162,13 +171,13 @@ class AzureReads:
         """Return what sorts as the service sorts keys."""
         return tuple(map(units, key))
 
-    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+    def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return places that divide the rows; it reads all keys, a thousand with a request."""
-        reading = _Reading(self._source, bound, Layout(places=True, fields=()), None, None)
+        reading = _Reading(self._source, bound, RowLayout(places=True, fields=()), None, None)
         keys = sorted(place for _, place, _ in reading.entries(None))
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
         """Return how many requests are sent at least, what that is consistent with, and the first filter."""
         return _Reading(self._source, bound, layout, None, None).explained()
 
@@ -177,9 +186,9 @@ class AzureReads:
         yield from read(None)
 
 
-_Entry = tuple[Any, Place, Entity]
+_Entry = tuple[Any, KeyPosition, Entity]
 """What a row is merged by, its place on its path, and the row."""
-_Joined = tuple[Any, Place, Any]
+_Joined = tuple[Any, KeyPosition, Any]
 """The same of a row of an index with its entity, as a row of the model."""
 
 
@@ -187,14 +196,14 @@ class _Reading:
     """One read of a plan."""
 
     def __init__(
-        self, source: Source, bound: BoundPlan, layout: Layout, limit: int | None, spending: Spending | None
+        self, source: AzureSession, bound: BoundPlan, layout: RowLayout, limit: int | None, spending: BudgetMeter | None
     ) -> None:
         self._source, self._bound, self._layout, self._plan = source, bound, layout, bound.plan
         self._limit, self._spending = limit, spending
         self._classes = source.classes
         plan, self._model = bound.plan, bound.plan.model
         self._codec = self._classes.codec(self._model)
-        self._walk = Walk.of(bound) if plan.by_partition else None
+        self._walk = SkipScan.of(bound) if plan.by_partition else None
         index = plan.index
         self._index = None if index is None else self._classes.index(self._model, index.name)
         self._outer = index is not None and not source.is_local(self._model, index)
@@ -232,7 +241,7 @@ class _Reading:
         stored = [model.declaration.field(name) for name in names if model.position.get(name, 2) != 2]
         if any(field.type.undeclared for field in stored):
             return ()
-        below = [] if model.aggregate is None else [BELOW]
+        below = [] if model.aggregate is None else [HIDDEN_PREFIX]
         return tuple(
             dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
         )
@@ -247,7 +256,9 @@ class _Reading:
 
     # -- what is sent
 
-    def _finds(self, one: KeyRange, after: Position | None = None, since: Position | None = None) -> Iterator[Find]:
+    def _finds(
+        self, one: KeyRange, after: Position | None = None, since: Position | None = None
+    ) -> Iterator[QueryEntities]:
         """Yield the requests for a range, from one place on, or behind one."""
         index = self._index
         if index is not None:
@@ -268,14 +279,14 @@ class _Reading:
 
     def _find(
         self, table: str, one: KeyRange, parts: list[Filter], after: Position | None, since: Position | None
-    ) -> Find:
+    ) -> QueryEntities:
         place = after if since is None else since
         if place is not None and (not one.partition.point or one.partition.lo == place[0]):
             beyond: Filter = text(ROW, "gt" if since is None else "ge", self._row_key(place))
             if not one.partition.point:
-                beyond = Some((text(PARTITION, "gt", place[0]), Every((text(PARTITION, "eq", place[0]), beyond))))
+                beyond = AnyOf((text(PARTITION, "gt", place[0]), AllOf((text(PARTITION, "eq", place[0]), beyond))))
             parts.append(beyond)
-        return Find(table, all_of(parts), self._select, self._top)
+        return QueryEntities(table, all_of(parts), self._select, self._top)
 
     def _row_key(self, place: Sequence[Any]) -> str:
         index = self._index
@@ -285,21 +296,21 @@ class _Reading:
             return outer_key(place[1], place[2], place[3], "")
         return index_key(index.label, place[1], place[3], unique=index.model.unique)
 
-    def _ask(self, find: Find) -> Work[Page]:
+    def _ask(self, find: QueryEntities) -> Effects[EntityPage]:
         """Read a page, with as many conditions as the service understands."""
         timeout = self._source.timeout
         pushed = narrowed(find, self._pushed) if self._pushed else find
         if pushed is not find:
             try:
                 return (yield from read(pushed, timeout, _NOT_UNDERSTOOD))  # type: ignore[no-any-return]
-            except (Lost, Refused) as error:
+            except (NoResponse, ErrorResponse) as error:
                 if error.status not in _NOT_UNDERSTOOD:
                     raise
                 self._pushed = ()
                 _log.warning("%s: the service does not understand its conditions: %s", self._plan.path, error)
         return (yield from read(find, timeout))  # type: ignore[no-any-return]
 
-    def _pages(self, find: Find, first: Callable[[], Page]) -> Iterator[Sequence[Entity]]:
+    def _pages(self, find: QueryEntities, first: Callable[[], EntityPage]) -> Iterator[Sequence[Entity]]:
         """Yield page after page; from the second on, the next one is fetched while one is looked at."""
         page, ahead = first(), False
         while page.after is not None:
@@ -315,7 +326,7 @@ class _Reading:
             return entities
         return self._source.run(completed(self._keepers, entities, self._source.timeout))
 
-    def _begun(self, finds: Sequence[Find]) -> list[Callable[[], Page]]:
+    def _begun(self, finds: Sequence[QueryEntities]) -> list[Callable[[], EntityPage]]:
         """Begin some reads side by side."""
         if len(finds) == 1:
             return [partial(self._source.run, self._ask(finds[0]))]
@@ -349,7 +360,7 @@ class _Reading:
     def _side_by_side(self, after: Position | None) -> Iterator[_Entry]:
         """Yield the rows of ranges merged."""
         last = None if after is None else self._place_rank(self._front_of(after), after)
-        fronts: dict[tuple[str, str], list[tuple[KeyRange, Find]]] = {}
+        fronts: dict[tuple[str, str], list[tuple[KeyRange, QueryEntities]]] = {}
         for one in self._bound.ranges:
             front, since = self._front(one), None
             if after is not None:  # (the same place, behind what its own keys begin with)
@@ -391,7 +402,9 @@ class _Reading:
         exact = self._index is None and not self._high
         classes, model, walk = self._classes, self._model, self._walk
         for place, entity in self._placed(chain.from_iterable(pages)):
-            if BELOW in entity or (not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1]))):
+            if HIDDEN_PREFIX in entity or (
+                not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1]))
+            ):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
@@ -401,13 +414,13 @@ class _Reading:
                 continue
             yield self._place_rank(front, place) if ranked else None, place, entity
 
-    def _placed(self, entities: Iterable[Entity]) -> Iterator[tuple[Place, Entity]]:
+    def _placed(self, entities: Iterable[Entity]) -> Iterator[tuple[KeyPosition, Entity]]:
         """Yield rows with their places, of rows of an index with one place the last."""
         if self._index is None:
             for entity in entities:
                 yield (entity[PARTITION], entity[ROW]), entity
             return
-        last: tuple[Place, Entity] | None = None
+        last: tuple[KeyPosition, Entity] | None = None
         for entity in entities:
             for place in self._places(self._index, entity):
                 if last is not None and last[0] != place:
@@ -416,7 +429,7 @@ class _Reading:
         if last is not None:
             yield last
 
-    def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[Place]:
+    def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[KeyPosition]:
         if self._outer:
             return outer_places(index, entity)
         partition, base = entity[PARTITION], entity[BASE_ROW]
@@ -450,16 +463,16 @@ class _Reading:
         index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
         while some := list(islice(entries, size)):
             timeout = self._source.timeout
-            gets = [read(Get(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
+            gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
             held = zip(some, self._source.run(side_by_side(gets)), strict=True)
-            there = [(one, entity) for one, entity in held if entity is not None and BELOW not in entity]
+            there = [(one, entity) for one, entity in held if entity is not None and HIDDEN_PREFIX not in entity]
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)
                 if any(entry[:2] == place[:2] for entry in index.rows((row,))):
                     yield rank, place, row
 
-    def _laid_out(self, place: Place, found: Any, layout: Layout) -> Row:
+    def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:
         if self._plan.covering:
             field = self._model.declaration.field
             return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
@@ -497,7 +510,7 @@ class _Reading:
 
     # -- what is said of it
 
-    def explained(self) -> Explained:
+    def explained(self) -> DatabasePlan:
         """Return how many requests are sent at least, and what their answers are consistent with."""
         finds = [find for one in self._bound.ranges for find in self._finds(one)]
         count = len(finds)
@@ -520,4 +533,4 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
-        return Explained(lines, count + len(self._keepers), eventual=eventual)
+        return DatabasePlan(lines, count + len(self._keepers), eventual=eventual)

@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from ....planning.parts import Place
+from ....planning.query_parts import KeyPosition
 from ....schema.maintenance import IndexMaintenance
-from ..tables.drive import Work, read
-from ..tables.names import BASE_PARTITION, BASE_ROW, BELOW, NEXT_ROW, OP_UNITS, outer_row_of
-from ..tables.service import PARTITION, ROW, Entity, Filter, Find, Page
+from ..tables.driver import Effects, read
+from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN_PREFIX, NEXT_ROW, OP_UNITS, outer_row_of
+from ..tables.service import PARTITION, ROW, Entity, EntityPage, Filter, QueryEntities
 from .filters import all_of, text, visible
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ class Runs(Protocol):
 
     timeout: float
 
-    def run(self, work: Work[T]) -> T:
+    def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         ...
 
 
-def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
+def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:
     """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
     partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
     if not index.model.unique:
@@ -39,17 +39,17 @@ def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[Place]:
             yield partition, row, base, entity[name]
 
 
-def in_range(table: str, rows: tuple[str, str], partition: str | None = None) -> Find:
+def in_range(table: str, rows: tuple[str, str], partition: str | None = None) -> QueryEntities:
     """Return the request for the rows of a half-open range of row keys, in one partition or in all."""
     parts = [text(ROW, "ge", rows[0]), text(ROW, "lt", rows[1])]
-    return Find(table, all_of(parts if partition is None else [*parts, text(PARTITION, "eq", partition)]))
+    return QueryEntities(table, all_of(parts if partition is None else [*parts, text(PARTITION, "eq", partition)]))
 
 
 def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
     """Yield the entities of a table that satisfy a filter."""
-    find = Find(table, all_of(where))
+    find = QueryEntities(table, all_of(where))
     while True:
-        page: Page = source.run(read(find, source.timeout))
+        page: EntityPage = source.run(read(find, source.timeout))
         yield from page.entities
         if page.after is None:
             return
@@ -60,8 +60,8 @@ def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:
     """Yield the partition keys of a table in order, each with the first of its entities: a request for each."""
     beyond: list[Filter] = []
     while True:
-        find = Find(table, all_of([*beyond, visible()]), (PARTITION, ROW, BELOW), 1)
-        page: Page = source.run(read(find, source.timeout))
+        find = QueryEntities(table, all_of([*beyond, visible()]), (PARTITION, ROW, HIDDEN_PREFIX), 1)
+        page: EntityPage = source.run(read(find, source.timeout))
         while not page.entities and page.after is not None:
             page = source.run(read(attrs.evolve(find, after=page.after), source.timeout))
         if not page.entities:

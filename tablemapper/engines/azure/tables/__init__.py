@@ -2,9 +2,9 @@
 
 - `service`: requests as frozen data, and what sends them.
 - `accounts`: connection strings, endpoints, keys, signatures and tokens: what proves to a service who asks.
-- `batches`: multipart messages of transactions, written and read back.
+- `multipart`: multipart messages of transactions, written and read back.
 - `wire`: one request out, one answer in, over pooled connections.
-- `drive`: runs what generators say: requests, several works side by side, pauses.
-- `names`: names of hidden properties, rows and tables.
-- `rows`: a model's rows to the members of a JSON body and back, with what is hidden.
+- `driver`: runs what generators say: requests, several works side by side, pauses.
+- `reserved_names`: names of hidden properties, rows and tables.
+- `entity_json`: a model's rows to the members of a JSON body and back, with what is hidden.
 """

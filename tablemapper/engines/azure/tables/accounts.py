@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ....errors import NotAStore, shown
+from ....errors import NotAStore, safe_repr
 
 # The emulator's, which everybody knows.
 _EMULATOR = "devstoreaccount1"
@@ -153,7 +153,7 @@ def account_of(text: str, credential: Any = None) -> Account:
 def named_account(name: str, credential: Any = None) -> Account:
     """Return the account of Azure with a name; see `account_of`."""
     if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
-        raise NotAStore(f"azure://{name}: {shown(name)} is no name of an account: 3 to 24 letters a-z and digits")
+        raise NotAStore(f"azure://{name}: {safe_repr(name)} is no name of an account: 3 to 24 letters a-z and digits")
     signature = _signature(name, credential, f"azure://{name} says nothing of who asks")
     return _account(f"https://{name}.table.core.windows.net", signature)
 

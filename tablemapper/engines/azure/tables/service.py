@@ -23,7 +23,7 @@ Operator: TypeAlias = Literal["eq", "lt", "le", "gt", "ge"]
 Kind: TypeAlias = Literal["insert", "replace", "merge", "upsert", "delete"]
 
 
-class Lost(Exception):
+class NoResponse(Exception):
     """No answer came, or one that leaves open whether the request was executed."""
 
     def __init__(self, why: str, retry_after: float | None = None, status: int | None = None) -> None:
@@ -34,7 +34,7 @@ class Lost(Exception):
         """What it answered, if it did."""
 
 
-class Refused(Exception):
+class ErrorResponse(Exception):
     """The service refused a request, and executed nothing of it."""
 
     def __init__(self, status: int, code: str, message: str = "", index: int | None = None) -> None:
@@ -59,32 +59,32 @@ class Comparison:
 
 
 @attrs.frozen
-class Every:
+class AllOf:
     """What holds where all parts do."""
 
     parts: tuple[Filter, ...]
 
 
 @attrs.frozen
-class Some:
+class AnyOf:
     """What holds where one of the parts does."""
 
     parts: tuple[Filter, ...]
 
 
-Filter: TypeAlias = Comparison | Every | Some
+Filter: TypeAlias = Comparison | AllOf | AnyOf
 
 
 def filter_text(where: Filter) -> str:
     """Return a filter as OData has it."""
     match where:
-        case Every(parts=parts):
+        case AllOf(parts=parts):
             return " and ".join(
-                [f"({filter_text(one)})" if isinstance(one, Some) else filter_text(one) for one in parts]
+                [f"({filter_text(one)})" if isinstance(one, AnyOf) else filter_text(one) for one in parts]
             )
-        case Some(parts=parts):
+        case AnyOf(parts=parts):
             return " or ".join(
-                [f"({filter_text(one)})" if isinstance(one, Every) and parts[1:] else filter_text(one) for one in parts]
+                [f"({filter_text(one)})" if isinstance(one, AllOf) and parts[1:] else filter_text(one) for one in parts]
             )
     return f"{where.name} {where.op} {_literal(where.edm, where.value)}"
 
@@ -109,7 +109,7 @@ def _literal(edm: str, value: Any) -> str:
 
 
 @attrs.frozen
-class Get:
+class GetEntity:
     """One entity; answered by it, or by None."""
 
     table: str
@@ -120,8 +120,8 @@ class Get:
 
 
 @attrs.frozen
-class Find:
-    """Entities in the order of their keys, by UTF-16 units; answered by a `Page`."""
+class QueryEntities:
+    """Entities in the order of their keys, by UTF-16 units; answered by a `EntityPage`."""
 
     table: str
     where: Filter | None = None
@@ -133,7 +133,7 @@ class Find:
 
 
 @attrs.frozen
-class Page:
+class EntityPage:
     """Some entities, of which there may be none although more follow."""
 
     entities: Sequence[Entity]
@@ -142,7 +142,7 @@ class Page:
 
 
 @attrs.frozen
-class Change:
+class RowChange:
     """One change of an entity group transaction."""
 
     kind: Kind
@@ -154,12 +154,12 @@ class Change:
 
 
 @attrs.frozen
-class Commit:
+class GroupTransaction:
     """A change, or an entity group transaction of several; answered by the ETag of each, None of what was deleted."""
 
     table: str
     partition: str
-    changes: tuple[Change, ...]
+    changes: tuple[RowChange, ...]
 
 
 @attrs.frozen
@@ -176,7 +176,7 @@ class DeleteTable:
     name: str
 
 
-Request: TypeAlias = Get | Find | Commit | CreateTable | DeleteTable
+Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable | DeleteTable
 
 
 class Service(Protocol):

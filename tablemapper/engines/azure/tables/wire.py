@@ -1,4 +1,4 @@
-"""One request out, one answer in, over pooled connections: `Lost` or `Refused`, and never a second time."""
+"""One request out, one answer in, over pooled connections: `NoResponse` or `ErrorResponse`, and never a second time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import msgspec
 import urllib3
 
 from .accounts import Account
-from .batches import OPEN, Part, read_batch, refusal, write_batch
+from .multipart import OPEN, Part, read_batch, refusal, write_batch
 from .service import (
     PARTITION,
     ROW,
-    Change,
-    Commit,
     CreateTable,
     DeleteTable,
     Entity,
-    Find,
-    Get,
-    Lost,
-    Page,
-    Refused,
+    EntityPage,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
     Request,
+    RowChange,
     filter_text,
 )
 
@@ -82,34 +82,34 @@ class Wire:
         """
         try:
             return self._send(request)
-        except Refused as refused:
+        except ErrorResponse as refused:
             if refused.code != "TableBeingDeleted" or isinstance(request, CreateTable):
                 raise
             if isinstance(request, DeleteTable):
                 return False
-            raise Refused(404, "TableNotFound", "it is being deleted") from None
+            raise ErrorResponse(404, "TableNotFound", "it is being deleted") from None
 
     def _send(self, request: Request) -> Any:
         match request:
-            case Get(table=table, partition=partition, row=row, select=select):
+            case GetEntity(table=table, partition=partition, row=row, select=select):
                 query = f"$select={_quoted(','.join(select))}" if select else ""
                 status, _, body = self._call("GET", _path(table, partition, row), query)
                 try:
                     return _held(_read(status, body))
-                except Refused as refused:
+                except ErrorResponse as refused:
                     if refused.status == 404 and refused.code != "TableNotFound":
                         return None
                     raise
-            case Find():
+            case QueryEntities():
                 return self._find(request)
-            case Commit(table=table, partition=partition, changes=changes):
+            case GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
                 return send(table, partition, changes)
             case CreateTable(name=name):
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
                 try:
                     _check(status, body)
-                except Refused as refused:
+                except ErrorResponse as refused:
                     if refused.code == "TableAlreadyExists":
                         return False
                     raise
@@ -121,7 +121,7 @@ class Wire:
                 _check(status, body)
                 return True
 
-    def _find(self, request: Find) -> Page:
+    def _find(self, request: QueryEntities) -> EntityPage:
         query = {}
         if request.where is not None:
             query["$filter"] = filter_text(request.where)
@@ -138,20 +138,20 @@ class Wire:
         after = None if partition is None and row is None else (partition or "", row or "")
         try:
             entities = members["value"]
-            return Page([_held(one) for one in entities] if request.select else entities, after)
+            return EntityPage([_held(one) for one in entities] if request.select else entities, after)
         except (KeyError, TypeError, AttributeError):
-            raise Lost("the answer to a query is none") from None
+            raise NoResponse("the answer to a query is none") from None
 
-    def _change(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
+    def _change(self, table: str, partition: str, changes: Sequence[RowChange]) -> list[str | None]:
         method, path, headers, body = _part(table, partition, changes[0])
         status, answered, content = self._call(method, path, "", body or None, headers)
         try:
             _check(status, content)
-        except Refused as refused:
-            raise Refused(refused.status, refused.code, "", 0) from None
+        except ErrorResponse as refused:
+            raise ErrorResponse(refused.status, refused.code, "", 0) from None
         return [answered.get("ETag")]
 
-    def _transaction(self, table: str, partition: str, changes: Sequence[Change]) -> list[str | None]:
+    def _transaction(self, table: str, partition: str, changes: Sequence[RowChange]) -> list[str | None]:
         boundary = str(self._boundary())
         parts = [_part(table, partition, change, self._account.url) for change in changes]
         headers = {"Content-Type": f"multipart/mixed; boundary=batch_{boundary}"}
@@ -171,9 +171,9 @@ class Wire:
         try:
             answer = self._pool.urlopen(method, url, body=body, headers=head, redirect=False, retries=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
-            raise Lost(f"{account}: {type(error).__name__}") from None
+            raise NoResponse(f"{account}: {type(error).__name__}") from None
         if answer.status in OPEN:
-            raise Lost(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
+            raise NoResponse(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
         return answer.status, answer.headers, answer.data or b""
 
     def _retry_after(self, headers: Mapping[str, str]) -> float | None:
@@ -207,7 +207,7 @@ def _path(table: str, partition: str, row: str) -> str:
     return f"/{table}(PartitionKey='{keys[0]}',RowKey='{keys[1]}')"
 
 
-def _part(table: str, partition: str, change: Change, url: str = "") -> Part:
+def _part(table: str, partition: str, change: RowChange, url: str = "") -> Part:
     headers = {"Accept": _HEADERS["Accept"]}
     if change.if_match is not None:
         headers["If-Match"] = change.if_match
@@ -236,4 +236,4 @@ def _read(status: int, body: bytes) -> Any:
     try:
         return _decode(body)
     except msgspec.DecodeError:
-        raise Lost("the answer is cut, or is no JSON") from None
+        raise NoResponse("the answer is cut, or is no JSON") from None

@@ -125,7 +125,7 @@ def interrupt_behind(error: BaseException) -> BaseException | None:
 
 
 @attrs.define(kw_only=True)
-class Location:
+class DatabaseLocation:
     """Where a store is and how its connections are to be: opens them."""
 
     path: str

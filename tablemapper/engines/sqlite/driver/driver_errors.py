@@ -136,7 +136,7 @@ def translated(error: BaseException, path: str, *, opening: bool = False) -> Bas
     return error
 
 
-def spoils(error: BaseException | None) -> bool:
+def poisons_connection(error: BaseException | None) -> bool:
     """Tell whether a connection may hold pages that are not those of the file, after an error in its transaction.
 
     To undo, SQLite reads pages anew. Where it cannot, ROLLBACK does not say so, and a later COMMIT writes what was

@@ -16,7 +16,7 @@ from typing import Protocol
 import apsw
 
 from ....errors import StoreLocked
-from .connections import Location, quiet_close
+from .connections import DatabaseLocation, quiet_close
 from .driver_errors import translated
 
 _PATIENCE = 1.0  # seconds after which a thread that waits looks again without being woken
@@ -61,7 +61,7 @@ class ReaderPool:
 
     def __init__(
         self,
-        location: Location,
+        location: DatabaseLocation,
         known: weakref.WeakSet[apsw.Connection],
         held: Callable[[], Iterable[_Holder]],
         *,

@@ -7,7 +7,7 @@
 - `backup`: a copy while others write.
 - `restore`: a copy in the place of a store.
 - `btree`: keys that divide a table, from the inner pages of the file.
-- `file`: all of it, as one object.
+- `database`: all of it, as one object.
 - `memory`: the same for a store in memory.
 - `opening`: a path, as one of both.
 """

@@ -15,7 +15,7 @@ from ..driver.connections import vacuum
 from ..driver.driver_errors import translated
 from ..driver.snapshots import Row, Snapshot
 from .btree import Key
-from .file import File
+from .database import File
 from .group_commit import CommitQueue, PendingWrite
 from .writer import Writer
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from ....errors import StoreError, check_seconds, shown
-from ..driver.connections import BusyHandler, Durability, Location, clean_path
-from .file import File
+from ....errors import StoreError, check_seconds, safe_repr
+from ..driver.connections import BusyHandler, DatabaseLocation, Durability, clean_path
+from .database import File
 from .memory import MemoryFile
-from .restore import Reads, restore
+from .restore import BackupReader, restore
 
 _SHARE = 64  # writes that share a commit
 
@@ -76,7 +76,7 @@ def open_file(
         StoreError: the path leads to no file.
     """
     if durability not in ("full", "relaxed"):
-        raise ValueError(f'durability={shown(durability)}: expected "full" or "relaxed"')
+        raise ValueError(f'durability={safe_repr(durability)}: expected "full" or "relaxed"')
     check_seconds("timeout", timeout)
     if not 512 <= page_size <= 65536 or page_size & (page_size - 1):
         raise ValueError(f"page_size={page_size}: expected a power of two from 512 to 65536")
@@ -120,7 +120,7 @@ def restore_file(
     place: str | os.PathLike[str],
     *,
     overwrite: bool = False,
-    verify: Callable[[Reads], object] | None = None,
+    verify: Callable[[BackupReader], object] | None = None,
     vfs: str | None = None,
 ) -> None:
     """Put a copy of a backup in the place of a file.
@@ -148,8 +148,8 @@ def _location(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
     random: Callable[[], float] | None = None,
-) -> Location:
-    return Location(
+) -> DatabaseLocation:
+    return DatabaseLocation(
         path=clean_path(path),
         vfs=vfs,
         durability=durability,

@@ -18,7 +18,7 @@ import apsw
 import attrs
 
 from ....errors import CorruptStore, NotAStore, OutcomeUnknown, StoreError
-from ..driver.connections import Location, quiet_close
+from ..driver.connections import DatabaseLocation, quiet_close
 from ..driver.driver_errors import translated
 from ..driver.timestamps import SET_PROGRESS, read_state
 from .backup import BESIDE, copy_pages, give_name, new_part, sweep, sync
@@ -29,14 +29,18 @@ _LOGS = ("-wal", "-journal")  # which can hold what the file itself does not
 _LOCK_SHARED, _LOCK_EXCLUSIVE = apsw.SQLITE_LOCK_SHARED, apsw.SQLITE_LOCK_EXCLUSIVE
 
 
-class Reads(Protocol):
+class BackupReader(Protocol):
     """Runs a statement and returns its rows."""
 
     def __call__(self, sql: str, args: Sequence[Any] = ..., /) -> list[tuple[Any, ...]]: ...
 
 
 def restore(
-    backup: Location, place: Location, *, overwrite: bool, verify: Callable[[Reads], object] | None = None
+    backup: DatabaseLocation,
+    place: DatabaseLocation,
+    *,
+    overwrite: bool,
+    verify: Callable[[BackupReader], object] | None = None,
 ) -> None:
     """Put a copy of a backup in a place; see `opening.restore_file`."""
     for location, what in ((backup, "a backup"), (place, "what is restored")):
@@ -83,7 +87,7 @@ def restore(
         raise translated(error, target) from error
 
 
-def _look(place: Location, *, overwrite: bool) -> bool:
+def _look(place: DatabaseLocation, *, overwrite: bool) -> bool:
     """Tell whether something is in a place, and refuse what is not to be replaced."""
     there = [end for end in ("", *_LOGS) if _is_there(place.path + end)]
     if there and not overwrite:
@@ -120,7 +124,7 @@ class _Old:
             _use_journal(self.connection)
 
 
-def _keep_out(place: Location, stack: ExitStack) -> _Old | None:
+def _keep_out(place: DatabaseLocation, stack: ExitStack) -> _Old | None:
     """Keep all others out of the file that is replaced, until the stack ends; return it, if it can be opened.
 
     Raises:
@@ -141,7 +145,7 @@ def _keep_out(place: Location, stack: ExitStack) -> _Old | None:
 
 
 @contextmanager
-def _locked(place: Location) -> Iterator[None]:
+def _locked(place: DatabaseLocation) -> Iterator[None]:
     """Hold SQLite's own lock of a file, whatever is in it."""
     file = apsw.VFSFile(place.vfs or "", place.path, [apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_MAIN_DB, 0])
     try:
@@ -157,7 +161,7 @@ def _locked(place: Location) -> Iterator[None]:
         file.xClose()
 
 
-def _read(backup: Location, copy: Callable[[apsw.Connection], None]) -> None:
+def _read(backup: DatabaseLocation, copy: Callable[[apsw.Connection], None]) -> None:
     """Read one state of a backup, and put no file beside it unless one is there."""
     at_rest = not any(_is_there(backup.path + end) for end in _LOGS)
     before = os.stat(backup.path)
@@ -170,7 +174,7 @@ def _read(backup: Location, copy: Callable[[apsw.Connection], None]) -> None:
         raise StoreError(f'"{backup.path}" was written while it was copied; nothing was changed: restore again')
 
 
-def _adopt(copy: Location, old: _Old | None, verify: Callable[[Reads], object] | None) -> None:
+def _adopt(copy: DatabaseLocation, old: _Old | None, verify: Callable[[BackupReader], object] | None) -> None:
     """Make a copy a store that goes on where the other one ended, in one file, and verify it."""
     with closing(copy.alone()) as new:
         _use_journal(new)

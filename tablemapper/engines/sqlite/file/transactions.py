@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import apsw
 
 from ....errors import OutcomeUnknown, SchemaMismatch, StoreError
-from ..driver.connections import WAL_PAGES, Location, interrupt_behind, quiet_close
-from ..driver.driver_errors import DRIVER_ERRORS, spoils, translated
+from ..driver.connections import WAL_PAGES, DatabaseLocation, interrupt_behind, quiet_close
+from ..driver.driver_errors import DRIVER_ERRORS, poisons_connection, translated
 from ..driver.timestamps import FENCE, Timestamps
 from .group_commit import CommitQueue, PendingWrite, interrupted
 from .ticket_lock import TicketLock
@@ -22,7 +22,7 @@ from .writer import Writer
 T = TypeVar("T")
 
 
-class OtherGeneration(SchemaMismatch):
+class GenerationChanged(SchemaMismatch):
     """The catalogue is of another generation than the one that a write was made for; nothing was written."""
 
 
@@ -45,7 +45,7 @@ class Transactions:
 
     def __init__(
         self,
-        location: Location,
+        location: DatabaseLocation,
         timestamps: Timestamps,
         queue: CommitQueue,
         *,
@@ -216,7 +216,7 @@ class Transactions:
         """
         if isinstance(error, apsw.BusyError):
             self._in_company_until = self.deadline() + _COMPANY
-        if spoils(error) or spoils(raised):
+        if poisons_connection(error) or poisons_connection(raised):
             self.disconnect()
         else:
             self.undo(connection)
@@ -269,7 +269,7 @@ class Transactions:
         writer.proof = None
         writer.timestamp = timestamp
         if write.generation is not None and write.generation != self._timestamps.generation:
-            raise OtherGeneration(
+            raise GenerationChanged(
                 f'"{self._path}": another process changed the schema (generation {self._timestamps.generation}, '
                 f"this one was opened with {write.generation}); nothing was written: try again"
             )
@@ -288,7 +288,7 @@ class Transactions:
                 with connection:
                     self._apply(write, timestamp)
             except BaseException as error:
-                if spoils(error) or not connection.in_transaction:
+                if poisons_connection(error) or not connection.in_transaction:
                     raise  # the disk failed, and none of them is to be committed
                 timestamps.generation = generation
                 write.proof = None

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import attrs
 
 from ....catalogue.catalogue import Catalogue
-from ....catalogue.changes import Edit, Fault, Transition
+from ....catalogue.cutover import switched
 from ....catalogue.dropping import drop_former, unused
-from ....catalogue.migrating import (
+from ....catalogue.migration_states import (
     adopted,
     contracted,
     discarded,
@@ -27,27 +27,27 @@ from ....catalogue.migrating import (
     retired,
     started,
 )
-from ....catalogue.switching import switched
+from ....catalogue.transitions import ConversionFault, MetadataChange, Transition
 from ....errors import InvalidMigration
 from ....evolution.history import History
 from ....evolution.versions import Versions
-from ....schema.forms import Forms
 from ....schema.model import Model, Schema
-from ...migration import Batches, Copied, Outdated
-from ...protocol import Pace
+from ....schema.specs import Forms
+from ...migration_protocol import Batches, CopyProgress, StaleScript
+from ...protocol import StepTiming
 from ..driver.snapshots import Snapshot
-from ..file.file import File
+from ..file.database import File
 from ..file.opening import open_file
-from ..file.transactions import OtherGeneration
+from ..file.transactions import GenerationChanged
 from ..file.writer import Writer
 from ..rows.jobs import LEDGER
-from ..sql.catalogue import COPIES, as_corruption, read_catalogue, read_generation
+from ..sql.catalogue_table import COPIES, as_corruption, read_catalogue, read_generation
+from ..sql.ddl import quoted
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted
-from .clearing import delete_class_rows, delete_rows
-from .copying import OF, Copying, Key, is_one_way
-from .run import Change, change, count
-from .takeover import take_over
+from .apply_schema import take_over
+from .backfill import OF, Backfill, Key, is_one_way
+from .dropped_tables import delete_class_rows, delete_rows
+from .transition_runner import CatalogueUpdate, change, count
 
 T = TypeVar("T")
 _FOLLOWS = 10  # times that a write follows the catalogue; after that others change it faster than this one writes
@@ -61,7 +61,7 @@ class SqliteMigrations:
 
     def __init__(self, file: File) -> None:
         self._file = file
-        self._copying: Copying | None = None
+        self._copying: Backfill | None = None
         self._transition: Transition | None = None
         self._started = 0  # when that was started
         self.look()
@@ -133,7 +133,7 @@ class SqliteMigrations:
         """Return the number of entities of a class."""
         with self._unchanged() as snapshot:
             if name not in self._catalogue.models:  # (it was, when the caller looked)
-                raise Outdated
+                raise StaleScript
             return count(snapshot.read, self._catalogue.table_of(name), name)
 
     @contextmanager
@@ -141,11 +141,11 @@ class SqliteMigrations:
         """Return a context manager for reads of one state, in which the catalogue is still the one that was looked at."""
         with self._file.snapshot() as snapshot:
             if read_generation(snapshot.read) != self._generation:
-                raise Outdated
+                raise StaleScript
             yield snapshot
 
     @property
-    def faults(self) -> Mapping[tuple[str, Key], Fault]:
+    def faults(self) -> Mapping[tuple[str, Key], ConversionFault]:
         """The entities that could not be converted so far."""
         return {} if self._copying is None else self._copying.faults
 
@@ -154,14 +154,14 @@ class SqliteMigrations:
     def _write(self, write: Callable[[Writer], T]) -> T:
         return self._paced(write)[0]
 
-    def _paced(self, write: Callable[[Writer], T]) -> tuple[T, Pace]:
+    def _paced(self, write: Callable[[Writer], T]) -> tuple[T, StepTiming]:
         """Write by the catalogue as it is in that transaction; return the result and the pace of the transaction."""
         followed = 0
         while True:
             try:
                 result, seconds, delay = self._file.write_alone(write, generation=self._generation)
-                return result, Pace(seconds, delay)
-            except OtherGeneration:
+                return result, StepTiming(seconds, delay)
+            except GenerationChanged:
                 if followed == _FOLLOWS:
                     raise
                 followed += 1
@@ -175,8 +175,8 @@ class SqliteMigrations:
         """
         try:
             result, _, _ = self._file.write_alone(write, generation=self._generation)
-        except OtherGeneration as error:
-            raise Outdated from error
+        except GenerationChanged as error:
+            raise StaleScript from error
         self.look()
         return result
 
@@ -188,7 +188,7 @@ class SqliteMigrations:
         """Start a migration, or continue it; return whether anything is to be copied: not if a twin has the result."""
 
         def write(writer: Writer) -> bool:
-            one = Change(writer)
+            one = CatalogueUpdate(writer)
             after = one.take(started, transition)
             one.publish()
             if after.staged is not None:
@@ -197,14 +197,14 @@ class SqliteMigrations:
                 self._started = last.started
             return after.staged is not None
 
-        self._transition, self._copying = transition, Copying(transition)
+        self._transition, self._copying = transition, Backfill(transition)
         return self._change(write)
 
-    def lacking(self, transition: Transition) -> Sequence[Fault]:
+    def lacking(self, transition: Transition) -> Sequence[ConversionFault]:
         """Return the entities that cannot become what they were before a migration that is undone; write nothing."""
         if self._catalogue.staged is not None or self.has_twin(transition.id):
             return ()
-        copying = Copying(transition)
+        copying = Backfill(transition)
         source = self._schema(transition.old, self._catalogue)
         copying.use(source, source, self._former(transition))
         with self._unchanged() as snapshot:
@@ -223,7 +223,7 @@ class SqliteMigrations:
 
         self._change(write)
 
-    def edit(self, edit: Edit) -> None:
+    def edit(self, edit: MetadataChange) -> None:
         """Run a migration that copies nothing, in one transaction."""
         self._change(lambda writer: change(writer, edited, edit))
 
@@ -233,7 +233,7 @@ class SqliteMigrations:
         self._change(lambda writer: take_over(writer, schema))
         return self._generation != before
 
-    def step(self, most: int) -> Copied:
+    def step(self, most: int) -> CopyProgress:
         """Convert the next entities, at most ``most``, in one transaction; that of the last ones switches."""
         transition, copying = self._transition, self._copying
         assert transition is not None
@@ -262,7 +262,7 @@ class SqliteMigrations:
         _, pace = self._paced(write)
         if ended:
             self.look()
-        return Copied(read, done, total, pace, ended, copying.passed, copying.stuck)
+        return CopyProgress(read, done, total, pace, ended, copying.passed, copying.stuck)
 
     def _is_done(self, transition: Transition) -> bool:
         """Return whether another run has switched, though a third one may have gone back since."""
@@ -274,7 +274,7 @@ class SqliteMigrations:
 
     # ------------------------------------------------------------------------------------------ after the switch
 
-    def clear(self, most: int) -> Pace | None:
+    def clear(self, most: int) -> StepTiming | None:
         """Delete the notes of finished migrations in one transaction, at most so many rows; None if there were none."""
 
         def write(writer: Writer) -> None:
@@ -307,7 +307,7 @@ class SqliteMigrations:
         """Delete all rows of a class that a migration drops, if it shares its table."""
         after: tuple[str, str] | None = ("", "")
 
-        def delete(most: int) -> Pace | None:
+        def delete(most: int) -> StepTiming | None:
             nonlocal after
             if after is None:
                 return None
@@ -316,7 +316,7 @@ class SqliteMigrations:
 
         batches(delete)
 
-    def _shrink(self, table: str, most: int) -> Pace | None:
+    def _shrink(self, table: str, most: int) -> StepTiming | None:
         """Delete some rows of a table that is too large to be dropped in a short transaction; None if it is not."""
         large, pace = self._paced(partial(_shrink, table, most))
         return pace if large else None

@@ -19,22 +19,22 @@ import attrs
 
 from ....catalogue.tables import Table
 from ....errors import CorruptStore, TableMapperError
-from ....schema.groups import Delta
+from ....schema.aggregate_model import Delta
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row
 from ....schema.slots import State
-from ...check import Check, Finding, Problem, same
+from ...check import CheckFinding, ConsistencyCheck, Problem, same
 from ...protocol import Note
-from ..file.file import File
+from ..file.database import File
 from ..file.writer import Writer
 from ..rows.check import Rows
-from ..rows.contested import FORGET, delete_contested, put_contested
+from ..rows.duplicate_values import FORGET, delete_contested, put_contested
 from ..rows.jobs import duties
-from ..rows.maintained import seek_value
-from ..sql.catalogue import READ_NOTE, write_note
+from ..rows.maintenance_writer import seek_value
+from ..sql.catalogue_table import READ_NOTE, write_note
+from ..sql.ddl import quoted
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted
 
 # An index or an aggregate with more problems is built anew, if more than 1 in 100 entities have one.
 _MANY = 10_000
@@ -117,7 +117,9 @@ class Repair:
 
     # ------------------------------------------------------------------------------------------ all problems
 
-    def plan(self, sqlite: SqliteSchema, check: Check, findings: Iterable[Finding], rows: Rows) -> list[Fix]:
+    def plan(
+        self, sqlite: SqliteSchema, check: ConsistencyCheck, findings: Iterable[CheckFinding], rows: Rows
+    ) -> list[Fix]:
         """Return the fixes for the findings of a check; ``rows`` reads the state of the store that the check read."""
         fixes: list[Fix] = []
         groups: dict[tuple[AggregateMaintenance, tuple[Any, ...]], list[Problem]] = {}
@@ -135,7 +137,7 @@ class Repair:
         return fixes
 
     def to_build_anew(
-        self, sqlite: SqliteSchema, check: Check, findings: Iterable[Finding]
+        self, sqlite: SqliteSchema, check: ConsistencyCheck, findings: Iterable[CheckFinding]
     ) -> dict[str, list[Problem]]:
         """Return the problems of each index and aggregate, by label, that is faster built anew than repaired."""
         problems: dict[str, list[Problem]] = {}
@@ -145,7 +147,7 @@ class Repair:
         most = max(_MANY, check.entity_count // 100)
         return {label: several for label, several in problems.items() if len(several) > most}
 
-    def left(self, findings: Iterable[Finding], *, untouched: bool) -> Iterator[Problem]:
+    def left(self, findings: Iterable[CheckFinding], *, untouched: bool) -> Iterator[Problem]:
         """Yield the problems that are left, each with what to do; ``untouched``: the damaged file is as it was."""
         remedy = "restore a backup" if untouched else "it changed while it was repaired: call repair() again"
         for finding in findings:
@@ -309,7 +311,7 @@ def _label_to_build(sqlite: SqliteSchema, subject: object) -> str | None:
 
 def _group(
     sqlite: SqliteSchema,
-    check: Check,
+    check: ConsistencyCheck,
     aggregate: AggregateMaintenance,
     key: tuple[Any, ...],
     problems: list[Problem],

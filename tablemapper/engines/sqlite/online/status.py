@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from msgspec import convert
 
-from ....catalogue.names import guests
+from ....catalogue.property_names import mirror_readers
 from ....schema.model import Model
-from ...status import Item, Status, status_of
+from ...status import ObjectStatus, Status, status_of
 from ..file.opening import open_file
-from ..rows.contested import COUNT_VALUES
+from ..rows.duplicate_values import COUNT_VALUES
 from ..rows.jobs import BUILDS
-from ..sql.catalogue import COPIES, Read, as_corruption, read_catalogue, read_generation
+from ..sql.catalogue_table import COPIES, CatalogueRead, as_corruption, read_catalogue, read_generation
 
 _PROGRESS = f"SELECT name, done, total FROM {BUILDS}"
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
@@ -31,14 +31,14 @@ def status_of_file(path: str | os.PathLike[str], *, timeout: float = 5.0) -> Sta
 
 
 @as_corruption()
-def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
+def read_status(read: CatalogueRead, models: Iterable[Model] = ()) -> Status:
     """Return the status of one state of a file.
 
     Args:
         models: the opened classes; those of an older version have states of their own.
     """
     catalogue = read_catalogue(read)
-    for twin in guests(catalogue, models):
+    for twin in mirror_readers(catalogue, models):
         catalogue = catalogue.together(twin.catalogue)
     generation = read_generation(read)
     file = {"format": read("PRAGMA user_version")[0][0], "bytes": read(_SIZE)[0][0]}
@@ -48,5 +48,5 @@ def read_status(read: Read, models: Iterable[Model] = ()) -> Status:
     places = {label: progress[job.name] for job in catalogue.jobs for label in job.targets if job.name in progress}
     held = dict[str, int](read(COUNT_VALUES))
     rows = convert(read(_COPIES), list[tuple[str, str, int, int]])
-    copies = [Item(name, "copy", state, True, done, total) for name, state, done, total in rows]
+    copies = [ObjectStatus(name, "copy", state, True, done, total) for name, state, done, total in rows]
     return status_of(catalogue, generation, places, held, copies, **file)

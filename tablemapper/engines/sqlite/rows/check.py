@@ -10,12 +10,12 @@ from ....progress import Meter
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
 from ....schema.rows import Row
-from ...check import Check, Finding, Problem
+from ...check import CheckFinding, ConsistencyCheck, Problem
+from ..sql.ddl import quoted
 from ..sql.schema import SqliteSchema
-from ..sql.tables import quoted
-from .contested import NOTED, NOTES
+from .duplicate_values import NOTED, NOTES
 from .jobs import duties
-from .twins import script_sides
+from .mirrors import script_sides
 
 Rows = Callable[..., Iterator[Row]]
 """Runs a statement and yields its rows."""
@@ -23,7 +23,7 @@ Rows = Callable[..., Iterator[Row]]
 
 def examine(
     sqlite: SqliteSchema, rows: Rows, integrity: list[str], last: int, meter: Meter
-) -> tuple[Check, list[Finding]]:
+) -> tuple[ConsistencyCheck, list[CheckFinding]]:
     """Check every table of the opened models, within one state of the store; return the check and what it found.
 
     Args:
@@ -35,14 +35,14 @@ def examine(
         return next(rows(sql, args), None)
 
     maintained = {model: duties(sqlite, first, model) for model in sqlite.maintenance}
-    check = Check(maintained, _Stored(sqlite, rows), last, meter)
+    check = ConsistencyCheck(maintained, _Stored(sqlite, rows), last, meter)
     aggregates = {one.model.name: one for parts in maintained.values() for part, _ in parts for one in part.aggregates}
     moved = (finding for table in sqlite.catalogue.tables.values() for finding in _moved(table, aggregates, rows))
-    damaged = [Finding(Problem("damaged", "file", (), line)) for line in integrity]
+    damaged = [CheckFinding(Problem("damaged", "file", (), line)) for line in integrity]
     return check, [*damaged, *check.findings(moved)]
 
 
-def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[Finding], tuple[str, ...]]:
+def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tuple[list[CheckFinding], tuple[str, ...]]:
     """Compare twins with what scripts convert to them; return the findings, and the twins of unknown scripts."""
     if integrity:
         return [], ()
@@ -52,7 +52,7 @@ def examine_twins(sqlite: SqliteSchema, rows: Rows, integrity: list[str]) -> tup
         where = f"{side.name} before {migration}"
         for kind, key, detail in side.differences(rows, switched[migration]):
             remedy = "let the old version end, with tm.migrate(…, contract=True)"
-            findings.append(Finding(Problem(kind, where, key, detail), None, remedy))
+            findings.append(CheckFinding(Problem(kind, where, key, detail), None, remedy))
     unknown = [
         f"{link.old} before {twin.migration}: what it should hold is not known without migrations= that contain that"
         for twins in sqlite.stale_twins.values()
@@ -104,7 +104,7 @@ class _Stored:
         return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
 
 
-def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[Finding]:
+def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[CheckFinding]:
     """Check that each row with large values has them, and that there are no others."""
     if not table.spills:
         return
@@ -117,7 +117,7 @@ def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: R
     for *key, number in rows(lost):
         problem = Problem("missing", table.name, tuple(key), "its large values are not there")
         names = [one for at, one in enumerate(table.types) if (at or None) == number]
-        yield Finding(problem, next((aggregates[one] for one in names if one in aggregates), None))
+        yield CheckFinding(problem, next((aggregates[one] for one in names if one in aggregates), None))
     others = f'SELECT id FROM {big} WHERE id NOT IN (SELECT "_big" FROM {name} WHERE "_big" IS NOT NULL)'
     for (at,) in rows(others):
-        yield Finding(Problem("dangling", table.big_name, (at,), "large values of no entity"), table)
+        yield CheckFinding(Problem("dangling", table.big_name, (at,), "large values of no entity"), table)

@@ -23,11 +23,11 @@ import attrs
 from ....errors import TableMapperError
 from ....schema.maintenance import ChangeSet
 from ....schema.rows import DAMAGE
-from ...protocol import Built, Pace
-from ..file.file import File
+from ...protocol import BuildStep, StepTiming
+from ..file.database import File
 from ..file.writer import Writer
-from ..sql.schema import Job, SqliteSchema
-from .building import build_slice
+from ..sql.schema import BuildJob, SqliteSchema
+from .build_steps import build_slice
 from .jobs import CURSOR, left, progress
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 _LOOK = 0.1  # seconds of reading after which it is looked whether somebody else wrote
 
 
-class GroupBuild:
+class SqliteGroupBuild:
     """The steps of a build that write groups ahead of cursors. Each job is tried once.
 
     Args:
@@ -51,8 +51,8 @@ class GroupBuild:
         self,
         file: File,
         schema: Callable[[], SqliteSchema],
-        write: Callable[[Callable[[SqliteSchema, Writer], None]], Pace],
-        end: Callable[[Writer, Built], None],
+        write: Callable[[Callable[[SqliteSchema, Writer], None]], StepTiming],
+        end: Callable[[Writer, BuildStep], None],
         labels: Collection[str] | None,
     ) -> None:
         self._file = file
@@ -61,11 +61,11 @@ class GroupBuild:
         self._end = end
         self._labels = labels
         self._tried = set[str]()
-        self._steps: Generator[Built] | None = None
+        self._steps: Generator[BuildStep] | None = None
         self._most = 0
         self._last: int | None = None  # timestamp
 
-    def step(self, most: int, *, start: bool) -> Built | None:
+    def step(self, most: int, *, start: bool) -> BuildStep | None:
         """Read some entities, or write the next groups, at most ``most``; None if that is not possible.
 
         Entities that were read in vain are taken back: their number is below 0.
@@ -83,7 +83,7 @@ class GroupBuild:
         if self._steps is not None:
             self._steps.close()
 
-    def _next_job(self, sqlite: SqliteSchema) -> Job | None:
+    def _next_job(self, sqlite: SqliteSchema) -> BuildJob | None:
         """Return the job that the next batch would be of, if its groups can be written ahead of it.
 
         An index has rows of each entity, and so have the live values of an extreme.
@@ -95,15 +95,15 @@ class GroupBuild:
         rows_of_each = targets.indexes or any(one.aggregate.counted_slots for one in targets.aggregates)
         return None if rows_of_each else wanted[0]
 
-    def _run(self, sqlite: SqliteSchema, job: Job) -> Generator[Built]:
-        read, last = 0, Built(job.model.name, 0, 0, 0)
+    def _run(self, sqlite: SqliteSchema, job: BuildJob) -> Generator[BuildStep]:
+        read, last = 0, BuildStep(job.model.name, 0, 0, 0)
         for last in self._work(sqlite, job):
             read += last.entities
             yield last
         if read and not last.ended:
-            yield attrs.evolve(last, entities=-read, done=last.done - read, pace=Pace())
+            yield attrs.evolve(last, entities=-read, done=last.done - read, pace=StepTiming())
 
-    def _work(self, sqlite: SqliteSchema, job: Job) -> Iterator[Built]:
+    def _work(self, sqlite: SqliteSchema, job: BuildJob) -> Iterator[BuildStep]:
         """Yield what each step did; this ends early if somebody else wrote, or if a batch is to say what is wrong."""
         self._last = None
         begun = self._alone(
@@ -121,7 +121,7 @@ class GroupBuild:
                     if looked is None or changes.group_count > _MOST:
                         return
                     done += count
-                    yield Built(job.model.name, count, done, total, pace=attrs.evolve(looked[1], seconds=0.0))
+                    yield BuildStep(job.model.name, count, done, total, pace=attrs.evolve(looked[1], seconds=0.0))
             found = list(changes.groups.items())
             groups = [(of.key(group), at, group) for at, (of, deltas) in enumerate(found) for group in deltas]
         except _UNREADABLE:
@@ -147,17 +147,17 @@ class GroupBuild:
     def _slice(
         self,
         sqlite: SqliteSchema,
-        job: Job,
+        job: BuildJob,
         changes: ChangeSet,
         until: tuple[str, str] | None,
         done: int,
         writer: Writer,
-    ) -> Built:
+    ) -> BuildStep:
         built = build_slice(sqlite, writer, job, changes, until, done)
         self._end(writer, built)
         return built
 
-    def _read(self, sqlite: SqliteSchema, job: Job, place: Sequence[Any], changes: ChangeSet) -> Generator[int]:
+    def _read(self, sqlite: SqliteSchema, job: BuildJob, place: Sequence[Any], changes: ChangeSet) -> Generator[int]:
         """Read the entities after the cursor, in one state of the file; yield now and then how many were read."""
         targets, count = left(job, place[2:4]), 0
         sql = sqlite.statements[job.model].scan_some(job.targets.places, after=True)
@@ -171,7 +171,7 @@ class GroupBuild:
                     look, count = self._file.monotonic() + _LOOK, 0
         yield count
 
-    def _alone(self, sqlite: SqliteSchema, write: Callable[[Writer], T]) -> tuple[T, Pace] | None:
+    def _alone(self, sqlite: SqliteSchema, write: Callable[[Writer], T]) -> tuple[T, StepTiming] | None:
         """Write in a transaction; return what that gave, and its pace, or None if others wrote since the last one."""
         last, results = 0, list[T]()
 

@@ -18,13 +18,13 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ....schema.groups import Delta
+from ....schema.aggregate_model import Delta
 from ....schema.maintenance import AggregateMaintenance, Groups, Maintenance
 from ....schema.model import Model
 from ....schema.rows import Row
-from ..sql.catalogue import COPIES, changed
-from ..sql.schema import Job, SqliteSchema
-from .contested import CREATE_VIOLATIONS, VIOLATIONS
+from ..sql.catalogue_table import COPIES, changed
+from ..sql.schema import BuildJob, SqliteSchema
+from .duplicate_values import CREATE_VIOLATIONS, VIOLATIONS
 
 BUILDS = "tablemapper_builds"
 CREATE_JOBS = {
@@ -57,7 +57,7 @@ def duties(sqlite: SqliteSchema, get: Get, model: Model) -> Sequence[tuple[Maint
     return (of_all, *_building(sqlite.jobs[model], get)) if model in sqlite.jobs else (of_all,)
 
 
-def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Passed]]:
+def _building(jobs: Iterable[BuildJob], get: Get) -> Iterator[tuple[Maintenance, Passed]]:
     for job in jobs:
         cursor = get(CURSOR, (job.name,))
         if cursor is not None and cursor[0] is not None:
@@ -67,7 +67,7 @@ def _building(jobs: Iterable[Job], get: Get) -> Iterator[tuple[Maintenance, Pass
                 yield _of_groups(job.targets, passed_by(*cursor[2:4])), _inverted(passed)
 
 
-def left(job: Job, frontier: Sequence[Any]) -> Maintenance:
+def left(job: BuildJob, frontier: Sequence[Any]) -> Maintenance:
     """Return what a job has to add of the entities after its cursor."""
     return job.targets if frontier[0] is None else _of_groups(job.targets, _inverted(passed_by(*frontier)))
 

@@ -15,20 +15,20 @@ import attrs
 
 from ....errors import SchemaMismatch
 from ....planning.bounds import Bound
-from ....planning.budget import Spending
+from ....planning.budget import BudgetMeter
 from ....planning.conditions import AnyPredicate
-from ....planning.cost import Footprint
-from ....planning.parts import Part, Place, narrowed
+from ....planning.cost import ReadEstimate
 from ....planning.plan import Plan
-from ....planning.projection import ENTITIES, Layout
+from ....planning.projection import ENTITIES, RowLayout
+from ....planning.query_parts import KeyPosition, QueryPart, narrowed
 from ....planning.ranges import BoundPlan
 from ....schema.rows import Row, readable
-from ...protocol import Explained, Position
+from ...protocol import DatabasePlan, Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
-from ..file.file import File
+from ..file.database import File
 from ..sql.select import Find, Select, Statement
-from .current import Current
+from .catalogue_cache import CatalogueCache
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,12 +54,12 @@ def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatena
             if options.get("within") is not None:
                 self.catch_up()
                 raise
-            return followed(self.catch_up, lambda: read(self, *args, **options))
+            return retry_refreshed(self.catch_up, lambda: read(self, *args, **options))
 
     return reading
 
 
-def followed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
+def retry_refreshed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
     """Follow the catalogue and read, again as long as others change the names meanwhile."""
     for _ in range(_FOLLOWS):
         catch_up()
@@ -71,7 +71,7 @@ def followed(catch_up: Callable[[], None], read: Callable[[], T]) -> T:
 class SqliteReads:
     """Runs searches over one file."""
 
-    def __init__(self, file: File, current: Current) -> None:
+    def __init__(self, file: File, current: CatalogueCache) -> None:
         self._file = file
         self._current = current
         self.catch_up = current.catch_up
@@ -97,11 +97,11 @@ class SqliteReads:
     def rows(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         *,
         after: Position | None = None,
         limit: int | None = None,
-        spending: Spending | None = None,
+        spending: BudgetMeter | None = None,
         within: Snapshot | None = None,
     ) -> Iterator[list[Row]]:
         """Yield rows in chunks, all of one state of the file, those after one position."""
@@ -133,7 +133,7 @@ class SqliteReads:
 
     @_again
     def lines(
-        self, bound: BoundPlan, layout: Layout, size: int, limit: int | None
+        self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None
     ) -> Iterator[bytes | list[Row]] | None:
         """Return rows in chunks of at most so many, as text; see `Reads`."""
         select = self.select(bound.plan)
@@ -144,7 +144,7 @@ class SqliteReads:
         return iter(()) if first is None else chain([first], chunks)
 
     def _lines(
-        self, select: Select, bound: BoundPlan, layout: Layout, size: int, limit: int | None, within: Snapshot
+        self, select: Select, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None, within: Snapshot
     ) -> Iterator[bytes | list[Row]]:
         width = 2 if bound.plan.index is None else 4
         after: Position | None = None
@@ -170,7 +170,7 @@ class SqliteReads:
                 yield chunk
 
     def _few(
-        self, select: Select, bound: BoundPlan, layout: Layout, after: Position | None, limit: int | None
+        self, select: Select, bound: BoundPlan, layout: RowLayout, after: Position | None, limit: int | None
     ) -> list[Row] | None:
         """Return all rows, if they are few."""
         can_be_lean = select.can_be_lean(layout)
@@ -211,7 +211,7 @@ class SqliteReads:
         return rows
 
     @_again
-    def find(self, bound: BoundPlan, layout: Layout) -> Row | None:
+    def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
         select = self.select(bound.plan)
         lean = select.lean and select.can_be_lean(layout)
@@ -273,7 +273,7 @@ class SqliteReads:
         return count
 
     @_again
-    def footprint(self, bound: BoundPlan, most: int) -> Footprint:
+    def footprint(self, bound: BoundPlan, most: int) -> ReadEstimate:
         """Return what a plan reads, counted up to ``most`` rows."""
         plan, select = bound.plan, self.select(bound.plan)
         rows: list[int] = []
@@ -299,15 +299,15 @@ class SqliteReads:
         of_rows, of_entities = (one / max(sampled, 1) for one in size)
         whole = sum(rows) < most
         joined = 0 if not joins else sum(rows) if joined is None else min(joined, sum(rows))
-        return Footprint(tuple(rows), joined, of_rows, of_entities, whole)
+        return ReadEstimate(tuple(rows), joined, of_rows, of_entities, whole)
 
     @_again
-    def divide(self, bound: BoundPlan, parts: int) -> list[Place]:
+    def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         select = self.select(bound.plan)
         with self._file.snapshot() as snapshot:
 
-            def every() -> Iterator[Place]:
+            def every() -> Iterator[KeyPosition]:
                 return chain.from_iterable(chain.from_iterable(snapshot.stream(*one) for one in select.keys(bound)))
 
             keys = list(islice(every(), _MANY))
@@ -316,27 +316,27 @@ class SqliteReads:
                 keys = list(islice(every(), stride - 1, None, stride))
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def _sampled(self, bound: BoundPlan, parts: int) -> list[Place]:
+    def _sampled(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
         """Return keys between the bounds that lie evenly, in order; few if the file is not known to have them."""
         table, columns = self.select(bound.plan).keyed
         index = None if bound.plan.index is None else bound.plan.index.name
 
-        def reaches(low: Place | None, high: Place | None) -> bool:
-            return bool(narrowed(bound, Part(index, low, high)).ranges)
+        def reaches(low: KeyPosition | None, high: KeyPosition | None) -> bool:
+            return bool(narrowed(bound, QueryPart(index, low, high)).ranges)
 
         keys = self._file.upper_keys(table, columns, parts * _SAMPLES, reaches)
         return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
 
     @_again
-    def explain(self, bound: BoundPlan, layout: Layout) -> Explained:
+    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
         if bound.plan.by_partition:  # (what is read of each)
             points = [attrs.evolve(one, partition=Bound(one.partition.lo, None, True)) for one in bound.ranges]
             bound = attrs.evolve(bound, ranges=tuple(points))
         for sql, args in select.statements(bound, layout, lean=select.can_be_lean(layout)):
-            return Explained([str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)])
-        return Explained()
+            return DatabasePlan([str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)])
+        return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
         """Return keys as they are: SQLite sorts them as Python does."""
@@ -358,7 +358,7 @@ class SqliteReads:
         try:
             first = begun()
         except NoSuchName:
-            first = followed(self.catch_up, begun)
+            first = retry_refreshed(self.catch_up, begun)
         if first is not None:
             yield first
             yield from chunks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, timedelta
 from typing import Any
 
-from ....builtin import Builtin
+from ....datetime_types import Builtin
 from ....entities.declaration import IndexModel
 from ....limits import MAX_VALUE
 from ....progress import Meter
@@ -15,9 +15,9 @@ from ....schema.rows import Row
 from ...statistics import IndexStatistics, PartitionCount, Sizes, Statistics, partitions_of, recent_since, time_of
 from ..driver.functions import SqlFunction
 from ..driver.snapshots import Snapshot
+from ..sql.ddl import quoted, rows_of
 from ..sql.schema import SqliteSchema
 from ..sql.sizes import entity_bytes, index_bytes
-from ..sql.tables import quoted, rows_of
 
 _SECOND = 1_000_000
 

@@ -12,19 +12,19 @@ from typing import Any, TypeAlias
 import apsw
 
 from ....errors import EntityExists, TableMapperError
-from ....evolution.following import Followed
+from ....evolution.newer_versions import ExtendedModel
 from ....limits import MAX_ENTITY
 from ....schema.maintenance import ChangeSet, Groups
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
-from ...decide import check_limit, exists, missing, stale
 from ...protocol import Batch, Note, Operation, Part
+from ...write_decision import check_limit, exists, missing, stale
 from ..file.writer import Writer, sorted_rows
-from ..sql.catalogue import write_note
+from ..sql.catalogue_table import write_note
 from ..sql.schema import SqliteSchema
 from ..sql.statements import SPILL_ROW, Statements
-from .followers import Maintained, Written, following
-from .maintained import changed_groups, put_rows, with_maintained, write_changes
+from .maintenance_writer import changed_groups, put_rows, with_maintained, write_changes
+from .write_hooks import MaintenanceHook, WrittenRows, hooks_of
 
 Insert: TypeAlias = Callable[[Writer, Operation], None]
 """Inserts the entity of an operation, which gets the row that was stored."""
@@ -106,9 +106,9 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 
     What the class has is looked up once, and few functions are called: that is a tenth of the time of an insert.
     """
-    followers = following(sqlite, (model,), apply)
+    followers = hooks_of(sqlite, (model,), apply)
     if not (
-        _is_whole(sqlite, model) and model not in sqlite.jobs and all(type(one) is Maintained for one in followers)
+        _is_whole(sqlite, model) and model not in sqlite.jobs and all(type(one) is MaintenanceHook for one in followers)
     ):
         return lambda writer, operation: _apply(sqlite, writer, [operation], None)
     statements, kept = sqlite.statements[model], sqlite.maintenance[model]
@@ -154,7 +154,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> Insert:
 
 def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation], maintained_limit: int | None) -> None:
     written, changes = _judged(sqlite, writer, operations), ChangeSet()
-    followers = following(sqlite, written, apply)
+    followers = hooks_of(sqlite, written, apply)
     before: list[Any] = []
     for follower in followers:
         before.append(follower.before(writer, written, changes))
@@ -172,9 +172,9 @@ def _apply(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]
         check_limit(len(operations), changes, maintained_limit)
 
 
-def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]) -> dict[Model, Written]:
+def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation]) -> dict[Model, WrittenRows]:
     """Return what operations do if their conditions hold, by class; each gets the row that it changes and its new row."""
-    judged: dict[Model, Written] = {}
+    judged: dict[Model, WrittenRows] = {}
     for operation in operations:
         verb, model, old = operation.verb, operation.model, operation.old
         if verb == "require":
@@ -184,7 +184,7 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
         if written is None:
             # (What was read before the file had more properties is too short; maintained fields change at any time.)
             width = _NO_WIDTH if model in sqlite.keepers else sqlite.statements[model].width
-            written = judged[model] = Written(width, [], [], [])
+            written = judged[model] = WrittenRows(width, [], [], [])
         if verb == "insert":
             written.inserts.append(operation)
             continue
@@ -204,7 +204,7 @@ def _judged(sqlite: SqliteSchema, writer: Writer, operations: Sequence[Operation
     return judged
 
 
-def _complete(followed: Followed, written: Written) -> None:
+def _complete(followed: ExtendedModel, written: WrittenRows) -> None:
     """Add to rows what their class does not know of them."""
     for operation in (*written.inserts, *written.updates):
         assert operation.new is not None
@@ -238,7 +238,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
     Raises:
         EntityExists, UniqueViolation: the caller rolls back.
     """
-    followers, changes = following(sqlite, dict.fromkeys(batch.model for batch in batches), apply), ChangeSet()
+    followers, changes = hooks_of(sqlite, dict.fromkeys(batch.model for batch in batches), apply), ChangeSet()
     (pages,) = writer.get("PRAGMA page_count") or (0,)
     for batch in batches:
         statements = sqlite.statements[batch.model]
@@ -265,7 +265,7 @@ def insert(sqlite: SqliteSchema, writer: Writer, batches: Collection[Batch]) -> 
 def _is_bare(sqlite: SqliteSchema, model: Model) -> bool:
     """Return whether rows go into their table as their class makes them, and nothing else is written for them."""
     own = _is_whole(sqlite, model) and sqlite.statements[model].own_values is None
-    return own and bool(model.columns) and not following(sqlite, (model,), apply)
+    return own and bool(model.columns) and not hooks_of(sqlite, (model,), apply)
 
 
 def _parts(batch: Batch, *, whole: bool) -> Iterator[Part]:

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from ....expressions.tree import And, Attr, Compare, Contains, In, IsNull, Not, Or, Parameter, Predicate, StartsWith
+from ....keys.encodings import successor
 from ....keys.template import Template
-from ....keys.texts import successor
 from ....keys.times import UNITS, split_format
 from ....schema.model import Model
 from ....values.scalars import TIMESTAMP

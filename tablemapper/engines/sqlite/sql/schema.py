@@ -7,24 +7,24 @@ from typing import Any
 
 import attrs
 
-from ....catalogue.catalogue import Catalogue, CopyForm, Twin
-from ....catalogue.changes import Conversion, WayBack
+from ....catalogue.catalogue import Catalogue, CopySpec, Mirror
+from ....catalogue.transitions import BackwardConversion, Conversion
 from ....catalogue.zone_rules import states_here
 from ....entities.aggregates import kept_field
 from ....entities.declaration import IndexModel
 from ....evolution.definitions import as_declared
 from ....evolution.rules import reads
-from ....schema.forms import LinkForm
 from ....schema.labels import is_former
 from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
 from ....schema.model import Model, Schema
-from .catalogue import as_corruption
-from .classes import ByModel, StoredClasses
-from .maintained_tables import IndexTable
+from ....schema.specs import LinkSpec
+from .catalogue_table import as_corruption
+from .index_tables import IndexTable
+from .stored_classes import ModelDict, StoredClasses
 
 
 @attrs.frozen(eq=False)
-class Job:
+class BuildJob:
     """A job that builds indexes and aggregates of one class, in one pass over its entities; see `jobs`."""
 
     name: str
@@ -53,13 +53,13 @@ class SqliteSchema(StoredClasses):
         twins: the twins that writes of each class keep in step.
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
-        followers: what follows from writes of some classes, once it was needed; see `rows.followers`.
+        followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
         inserts: the functions that insert one entity of a class, once they were needed.
     """
 
     @as_corruption()
     def __init__(
-        self, schema: Schema, catalogue: Catalogue, generation: int = 0, ways_back: Iterable[WayBack] = ()
+        self, schema: Schema, catalogue: Catalogue, generation: int = 0, ways_back: Iterable[BackwardConversion] = ()
     ) -> None:
         super().__init__(schema, catalogue)
         self.generation = generation
@@ -68,7 +68,7 @@ class SqliteSchema(StoredClasses):
         self.jobs = _jobs(self.catalogue, everything)
         self.unready = self._unready()
         by_writes = {model: self._by_writes(model, maintained) for model, maintained in everything.items()}
-        self.maintenance = ByModel(self._retired, by_writes)
+        self.maintenance = ModelDict(self._retired, by_writes)
         indexes = [index for maintained in everything.values() for index in maintained.indexes]
         self.contested = {
             index: state == "building"
@@ -165,16 +165,16 @@ class SqliteSchema(StoredClasses):
         return None
 
     @property
-    def all_jobs(self) -> list[Job]:
+    def all_jobs(self) -> list[BuildJob]:
         """All jobs, in the order in which they can run: an index over groups or maintained fields comes after these."""
         jobs = [job for several in self.jobs.values() for job in several]
         return sorted(jobs, key=lambda job: (job.model.aggregate is not None, self.depth(job.model)))
 
     # ------------------------------------------------------------------------------------------ twins
 
-    def _twins(self) -> dict[Model, tuple[Twin, ...]]:
+    def _twins(self) -> dict[Model, tuple[Mirror, ...]]:
         """Return the twins of each class that have a link for it."""
-        twins: dict[Model, tuple[Twin, ...]] = {}
+        twins: dict[Model, tuple[Mirror, ...]] = {}
         for twin in self.stored.twins:
             links = [link for link in twin.links if link.new in self.stored.models]
             names = {link.old if twin in self.guests else link.new for link in links}
@@ -183,8 +183,8 @@ class SqliteSchema(StoredClasses):
                     twins[model] = (*twins.get(model, ()), twin)
         return twins
 
-    def _stale_twins(self) -> dict[Model, list[Twin]]:
-        stale_twins: dict[Model, list[Twin]] = {}
+    def _stale_twins(self) -> dict[Model, list[Mirror]]:
+        stale_twins: dict[Model, list[Mirror]] = {}
         for model, twins in self.twins.items():
             for twin in twins:
                 needs_script = any(link.steps and link.new == self.names[model] for link in twin.links)
@@ -192,13 +192,13 @@ class SqliteSchema(StoredClasses):
                     stale_twins.setdefault(model, []).append(twin)
         return stale_twins
 
-    def _way_back(self, twin: Twin) -> WayBack | None:
+    def _way_back(self, twin: Mirror) -> BackwardConversion | None:
         """Return the way back to a twin; None if this process does not know the script that ran."""
         scripts = {entry.id: entry.script for entry in self.stored.history}
         known = (way for way in self.ways_back if way.migration == twin.migration)
         return next((way for way in known if way.script == scripts.get(way.migration)), None)
 
-    def way_back(self, twin: Twin, link: LinkForm) -> Conversion:
+    def way_back(self, twin: Mirror, link: LinkSpec) -> Conversion:
         """Return the conversion to the old entities of a link, by a script that this process knows."""
         way = self._way_back(twin)
         assert way is not None
@@ -212,7 +212,7 @@ def _fields_of(index: IndexMaintenance) -> set[str]:
     return included.union({name.partition(".")[0] for name in index.model.fields}, {attr.name for attr in where})
 
 
-def _copies(catalogue: Catalogue, schema: Schema) -> dict[Model, tuple[CopyForm, ...]]:
+def _copies(catalogue: Catalogue, schema: Schema) -> dict[Model, tuple[CopySpec, ...]]:
     """Return the copies that read each class."""
     copies = {
         model: tuple([copy for copy in catalogue.copies if model.name in copy.sources]) for model in schema.models
@@ -220,12 +220,12 @@ def _copies(catalogue: Catalogue, schema: Schema) -> dict[Model, tuple[CopyForm,
     return {model: several for model, several in copies.items() if several}
 
 
-def _jobs(catalogue: Catalogue, everything: Mapping[Model, Maintenance]) -> dict[Model, tuple[Job, ...]]:
+def _jobs(catalogue: Catalogue, everything: Mapping[Model, Maintenance]) -> dict[Model, tuple[BuildJob, ...]]:
     """Return the jobs of a catalogue, by class."""
-    jobs: dict[Model, tuple[Job, ...]] = {}
+    jobs: dict[Model, tuple[BuildJob, ...]] = {}
     for form in catalogue.jobs:
         for model, maintained in everything.items():
             if model.name == form.owner:
-                job = Job(form.name, model, maintained.only(form.targets), form.targets)
+                job = BuildJob(form.name, model, maintained.only(form.targets), form.targets)
                 jobs[model] = (*jobs.get(model, ()), job)
     return jobs

@@ -13,22 +13,22 @@ import attrs
 from ....expressions.sortable import store_sortable
 from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
 from ....planning.bounds import Bound
-from ....planning.budget import Spending
+from ....planning.budget import BudgetMeter
 from ....planning.plan import Plan
-from ....planning.projection import ENTITIES, Layout, layout_of, tuples
+from ....planning.projection import ENTITIES, RowLayout, layout_of, tuples
 from ....planning.ranges import BoundPlan, KeyRange
-from ....planning.walk import Down, Walk
+from ....planning.skip_scan import Descending, SkipScan
 from ....schema.rows import DAMAGE, Row, unreadable
 from ....values.scalars import SCALARS
 from ...protocol import Position
 from ..driver.functions import NAME, SqlFunction, json_keeps_reals
+from .ddl import quoted
 from .filters import Condition, lower, lower_key, value_sql
-from .places import Rest, SortStep, after_arguments, after_sql, rest_of
-from .range_sql import alike, all_of, bounds_sql, together
+from .keyset import KeysetCondition, SortStep, after_arguments, after_sql, rest_of
+from .ranges import alike, all_of, bounds_sql, together
 from .schema import SqliteSchema
 from .sizes import entity_bytes, index_bytes
 from .statements import Statements
-from .tables import quoted
 
 _ROOM = (
     30_000  # characters of all conditions: SQLite compares each with each, and cannot be interrupted; see `residual`
@@ -94,11 +94,11 @@ class Select:
         self.few = False
         self.lean = False
 
-    def can_be_lean(self, layout: Layout) -> bool:
+    def can_be_lean(self, layout: RowLayout) -> bool:
         """Return whether there is a SELECT without large values: the last value of a row says whether it has some."""
         return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
-    def has_lines(self, layout: Layout) -> bool:
+    def has_lines(self, layout: RowLayout) -> bool:
         """Return whether `lines` can read a layout: JSON knows no bytes."""
         plan = self.plan
         if (
@@ -159,7 +159,7 @@ class Select:
         self._calls.append(call)
         return call.sql(*self._places, *(self._column(name) or "NULL" for name in layout.fields or ()))
 
-    def _columns(self, layout: Layout, *, lean: bool = False) -> str:
+    def _columns(self, layout: RowLayout, *, lean: bool = False) -> str:
         columns = list(self._read_places) if layout.places else []
         if layout.fields is None:
             listed = (self._statements.lean_list if lean else None) or self._statements.select_list
@@ -184,10 +184,10 @@ class Select:
     def statements(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         after: Position | None = None,
         limit: int | None = None,
-        spending: Spending | None = None,
+        spending: BudgetMeter | None = None,
         *,
         lean: bool = False,
         inclusive: bool = False,
@@ -225,7 +225,11 @@ class Select:
         if plan.by_partition:
             ranges = self._one_by_one(bound, find, after, spending)
         for key_range in ranges:
-            rest = Rest(key_range) if after is None else rest_of(key_range, after, plan, self._places, inclusive)
+            rest = (
+                KeysetCondition(key_range)
+                if after is None
+                else rest_of(key_range, after, plan, self._places, inclusive)
+            )
             if rest is None:
                 continue
             bounds, args = bounds_sql(rest.range, self._at)
@@ -233,7 +237,7 @@ class Select:
             yield text, [*args, *rest.args, *filter, *tail]
 
     def _one_by_one(
-        self, bound: BoundPlan, find: Find | None, after: Position | None = None, spending: Spending | None = None
+        self, bound: BoundPlan, find: Find | None, after: Position | None = None, spending: BudgetMeter | None = None
     ) -> Iterator[KeyRange]:
         """Yield the ranges in the order in which they are read, partition by partition if there is a way to find one.
 
@@ -247,7 +251,7 @@ class Select:
         if find is None:
             yield from ranges
             return
-        walk = Walk.of(bound)
+        walk = SkipScan.of(bound)
 
         def next_one(partitions: Bound) -> str | None:
             if spending is not None:
@@ -281,7 +285,7 @@ class Select:
             args,
         )
 
-    def lines(self, bound: BoundPlan, layout: Layout, after: Position | None, limit: int) -> Iterator[Statement]:
+    def lines(self, bound: BoundPlan, layout: RowLayout, after: Position | None, limit: int) -> Iterator[Statement]:
         """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how
         many of them such lines do not hold, as a value is moved aside or long.
 
@@ -327,7 +331,7 @@ class Select:
 
     def _ranged(
         self,
-        layout: Layout,
+        layout: RowLayout,
         bounds: str,
         beyond: str,
         endless: bool,  # noqa: FBT001
@@ -352,10 +356,10 @@ class Select:
     def merged(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         after: Position | None,
         limit: int | None,
-        spending: Spending | None,
+        spending: BudgetMeter | None,
         find: Find,
     ) -> Iterator[tuple[Callable[[Row], tuple[Any, Row]], Iterator[Statement]]]:
         """Yield the SELECTs that are read one after the other, and what puts the sort key of a merge before their rows.
@@ -382,7 +386,7 @@ class Select:
     def _sorted(
         self,
         bound: BoundPlan,
-        layout: Layout,
+        layout: RowLayout,
         after: Position | None,
         filter: list[Any],
         tail: list[Any],
@@ -406,7 +410,7 @@ class Select:
 
     def _sorted_text(
         self,
-        layout: Layout,
+        layout: RowLayout,
         forms: tuple[str, ...],
         single: bool,  # noqa: FBT001
         missing: tuple[bool, ...] | None,
@@ -482,4 +486,4 @@ def _with_merge_key(front: tuple[str, str], partition: int, row: int, width: int
 
 
 def _with_turned_key(front: tuple[str, str], partition: int, row: int, width: int, values: Row) -> tuple[Any, Row]:
-    return (values[0][partition:], Down((values[1][row:], values[2:width], front))), values
+    return (values[0][partition:], Descending((values[1][row:], values[2:width], front))), values

@@ -9,9 +9,9 @@ from ....limits import FIXED_SIZES, Edm, property_size, string_size, utf16_units
 from ....schema.rows import DAMAGE, TYPE_PROPERTY, unreadable
 from ....values.extra import undeclared_properties
 from ..driver.functions import SqlFunction
-from .maintained_tables import IndexTable
+from .ddl import quoted
+from .index_tables import IndexTable
 from .statements import Statements
-from .tables import quoted
 
 _UNITS = SqlFunction(utf16_units)
 

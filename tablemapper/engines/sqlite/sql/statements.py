@@ -11,12 +11,12 @@ from ....catalogue.tables import FIXED, Table
 from ....codegen import compile_functions
 from ....entities.declaration import IndexModel
 from ....entities.fields import FieldModel
-from ....evolution.following import Followed
+from ....evolution.newer_versions import ExtendedModel
 from ....schema.model import Model
 from ....schema.rows import FIRST, Row
 from ..driver.functions import SqlFunction
-from .maintained_tables import upsert
-from .tables import literal, quoted, short, type_filter, value_sql
+from .ddl import literal, quoted, short, type_filter, value_sql
+from .index_tables import upsert
 
 SPILL_ROW = 400  # characters of long values above which a row's are moved aside
 SPILL_VALUE = 64  # a value longer than this is then moved
@@ -40,7 +40,7 @@ class Statements:
         self,
         table: Table,
         model: Model,
-        followed: Followed | None = None,
+        followed: ExtendedModel | None = None,
         name: str | None = None,
         kept: Mapping[str, tuple[str, str]] = _NOTHING,
     ) -> None:
@@ -362,5 +362,5 @@ def _stamp(
     return compile_functions("stamp", "\n".join(source), {})["stamp"]
 
 
-def _check(followed: Followed, name: str) -> SqlFunction:
+def _check(followed: ExtendedModel, name: str) -> SqlFunction:
     return SqlFunction(lambda value, partition, row: followed.check(name, value, partition, row))

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from tablemapper.engines.sqlite.driver import connections
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import CorruptStore, NotAStore, StoreError, StoreReadOnly
 

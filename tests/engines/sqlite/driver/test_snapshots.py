@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.errors import SnapshotTooOld, StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tablemapper.engines.sqlite.file import backup
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tablemapper.engines.sqlite.driver import connections
-from tablemapper.engines.sqlite.file import file as file_module
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file import database as file_module
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError, StoreLocked
 

@@ -18,7 +18,7 @@ import pytest
 
 from tablemapper.engines.sqlite.driver import timestamps as timestamps_module
 from tablemapper.engines.sqlite.file import transactions as transacting_module
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import CorruptStore, OutcomeUnknown, StoreError, StoreFull, TableMapperError

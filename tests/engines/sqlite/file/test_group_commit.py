@@ -17,7 +17,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.driver import reader_pool
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.engines.sqlite.file import group_commit, transactions
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import EntityExists, OutcomeUnknown, SchemaMismatch, StoreError, StoreFull

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.errors import StoreClosed, StoreError
 
 from ..table import insert, open_table

@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from tablemapper.engines.sqlite.file import transactions
-from tablemapper.engines.sqlite.file.file import File
+from tablemapper.engines.sqlite.file.database import File
 from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.engines.sqlite.file.writer import Writer
 from tablemapper.errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked

@@ -1,0 +1,78 @@
+"""Commands that say how a store is filled and what is unwise; they only read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from ..errors import InvalidModel, NotReady
+from ..guidance.advisor import advise as advise_models
+from ..guidance.workload import Workload
+from ..planning.cost import bytes_text
+from ..progress import ProgressOption
+from ..store.store import Store
+from .app import Exit, Json, Models, StoreArgument, app, load_models, show, table
+from .query_commands import find_class
+from .store_reader import opened
+
+Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]
+Classes = Annotated[str, Parameter(help="the names of classes; without one, a line for each")]
+_WITHOUT_MODELS = "judged without the models: accept= and factories stand in the code only"
+
+
+@app.command
+def advise(
+    place: StoreArgument | None = None,
+    /,
+    *,
+    models: Models | None = None,
+    workload: Calls | None = None,
+    json: Json = False,
+) -> Exit:
+    """Say what is unwise in the models, and with a store, in how it is filled; end with 1 if there is a warning."""
+    if place is None:
+        if models is None:
+            raise InvalidModel("name the models, as in --models shop.models, or a store, or both")
+        if workload is not None:
+            raise InvalidModel("--workload: calls are judged with the store that they were made of; name that, too")
+        found = advise_models(load_models(models))
+    else:
+        calls = None if workload is None else Workload.load(workload)
+        with opened(place, models) as store:
+            found = store.advise(workload=calls, progress=not json)
+    wise = all(one.level != "warning" for one in found)
+    head = [_WITHOUT_MODELS] if models is None else []
+    lines = [str(one) for one in found] or ["nothing to advise"]
+    return show({"ok": wise, "advice": [one.to_dict() for one in found]}, *head, *lines, json=json, ok=wise)
+
+
+@app.command
+def stats(place: StoreArgument, /, *classes: Classes, models: Models | None = None, json: Json = False) -> Exit:
+    """Count entities, partitions and bytes of each class, or of some classes with their partitions and writes."""
+    with opened(place, models) as store:
+        names = classes or tuple(store.classes)
+        found = [(name, _of(store, name, progress=not json)) for name in names]
+    if json:
+        told = [{"model": name, "state": one} if isinstance(one, str) else one.to_dict() for name, one in found]
+        return show({"ok": True, "statistics": told}, json=True)
+    if classes:
+        return show(None, *(str(one) for _, one in found), json=False)
+    columns = ("class", "entities", "partitions", "bytes", "with indexes", "largest partition")
+    return show(None, table("", columns, [_line(name, one) for name, one in found]), json=False)
+
+
+def _of(store: Store, name: str, progress: ProgressOption) -> Any:
+    """Return the statistics of a class, or why there are none now."""
+    try:
+        return store.statistics(find_class(store, name), progress=progress)
+    except NotReady as error:
+        return str(error)
+
+
+def _line(name: str, one: Any) -> tuple[object, ...]:
+    if isinstance(one, str):
+        return name, 0, 0, one, "", ""
+    largest = next((f"{part.key}  {part.entities:,}" for part in one.partitions.largest), "")
+    return name, one.entities, one.partitions.number, bytes_text(one.bytes), bytes_text(one.total_bytes), largest

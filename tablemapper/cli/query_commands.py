@@ -1,0 +1,178 @@
+"""Commands that show what is in a store; they only read."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from ..entities.json import to_dict, to_json
+from ..errors import InvalidQuery, safe_repr
+from ..query.parsing import condition, field, key, orders
+from ..query.partitions import Partition
+from ..store.store import Store
+from .app import Exit, Json, Models, StoreArgument, app, show, table
+from .store_reader import opened
+
+Where = Annotated[
+    tuple[str, ...],
+    Parameter(
+        negative="",
+        consume_multiple=False,
+        help="a condition, such as 'price<8' or 'name startswith A'; may be repeated",
+    ),
+]
+Order = Annotated[
+    str,
+    Parameter(
+        allow_leading_hyphen=True, help="fields to order by, with a minus for the greatest first, such as -price,name"
+    ),
+]
+Fields = Annotated[str, Parameter(help="the fields to show, such as name,price")]
+InPartition = Annotated[
+    str, Parameter(name="--partition", help="only entities with this PartitionKey, as it is stored")
+]
+Limit = Annotated[int, Parameter(help="how many rows are shown at most")]
+Scan = Annotated[
+    bool, Parameter(negative="", help="read the whole table where no key and no index bounds the question")
+]
+Explain = Annotated[
+    bool, Parameter(negative="", help="show how the question is answered, and what it costs, instead of rows")
+]
+Format = Literal["table", "json", "jsonl", "csv"]
+
+
+def find_class(store: Store, name: str) -> type[Any]:
+    """Return a class of a store by its name.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
+    found = store.classes.get(name)
+    if found is None:
+        if (told := store.uncompiled.get(name)) is not None:
+            why = told.partition("\n")[0]
+            raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
+        raise InvalidQuery(f"no class {safe_repr(name)} in this store; there are {', '.join(store.classes) or 'none'}")
+    return found
+
+
+@app.command(name="show")
+def show_rows(
+    place: StoreArgument,
+    name: Annotated[str, Parameter(help="the name of the class")],
+    /,
+    *,
+    where: Where = (),
+    order: Order | None = None,
+    fields: Fields | None = None,
+    partition: InPartition | None = None,
+    limit: Limit = 50,
+    scan: Scan = False,
+    explain: Explain = False,
+    format: Format = "table",
+    models: Models | None = None,
+    json: Json = False,
+) -> Exit:
+    """Show entities of a class, or rows of an aggregate, without the models if need be."""
+    if limit < 1:
+        raise InvalidQuery(f"--limit {limit}: expected 1 or more")
+    with opened(place, models) as store:
+        cls = find_class(store, name)
+        query: Any = store.query(cls)
+        if where:
+            query = query.where(*(condition(cls, text) for text in where))
+        if partition is not None:
+            query = query.where(Partition(partition, {}, cls))
+        if order is not None:
+            query = query.order_by(*orders(cls, order))
+        if scan or not (
+            where or order or partition is not None
+        ):  # the first rows of a class are few, whatever the class holds
+            query = query.allow_scan()
+        if explain:
+            explanation = query.explain()
+            return show({"ok": True, "explain": explanation.to_dict()}, str(explanation), json=json)
+        names = None if fields is None else [field(cls, one.strip()).label for one in fields.split(",")]
+        found = iter(query.limit(limit + 1))
+        if format in ("jsonl", "csv") and not json:
+            return _streamed(islice(found, limit), cls, names, format)
+        rows = [_row(entity, names) for entity in found]
+    more = len(rows) > limit
+    if json or format == "json":
+        return show({"ok": True, "rows": rows[:limit], "more": more}, json=True)
+    ending = f"{limit:,} shown, there are more: --limit" if more else f"{len(rows):,} shown"
+    return show(None, table("", _columns(cls, names), map(_cells, rows[:limit]), cut=True), ending, json=False)
+
+
+@app.command
+def get(
+    place: StoreArgument,
+    name: Annotated[str, Parameter(help="the name of the class")],
+    /,
+    *values: Annotated[str, Parameter(allow_leading_hyphen=True, help="the values of the key")],
+    models: Models | None = None,
+    json: Json = False,
+) -> Exit:
+    """Show one entity by the values of its key; end with 1 if there is none."""
+    with opened(place, models) as store:
+        cls = find_class(store, name)
+        entity = store.get(key(cls, values))
+    if entity is None:
+        return show({"ok": False, "entity": None}, f"there is no {name} {' '.join(values)}", json=json, ok=False)
+    found = to_dict(entity, etag=True)
+    return show(
+        {"ok": True, "entity": found},
+        table("", ("property", "value"), zip(found, _cells(found), strict=True)),
+        json=json,
+    )
+
+
+def _columns(cls: type[Any], names: list[str] | None) -> list[str]:
+    return [one.property for one in cls.__declaration__.fields] if names is None else names
+
+
+def _row(entity: Any, names: list[str] | None) -> dict[str, Any]:
+    """Return what is shown of an entity: all its properties, or what some paths lead to."""
+    row = to_dict(entity)
+    if names is None:
+        return row
+    properties = {one.name: one.property for one in type(entity).__declaration__.fields}
+    return {path: _within(row, [properties[path.partition(".")[0]], *path.split(".")[1:]]) for path in names}
+
+
+def _within(value: Any, path: Iterable[str]) -> Any:
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [_cell(value) for value in row.values()]
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _streamed(found: Iterator[Any], cls: type[Any], names: list[str] | None, format: str) -> Exit:
+    """Write rows as they are read."""
+    if format == "jsonl":
+        for entity in found:
+            line = to_json(entity) if names is None else msgspec.json.encode(_row(entity, names))
+            sys.stdout.write(line.decode() + "\n")
+        return Exit.OK
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    columns = _columns(cls, names)
+    writer.writerow(columns)
+    for entity in found:
+        row = _row(entity, names)
+        writer.writerow(["" if row.get(name) is None else _cell(row[name]) for name in columns])
+    return Exit.OK

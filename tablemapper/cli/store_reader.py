@@ -1,0 +1,97 @@
+"""How commands open a store for reading: each class as the models declare it, if the store has it so, else as the store has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ..entities.declaration import declaration_of
+from ..entities.entity import Record
+from ..errors import SchemaMismatch
+from ..store.opening import open as open_store
+from ..store.store import Store
+from .app import StoreArgument, existing, load_models, note, title_of
+
+Classes = Sequence[type[Record]]
+
+
+def opened(place: StoreArgument, models: str | None, *, timeout: float = 5) -> Store:
+    """Open a store for reading: with its own classes if there are no models, or where they are newer than the store."""
+    return opened_with_notes(place, models, timeout=timeout)[0]
+
+
+def opened_with_notes(
+    place: StoreArgument, models: str | None, *, timeout: float = 5
+) -> tuple[Store, Mapping[str, str]]:
+    """Open a store for reading; return it, and by class what is only in the code, which is said, too."""
+    where, classes = existing(place), None if models is None else load_models(models)
+    read = partial(open_store, **where, read_only=True, timeout=timeout)
+    try:
+        return read(models=classes), {}
+    except SchemaMismatch as error:
+        store, faults = _class_by_class(read, classes or [])
+        every = dict.fromkeys(one for several in faults.values() for one in several) or error.faults
+        note(f"{title_of(place)}: where the models differ, shown as the store knows it; {_told(every)}")
+        return store, {name: _told(several) for name, several in faults.items()}
+
+
+def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, Sequence[str]]]:
+    """Open a store with those models that it has as they are, and for the rest with its own classes.
+
+    Returns:
+        The store; and by class how the models differ.
+    """
+    fit: list[type[Record]] = []
+    notes: dict[str, Sequence[str]] = {}
+    for family in _families(classes):
+        try:
+            read(models=family).close()
+        except SchemaMismatch as error:
+            for cls in family:
+                own = [one for one in error.faults if re.match(rf"{re.escape(cls.__name__)}\b", one)]
+                notes[cls.__name__] = own or error.faults
+        else:
+            fit += family
+    store: Store = read(models=None)
+    names = {cls.__name__ for cls in fit}
+    rest = [cls for cls in store.classes.values() if not names & {cls.__name__, _source(cls).__name__}]
+    if not fit:
+        return store, notes
+    try:
+        together: Store = read(models=[*fit, *rest])
+    except SchemaMismatch:
+        return store, notes
+    store.close()
+    return together, notes
+
+
+def _told(faults: Iterable[str]) -> str:
+    """Return what the code has and the store lacks, and what the store has otherwise."""
+    new = [fault for fault in faults if fault.endswith("is new")]
+    old = [fault for fault in faults if not fault.endswith("is new")]
+    parts = ("only in the code", new), ("otherwise in the store", old)
+    return "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
+
+
+def _source(cls: type[Any]) -> type[Any]:
+    """Return the class that an aggregate is of; a class of entities itself."""
+    return declaration_of(cls).of or cls
+
+
+def _families(classes: Classes) -> Iterable[Classes]:
+    """Return the classes in groups that can be opened alone: what is maintained from a class is in the group of that."""
+    groups: list[list[type[Any]]] = []
+    for cls in classes:
+        near = {cls, *_near(cls)}
+        touched = [group for group in groups if near & {one for member in group for one in (member, *_near(member))}]
+        groups = [group for group in groups if group not in touched]
+        groups.append([*(member for group in touched for member in group), cls])
+    return groups
+
+
+def _near(cls: type[Any]) -> set[Any]:
+    """Return the classes that a class is maintained from."""
+    measured = [field.measure.of for field in declaration_of(cls).fields if field.measure is not None]
+    return {_source(cls), *measured}

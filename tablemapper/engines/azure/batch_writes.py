@@ -1,0 +1,129 @@
+"""Many entities: transactions of several partitions side by side, and then what follows from all of them together.
+
+Together it is fewer requests: the rows that come into one partition of an index are one transaction, and so are the
+changes of one group. Each intent stays until all that follows from its round is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ..protocol import Operation
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.intent_execution import CommittedIntent, carry_out_together
+from .cross_partition.outbox import Outbox
+from .tables.driver import Effects, Parallel
+from .writes import TransactionTooLarge, write
+
+_TOGETHER = 16  # transactions
+
+
+@attrs.define(eq=False)
+class TransactionChunk:
+    """Operations in one partition, which one transaction may take."""
+
+    operations: Sequence[Operation]
+    written: int = 0
+    error: BaseException | None = None
+    followed: bool = True
+    """Whether what follows from it was done."""
+
+
+def insert(
+    classes: Callable[[], Effects[OpenClasses]],
+    operations: Sequence[Operation],
+    outbox: Outbox,
+    size: int,
+    timeout: float,
+    written: list[int],
+) -> Effects[None]:
+    """Insert entities: each transaction is of one partition, and has as many of them as it takes.
+
+    Args:
+        classes: gives what is maintained, as it is just then.
+        operations: of any partitions; they get what was stored.
+        outbox: of the process.
+        size: how many a transaction is expected to take.
+        timeout: as for `write`.
+        written: gets numbers of entities that were written.
+
+    Raises:
+        EntityExists, UniqueViolation, InvalidTransaction, OutcomeUnknown: of a transaction; others may have been written.
+    """
+    rounds = _rounds(operations, size)
+    while rounds:
+        chunks = yield from _done(classes, rounds, outbox, timeout)
+        written += [chunk.written for chunk in chunks]
+        for chunk in chunks:
+            if chunk.error is not None:
+                raise chunk.error
+
+
+def in_rounds(
+    classes: Callable[[], Effects[OpenClasses]],
+    operations: Sequence[Operation],
+    outbox: Outbox,
+    size: int,
+    timeout: float,
+) -> Effects[list[TransactionChunk]]:
+    """Do operations as `insert` does; return what became of all of them."""
+    rounds, chunks = _rounds(operations, size), list[TransactionChunk]()
+    while rounds:
+        chunks += yield from _done(classes, rounds, outbox, timeout)
+    return chunks
+
+
+def _rounds(operations: Sequence[Operation], size: int) -> list[list[TransactionChunk]]:
+    """Return what is to be done in each partition, one after the other: it may change the same groups."""
+    places: dict[tuple[str, str], list[Operation]] = {}
+    for one in operations:
+        places.setdefault((one.model.table, one.partition), []).append(one)
+    return [_chunks(sorted(some, key=lambda one: one.row), size) for some in places.values()]
+
+
+def _chunks(operations: Sequence[Operation], size: int) -> list[TransactionChunk]:
+    return [TransactionChunk(operations[at : at + size]) for at in range(0, len(operations), size)]
+
+
+def _done(
+    classes: Callable[[], Effects[OpenClasses]], rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
+) -> Effects[list[TransactionChunk]]:
+    """Do the first of what is to be done in some partitions, and return that."""
+    some = rounds[:_TOGETHER]
+    chunks = [queue.pop(0) for queue in some]
+    rounds[:] = [*rounds[_TOGETHER:], *filter(None, some)]
+    following: list[CommittedIntent] = []
+    yield Parallel([_written(classes, chunk, outbox, timeout, following) for chunk in chunks])
+    known = yield from classes()
+    if not (yield from carry_out_together(following, known, timeout, outbox)):
+        for chunk in chunks:
+            chunk.followed = False
+    return chunks
+
+
+def _written(
+    classes: Callable[[], Effects[OpenClasses]],
+    chunk: TransactionChunk,
+    outbox: Outbox,
+    timeout: float,
+    following: list[CommittedIntent],
+) -> Effects[None]:
+    """Do the operations of a chunk, in several transactions if one is too large; keep an error."""
+    operations, size = list(chunk.operations), len(chunk.operations)
+    while operations:
+        some = operations[:size]
+        try:
+            yield from write((yield from classes()), some, outbox, timeout=timeout, following=following)
+        except TransactionTooLarge as error:
+            if size == 1:
+                chunk.error = error
+                return
+            size = (size + 1) // 2
+            continue
+        except Exception as error:
+            chunk.error = error
+            return
+        chunk.written += len(some)
+        operations = operations[len(some) :]

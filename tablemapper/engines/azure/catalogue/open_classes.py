@@ -1,0 +1,300 @@
+"""The opened classes, as a catalogue has them: what is maintained from each, where, and by which marks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from msgspec import UNSET
+
+from ....catalogue.property_names import catalogue_view
+from ....catalogue.zone_rules import other_rules, refused_writes, states_here
+from ....entities.aggregates import keeper_name
+from ....entities.fields import FieldModel
+from ....errors import SchemaMismatch
+from ....evolution.newer_versions import ExtendedModel, follow
+from ....evolution.versions import retirement
+from ....keys.encodings import NotAKey
+from ....keys.template import Template
+from ....schema.maintenance import (
+    AggregateMaintenance,
+    IndexMaintenance,
+    Maintenance,
+    aggregate_maintenance,
+    maintenance,
+)
+from ....schema.model import Model, Schema, is_local, reserved_keys
+from ....schema.rows import Row
+from ....schema.specs import stored_default
+from ...check import MaintenanceRule
+from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, label_of, parts_of
+from ..cross_partition.outbox import Timing
+from ..cross_partition.remote_groups import GroupMaintenance
+from ..reading.rollup_fields import RollupField
+from ..tables.driver import Effects, ReadClock
+from ..tables.entity_json import EntityCodec, codec_of
+from .placement import is_inner
+from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
+
+
+class OpenClasses:
+    """The opened classes, as one catalogue has them; what a decision asks of what is maintained.
+
+    Attributes:
+        head: of the catalogue.
+        catalogue: of the store.
+        unready: what cannot be read yet: its state, by label.
+        marks: what says of an entity whether it is in an index or an aggregate.
+        names: the tables that have other names in the account, by their public ones.
+        schema: the opened classes.
+        followed: the classes of which the store has more than their code declares.
+        outer: what is maintained from a class in other partitions, where there is something.
+        inner: what is maintained from it in the partitions of its entities.
+        aggregates: all of them, by what intents call them.
+        outer_aggregates: those in other partitions.
+    """
+
+    def __init__(self, schema: Schema, published: StoredCatalogue) -> None:
+        self.head = published.head
+        self.catalogue = catalogue = published.value
+        self.names = names_of(catalogue)
+        self.schema = schema
+        others = other_rules(catalogue)
+        self.unready: Mapping[str, str] = {
+            label: "building" if state == "announced" else state
+            for label, state in states_here(catalogue, others, ()).items()
+            if state != "ready"
+        }
+        names = {model: model.name for model in schema.models}
+        refused = refused_writes(catalogue, others)
+        seen, _ = catalogue_view(catalogue, schema)  # (under the names of properties that these classes have)
+        self.followed: dict[Model, ExtendedModel] = follow(schema, seen.models, seen.versions, names, refused)
+        self._codecs: dict[Model, EntityCodec] = {}
+        self._forms = seen.models
+        self._names = {name: dict(table.properties) for name, table in seen.tables.items()}
+        for model in schema.models:
+            if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
+                raise SchemaMismatch(model.name, [reason])
+        self._duties: dict[Model, Maintenance] = {}
+        for model in schema.models:
+            self._duties[model] = self._maintenance(model)
+            for aggregate in self._duties[model].aggregates:
+                self._duties.setdefault(aggregate.model, maintenance(schema, aggregate.model))
+        self.outer: dict[Model, Maintenance] = {}
+        self.inner: dict[Model, Maintenance] = {}
+        for model, duties in self._duties.items():
+            outer = Maintenance(
+                tuple([one for one in duties.indexes if not is_local(model, one.model)]),
+                tuple([one for one in duties.aggregates if not is_inner(one.model, model)]),
+            )
+            if outer.indexes or outer.aggregates:
+                self.outer[model] = outer
+            self.inner[model] = duties.less([outer])
+        self.marks = self._marks()
+        self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
+        self.aggregates = {
+            self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
+        }
+        self.outer_aggregates = [one for duties in self.outer.values() for one in duties.aggregates]
+        tables: dict[str, int] = {}
+        for form in catalogue.models.values():
+            tables[form.table] = tables.get(form.table, 0) + 1
+        self._shared = {table for table, count in tables.items() if count > 1}
+        self._reserved = {
+            cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
+        }
+
+    def _marks(self) -> BuildMarks:
+        of: dict[MaintainedPart, BuildMark] = {}
+        built: dict[Model, list[BuildMark]] = {}
+        for model, duties in self._duties.items():
+            for one in parts_of(duties):
+                name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
+                state = self.catalogue.states.get(label_of(one))
+                if state is not None and state.number is not UNSET and model.aggregate is None:
+                    values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
+                    of[one] = BuildMark(
+                        f"{name}#{state.number}", True, state.state not in ("announced", "disabled"), values
+                    )
+                    built.setdefault(model, []).append(of[one])
+                elif isinstance(one, IndexMaintenance) and not is_local(model, one.model):
+                    of[one] = BuildMark(name, built=False, sets=True)
+        stored = {model.name: names for model in self._duties if (names := self.codec(model).stored)}
+        return BuildMarks(of, built, self.head.generation, stored)
+
+    def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, BuildMark | None]]:
+        """Return what is maintained in the partition: together, and apart what was built over entities."""
+        parts = [
+            (Maintenance((one,), ()) if isinstance(one, IndexMaintenance) else Maintenance((), (one,)), mark)
+            for one in parts_of(duties)
+            if (mark := self.marks.of.get(one)) is not None
+        ]
+        return [(duties.less([part for part, _ in parts]), None), *parts]
+
+    def _maintenance(self, model: Model) -> Maintenance:
+        duties = maintenance(self.schema, model)
+        if (followed := self.followed.get(model)) is None:
+            return duties
+        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
+        return Maintenance((*duties.indexes, *followed.indexes), (*duties.aggregates, *aggregates))
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The opened classes, and the aggregates over them that were not opened."""
+        return tuple(self._duties)
+
+    def stored(self, model: Model) -> Model:
+        """Return a class with all that is stored of it."""
+        return self.followed[model].model if model in self.followed else model
+
+    def codec(self, model: Model) -> EntityCodec:
+        """Return what reads and writes the entities of a class."""
+        if (codec := self._codecs.get(model)) is None:
+            # (No property of an aggregate is ever renamed.)
+            whole, held = self.stored(model), self._names.get(model.table, {}) if model.aggregate is None else {}
+            names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
+            form = self._forms[model.name].fields if model.name in self._forms else {}
+            # (A default is that which the property came with, whatever a class says; None of an optional field is no value.)
+            defaults = [
+                (field.property, default)
+                for field in whole.columns
+                if not field.nullable
+                and field.property in form
+                and (default := stored_default(form[field.property])) != whole.defaults[field.property]
+            ]
+            codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
+            self._codecs[model] = codec
+        return codec
+
+    def maintained(self, model: Model) -> Maintenance:
+        """Return all that is maintained from a class."""
+        return self._duties[model]
+
+    def has_intent(self, model: Model) -> bool:
+        """Return whether a write of an entity may do something in other partitions."""
+        groups = [one.model for one in self.inner[model].aggregates]
+        return any(one in self.outer for one in (model, *groups))
+
+    def upkeep(self, aggregate: AggregateMaintenance) -> GroupMaintenance:
+        """Return an aggregate with what is maintained from its groups."""
+        model = aggregate.model
+        return GroupMaintenance(aggregate, self.inner[model], self.outer.get(model, Maintenance((), ())), self.marks)
+
+    def ready(self, model: Model) -> Maintenance:
+        """Return what is maintained from a class, and complete."""
+        duties = self._duties[model]
+        return Maintenance(
+            tuple([one for one in duties.indexes if one.label not in self.unready and model.name not in self.unready]),
+            tuple([one for one in duties.aggregates if one.model.name not in self.unready]),
+        )
+
+    def index(self, model: Model, name: str) -> IndexMaintenance:
+        """Return the maintenance of an index."""
+        return next(one for one in self._duties[model].indexes if one.model.name == name)
+
+    def needs_row(self, model: Model) -> bool:
+        """Return whether a write of an entity depends on what is stored."""
+        duties = self._duties[model]
+        return bool(duties.indexes or duties.aggregates) or (model in self.followed and self.followed[model].checked)
+
+    @cached_property
+    def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
+        return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+
+    def claims(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key is one of a class's entities, and not of another class of its table."""
+        if model.table not in self._shared:
+            return True
+        first, second = model.declaration.templates
+        try:
+            first.decode(partition)
+            second.decode(row)
+        except (NotAKey, ValueError, ArithmeticError):
+            return False
+        if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
+            return False
+        special = self._special.get(model, ())
+        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
+
+    # -- what is maintained: `write_decision.MaintenanceRules`
+
+    def duties(self, model: Model) -> Sequence[MaintenanceRule]:
+        """Return what is maintained from a class in the partitions of its entities: from all of them."""
+        return [(part, None) for part, _ in self._parts[model]]
+
+    def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
+        """Return an entity before and after a write as a part of its maintenance is to see both."""
+        mark = self._mark_of.get(part)
+        return (old, new) if mark is None else mark.concerned(old, new)
+
+    @cached_property
+    def _mark_of(self) -> dict[Maintenance, BuildMark]:
+        return {part: mark for parts in self._parts.values() for part, mark in parts if mark is not None}
+
+    def owner(self, aggregate: Model) -> Model | None:
+        """Return None: no aggregate keeps a field of another class."""
+        return None
+
+    def keeper(self, model: Model, field: FieldModel) -> Model | None:
+        """Return None: the groups that keep fields lie elsewhere."""
+        return None
+
+    # -- maintained fields
+
+    def keepers(self, model: Model) -> tuple[RollupField, ...]:
+        """Return where the maintained fields of a class are."""
+        properties = [field.property for field in self.stored(model).maintained]
+        forms = self.catalogue.models
+        return tuple([RollupField(forms[keeper_name(model.name, one)].table, one) for one in properties])
+
+    def needed(self, model: Model) -> list[str]:
+        """Return the labels of what has to be ready for a class to be read."""
+        keepers = [keeper_name(model.name, field.property) for field in model.maintained]
+        return keepers if model.aggregate is None else [model.name]
+
+
+class CatalogueRefresher:
+    """The classes as a process knows them, which looks at the catalogue again and again.
+
+    Args:
+        table: of the catalogue.
+        classes: as they were read.
+        looked: when that was.
+        times: how long things last.
+        timeout: seconds after which to give up, if no answer comes.
+        read_only: whether the catalogue is never written.
+    """
+
+    def __init__(
+        self, table: str, classes: OpenClasses, looked: float, times: Timing, timeout: float, *, read_only: bool = False
+    ) -> None:
+        self.known = classes
+        self._table = table
+        self._looked = looked
+        self._times = times
+        self._timeout = timeout
+        self._read_only = read_only
+
+    def classes(self) -> Effects[OpenClasses]:
+        """Return the classes by which something may be sent now."""
+        now: float = yield ReadClock()
+        return self.known if now - self._looked <= self._times.look else (yield from self.look())
+
+    def look(self) -> Effects[OpenClasses]:
+        """Return the classes as the catalogue has them now.
+
+        Raises:
+            SchemaMismatch: a class cannot be used any more.
+        """
+        now: float = yield ReadClock()
+        head: Head | None = yield from read_head(self._table, self._timeout)
+        if head is not None and head.generation != self.known.head.generation:
+            self.known = OpenClasses(self.known.schema, (yield from self._published()))
+        self._looked = max(self._looked, now)
+        return self.known
+
+    def _published(self) -> Effects[StoredCatalogue]:
+        if self._read_only and (found := (yield from read_catalogue(self._table, self._timeout))) is not None:
+            return found
+        schema = self.known.schema
+        return (yield from open_catalogue(self._table, schema, self._timeout, self._times, follows=True))

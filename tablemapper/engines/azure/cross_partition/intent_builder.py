@@ -1,0 +1,190 @@
+"""From what a write does to entities to what it does in other partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from ....schema.maintenance import ChangeSet, IndexMaintenance, IndexRow, Maintenance
+from ....schema.model import Model
+from ....schema.rows import Row
+from ...write_decision import EntityChange, Key, violation
+from ..tables.entity_json import included
+from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, outer_key
+from .marks import DUPLICATE, BuildMarks, of_writes
+from .outbox import DeleteRow, GroupDelta, Intent, PutRow, ReleaseValue, ReserveValue
+
+
+@attrs.define(eq=False)
+class CrossPartitionWrite:
+    """What a write does in other partitions."""
+
+    intent: Intent
+    ops: list[dict[str, str]] = attrs.field(factory=list)
+    """For each entity, the writes that its rows in indexes are of, and its marks."""
+    puts: dict[str, tuple[IndexMaintenance, list[IndexRow]]] = attrs.field(factory=dict)
+    """The rows that come into each unique index, by its name."""
+    groups: dict[tuple[Model, Key], dict[str, str]] = attrs.field(factory=dict)
+    """For groups that change, the same as for entities."""
+
+
+def outer_of(
+    outer: Mapping[Model, Maintenance],
+    marks: BuildMarks,
+    changes: Sequence[EntityChange],
+    groups: Iterable[tuple[Model, Key, Row | None, Row | None]],
+    intent: Intent,
+) -> CrossPartitionWrite:
+    """Return what a write does in other partitions than that of its entities.
+
+    A row of an index is of one write for ever: where it changes, one of this write comes, and the old one goes. So it
+    does not matter in which order, and how often, they are put and deleted.
+
+    Args:
+        outer: what is maintained there from each class.
+        marks: of all that is maintained.
+        changes: of the entities.
+        groups: those in their partition that change, each as it was and as it will be.
+        intent: of the write; it gets what is to be done.
+
+    Raises:
+        UniqueViolation: two of the entities would have the same value.
+    """
+    made, values = CrossPartitionWrite(intent), _Values()
+    deltas = ChangeSet()
+    for change in changes:
+        after = marks.left(change.old) if change.new is not None else {}
+        made.ops.append(after)
+        if change.operation.verb == "require":
+            continue
+        if change.new is not None:
+            for mark in marks.built.get(change.operation.model, ()):
+                mark.set_in(after, change.old, change.new)
+        duties = outer.get(change.operation.model, _NOTHING)
+        for index in duties.indexes:
+            _in_index(made, values, index, marks, change.old, change.new, after)
+        for aggregate in duties.aggregates:
+            _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
+    for model, key, old, new in groups:
+        made.groups[model, key] = rows_elsewhere(outer.get(model, _NOTHING), marks, old, new, made)
+    for place, entry in values.wanted.items():
+        index = place[0]
+        was = values.given.pop(place, None)
+        made.intent.takes.append(
+            ReserveValue(index.model.table, place[1], place[2], entry[3], marks.of[index].name, was)
+        )
+    made.intent.releases += [
+        ReleaseValue(index.model.table, at, key, was)
+        for (index, at, key), was in values.given.items()
+        if was is not None
+    ]
+    made.intent.deltas += _deltas(deltas, marks)
+    return made
+
+
+def rows_elsewhere(
+    duties: Maintenance, marks: BuildMarks, old: Row | None, new: Row | None, made: CrossPartitionWrite
+) -> dict[str, str]:
+    """Add what a change of a group does to its rows in indexes; return the marks that it has then.
+
+    Args:
+        duties: the indexes on the groups in other partitions, of which none is unique.
+        marks: of all that is maintained.
+        old: the group as it was read; None: it was not there.
+        new: as it will be.
+        made: gets what is to be done.
+    """
+    after = {} if new is None else marks.left(old)
+    for index in duties.indexes:
+        # (Where the group has no mark, the index is younger.)
+        held = old if marks.of[index].name in of_writes(old) else None
+        _in_index(made, _Values(), index, marks, held, new, after)
+    return after
+
+
+_NOTHING = Maintenance((), ())
+_Value = tuple[IndexMaintenance, str, str]
+
+
+@attrs.define(eq=False)
+class _Values:
+    """The unique values that a write wants, and those that its entities have so far, with the write that took them."""
+
+    wanted: dict[_Value, IndexRow] = attrs.field(factory=dict)
+    given: dict[_Value, str | None] = attrs.field(factory=dict)
+
+
+def _in_index(
+    made: CrossPartitionWrite,
+    values: _Values,
+    index: IndexMaintenance,
+    marks: BuildMarks,
+    old: Row | None,
+    new: Row | None,
+    after: dict[str, str],
+) -> None:
+    """Add what a change of an entity, or of a group, does to its rows in an index."""
+    mark = marks.of[index]
+    rows, unique = mark.concerned(old, new), index.model.unique
+    gone, come = _rows(index, rows[0], stored=True), _rows(index, rows[1])
+    if gone == come or (unique and {row[:2] for row in gone} == {row[:2] for row in come}):
+        return
+    held, op = of_writes(old).get(mark.name), made.intent.op
+    was = None if held in ("", DUPLICATE) else held
+    if come:
+        after[mark.name] = op
+    elif mark.built and new is not None:
+        after[mark.name] = ""
+    else:
+        after.pop(mark.name, None)
+    if not unique:
+        made.intent.puts += [put_of(index, marks, row, op) for row in come]
+        if was is not None:
+            made.intent.deletes += [_delete(index, row, was) for row in gone]
+        return
+    made.puts.setdefault(mark.name, (index, []))[1].extend(come)
+    for row in come:
+        if (first := values.wanted.setdefault((index, *row[:2]), row)) is not row:
+            raise violation(index, lambda *_, held=first[2:4]: held, [row])
+    values.given |= {(index, *row[:2]): was for row in gone}
+
+
+def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
+    if row is None:
+        return []
+    changes, alone = ChangeSet(), Maintenance((index,), ())
+    if stored:
+        changes.removed(alone, [row])
+        return changes.indexes[index].deletes
+    changes.added(alone, [row])
+    return changes.indexes[index].puts
+
+
+def put_of(index: IndexMaintenance, marks: BuildMarks, row: IndexRow, op: str) -> PutRow:
+    """Return the row of an index as it is put, of the write that makes it."""
+    members = {BASE_PARTITION: row[2], BASE_ROW: row[3], **included(index, row, marks.stored.get(index.owner.name, ()))}
+    return PutRow(index.model.table, row[0], outer_key(row[1], row[2], row[3], op), members, marks.of[index].name)
+
+
+def _delete(index: IndexMaintenance, row: IndexRow, op: str) -> DeleteRow:
+    return DeleteRow(index.model.table, row[0], outer_key(row[1], row[2], row[3], op))
+
+
+def _collect(deltas: ChangeSet, duties: Maintenance, old: Row | None, new: Row | None) -> None:
+    if old is not None and new is not None:
+        deltas.changed(duties, [(old, new)])
+    elif new is not None:
+        deltas.added(duties, [new])
+    elif old is not None:
+        deltas.removed(duties, [old])
+
+
+def _deltas(changes: ChangeSet, marks: BuildMarks) -> Iterable[GroupDelta]:
+    for aggregate, groups in changes.groups.items():
+        nothing = aggregate.aggregate.pack_delta(aggregate.aggregate.zero())
+        for group, delta in groups.items():
+            packed = aggregate.aggregate.pack_delta(delta)
+            key: Key = aggregate.key(group)
+            if packed != nothing:
+                yield GroupDelta(marks.name_of(aggregate), *key, packed)

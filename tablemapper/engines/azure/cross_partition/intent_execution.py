@@ -1,0 +1,160 @@
+"""What is left of a write after its transaction, or instead of it: its intent is carried out, or taken back.
+
+The writer does it, or who sweeps later, or both at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+from ....errors import StoreError
+from ....schema.maintenance import AggregateMaintenance
+from ..tables.driver import Effects, ReadClock, read, side_by_side
+from ..tables.reserved_names import OP_UNITS, intent_key, mark_key
+from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, NoResponse, RowChange
+from .delta_batching import add_with_others
+from .marks import number_of
+from .outbox import Deadline, DeadlineExceeded, DeleteRow, GroupDelta, Intent, Outbox, put_works
+from .remote_groups import GroupMaintenance
+from .reservations import Reservations
+
+_WAITS = 5  # for another writer, 1.5 s in all
+_log = logging.getLogger("tablemapper.azure")
+
+
+class AggregateRegistry(Protocol):
+    """What is maintained, as a process knows it."""
+
+    @property
+    def aggregates(self) -> Mapping[str, AggregateMaintenance]:
+        """All aggregates, by what intents call them."""
+        ...
+
+    def upkeep(self, aggregate: AggregateMaintenance) -> GroupMaintenance:
+        """Return an aggregate with what is maintained from its groups."""
+        ...
+
+
+class UnknownAggregate(Exception):
+    """An intent names an aggregate whose class was not opened here."""
+
+
+def carry_out(
+    intents: Sequence[Intent], classes: AggregateRegistry, patience: Deadline, timeout: float, outbox: Outbox
+) -> Effects[None]:
+    """Do what committed intents say.
+
+    Raises:
+        Unknown: nothing was done.
+        Late, Refused, StoreError: not all was done.
+    """
+    works: list[Effects[Any]] = [*put_works(patience, [put for intent in intents for put in intent.puts])]
+    aggregates = classes.aggregates
+    numbers = dict(map(number_of, aggregates))
+    groups: dict[tuple[str, str, str], list[tuple[Intent, GroupDelta]]] = {}
+    for intent in intents:
+        for one in intent.deltas:
+            of, number = number_of(one.label)
+            if one.label not in aggregates and number >= numbers.get(of, -1):
+                raise UnknownAggregate(
+                    f"{intent.table} {(intent.partition, intent.row)}: {one.label} is maintained by another program"
+                )
+        reservations = Reservations(intent, patience, timeout)
+        works += [_end(one, intent, patience, timeout) for one in intent.deletes]
+        works += [reservations.release(one) for one in intent.releases]
+        works += [reservations.end(one, done=True) for one in intent.takes if one.was is not None]
+        for one in intent.deltas:
+            if one.label in aggregates:  # (else it was built anew since, with the entity as it is)
+                groups.setdefault((one.label, one.partition, one.row), []).append((intent, one))
+    for (label, _, _), several in groups.items():
+        upkeep = classes.upkeep(aggregates[label])
+        for at in range(0, len(several), upkeep.most):
+            works.append(add_with_others(upkeep, several[at : at + upkeep.most], patience, timeout, outbox))
+    made = yield from side_by_side(works)
+    if following := [one for one in made if isinstance(one, Intent)]:  # (of groups that indexes have elsewhere)
+        yield from carry_out(following, classes, patience, timeout, outbox)
+        if not patience.doubt:
+            yield from side_by_side(list(_delete_works(patience, following)))
+
+
+def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
+    """Delete a row of an index; where it is not there yet, wait a moment for the write that puts it."""
+    before = GetEntity(intent.table, intent.partition, intent_key(gone.row[-OP_UNITS:]))
+    for attempt in range(_WAITS):
+        if (yield from patience.send(gone.table, gone.partition, RowChange("delete", gone.row, {}, "*"))):
+            return
+        found = yield from read(before, timeout)
+        if found is None or found["state"] != "C":
+            return
+        yield from patience.again(attempt)
+    patience.doubt = True  # (the intent stays for who sweeps, after whom nobody puts it)
+
+
+@attrs.frozen(eq=False)
+class CommittedIntent:
+    """What follows from a write that is committed."""
+
+    intent: Intent
+    patience: Deadline
+    """Of the write: until when it may go on, and whether an answer was lost."""
+    what: str
+    """The write, for messages."""
+
+
+def carry_out_together(
+    following: Sequence[CommittedIntent], classes: AggregateRegistry, timeout: float, outbox: Outbox
+) -> Effects[bool]:
+    """Do what follows from some writes of this process, together, and delete their intents; return whether all was done.
+
+    What is not possible is logged, and left to who sweeps.
+    """
+    if not following:
+        return True
+    patience = Deadline(min(one.patience.until for one in following))
+    intents = [one.intent for one in following]
+    try:
+        yield from carry_out(intents, classes, patience, timeout, outbox)
+        # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
+        sure = [] if patience.doubt else [one for one in following if not one.patience.doubt]
+        yield from side_by_side(list(_delete_works(patience, [one.intent for one in sure])))
+        now: float = yield ReadClock()
+        for one in sure if not patience.doubt else ():
+            if now - (one.patience.until - timeout) <= outbox.times.lease:
+                for delta in one.intent.deltas:  # (nobody else can have read the intent to finish it)
+                    if delta.label in classes.aggregates:
+                        table = classes.aggregates[delta.label].model.table
+                        outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
+    except (DeadlineExceeded, NoResponse, ErrorResponse, StoreError, UnknownAggregate) as error:
+        _log.warning(
+            "%s is written; what follows from it in other partitions is left to sweep(): %s", following[0].what, error
+        )
+        return False
+    return True
+
+
+def _delete_works(patience: Deadline, intents: Sequence[Intent]) -> Iterable[Effects[Any]]:
+    """Yield the works that delete intents, those of one partition together."""
+    places: dict[tuple[str, str], list[RowChange]] = {}
+    for one in intents:
+        places.setdefault((one.table, one.partition), []).append(RowChange("delete", one.row, {}, "*"))
+    for (table, partition), changes in places.items():
+        yield deleted(patience, table, partition, changes)
+
+
+def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[RowChange]) -> Effects[None]:
+    """Delete rows of a partition that others may delete, too."""
+    for at in range(0, len(changes), MAX_CHANGES):
+        some = changes[at : at + MAX_CHANGES]
+        if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (who sweeps was faster)
+            for one in some:
+                yield from patience.send(table, partition, one)
+
+
+def take_back(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
+    """Take back what a fenced intent has taken."""
+    reservations = Reservations(intent, patience, timeout)
+    yield from side_by_side([reservations.end(one, done=False) for one in intent.takes])

@@ -1,0 +1,327 @@
+"""What a write does to rows in other partitions: an intent in its own transaction says it, and it is done after that.
+
+An intent is *pending* while unique values are taken, before the transaction; the transaction makes it *committed*.
+Whoever finds it pending for long *fences* it: then the transaction cannot succeed any more. All that an intent says can
+be done several times, by several at once, and long after it was done, without doing harm.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+import attrs
+import msgspec
+
+from ....errors import CorruptStore
+from ....keys.encodings import SEPARATOR
+from ....limits import MAX_KEY_UNITS, utf16_units
+from ..tables.driver import Effects, ReadClock, delay
+from ..tables.reserved_names import digest, intent_key
+from ..tables.service import (
+    ETAG,
+    MAX_CHANGES,
+    PARTITION,
+    ROW,
+    Entity,
+    ErrorResponse,
+    GroupTransaction,
+    Members,
+    NoResponse,
+    RowChange,
+    properties,
+)
+
+State: TypeAlias = Literal["P", "C", "X", "D"]
+"""Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
+_PIECE = 30_000  # characters of an intent in one property
+MAX_INTENT = 450_000  # characters
+_ROOM = 450_000  # of the rows of an index in one transaction
+_HOUR = 3600.0
+_TOGETHER = 48  # markers that are deleted with a change of a group
+_MOST_SPENT = 10_000  # partitions
+
+
+class PutRow(msgspec.Struct, frozen=True, array_like=True):
+    """A row of an index that comes."""
+
+    table: str
+    partition: str
+    row: str
+    members: dict[str, str | int | float | bool]
+    index: str
+
+
+class DeleteRow(msgspec.Struct, frozen=True, array_like=True):
+    """A row of an index that goes."""
+
+    table: str
+    partition: str
+    row: str
+
+
+class ReserveValue(msgspec.Struct, frozen=True, array_like=True):
+    """A unique value that an entity gets."""
+
+    table: str
+    partition: str
+    row: str
+    base: str
+    """The row key of the entity."""
+    index: str
+    was: str | None
+    """The write of the entity that gives it up in the same transaction; None if nobody does."""
+
+
+class ReleaseValue(msgspec.Struct, frozen=True, array_like=True):
+    """A unique value that an entity gives up, and the write by which it has it."""
+
+    table: str
+    partition: str
+    row: str
+    op: str
+
+
+class GroupDelta(msgspec.Struct, frozen=True, array_like=True):
+    """What changes in a group."""
+
+    label: str
+    partition: str
+    row: str
+    packed: bytes
+
+
+class Intent(msgspec.Struct, array_like=True):
+    """What a write does in other partitions, and where it lies itself."""
+
+    table: str
+    partition: str
+    op: str
+    puts: list[PutRow] = []
+    deletes: list[DeleteRow] = []
+    takes: list[ReserveValue] = []
+    releases: list[ReleaseValue] = []
+    deltas: list[GroupDelta] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.puts or self.deletes or self.takes or self.releases or self.deltas)
+
+    @property
+    def row(self) -> str:
+        """The row key of the intent."""
+        return intent_key(self.op)
+
+    def change(self, state: State, etag: str | None = None) -> RowChange:
+        """Return the change that writes the intent: it is new, or replaces that of an ETag.
+
+        Raises:
+            TooLong: it does not fit into one entity.
+        """
+        text = msgspec.json.encode(self).decode()
+        if len(text) > MAX_INTENT:
+            raise IntentTooLarge(len(text))
+        members = {f"c{at // _PIECE}": text[at : at + _PIECE] for at in range(0, len(text), _PIECE)} | {"state": state}
+        return RowChange("insert" if etag is None else "replace", self.row, members, etag)
+
+
+class IntentTooLarge(Exception):
+    """What a write does in other partitions does not fit into one entity."""
+
+
+def intent_of(entity: Entity) -> tuple[Intent, State]:
+    """Return an intent that was read, and its state."""
+    pieces: list[str] = []
+    while (piece := entity.get(f"c{len(pieces)}")) is not None:
+        pieces.append(piece)
+    try:
+        return msgspec.json.decode("".join(pieces), type=Intent), msgspec.convert(entity["state"], State)
+    except (KeyError, TypeError, msgspec.MsgspecError) as error:
+        key = entity[PARTITION], entity[ROW]
+        raise CorruptStore(f"{key}: what a write has still to do cannot be read: {error}") from error
+
+
+def restated(table: str, entity: Entity, state: State) -> GroupTransaction:
+    """Return the request that gives an intent, as it was read, another state: ``"X"`` fences it."""
+    members: Members = {name: entity[name] for name in properties(entity)} | {"state": state}
+    return GroupTransaction(table, entity[PARTITION], (RowChange("replace", entity[ROW], members, entity[ETAG]),))
+
+
+def _new_op() -> str:
+    """Return what stands for one attempt to write: later ones sort behind it."""
+    return f"{time.time_ns() // 1000:013x}{secrets.token_hex(6)}"
+
+
+# ---------------------------------------------------------------------------------------------- sending until an answer
+
+
+@attrs.frozen
+class Timing:
+    """How long things last, in seconds."""
+
+    look: float = 10.0
+    """For which a process believes what it has read of the catalogue."""
+    deadline: float = 30.0
+    """After which a write, or who finishes it, sends nothing more."""
+    lease: float = 60.0
+    """For which an intent is left to its writer."""
+    grace: float = 600.0
+    """For which an intent is kept that may still be in somebody's hands; no request is under way for as long."""
+
+    @property
+    def settled(self) -> float:
+        """After which nobody writes any more who does not know of a change of the catalogue."""
+        return 2 * self.look + self.deadline  # (a request may be under way for as long as a look lasts)
+
+
+LOCAL = Timing(look=1.0, deadline=10.0)
+"""Of a store that is created on this machine, on an emulator."""
+
+
+class DeadlineExceeded(Exception):
+    """The deadline is over: what is left is for `sweep`."""
+
+
+@attrs.define(eq=False)
+class Deadline:
+    """Sends requests until answers come, up to a deadline."""
+
+    until: float
+    doubt: bool = False
+    """Whether an answer was lost, so that a request may still be executed later."""
+
+    def check(self, pause: float = 0.0) -> Effects[None]:
+        """Go on if there is time left after a pause: a write sends its transaction up to then only.
+
+        Raises:
+            Late: there is none.
+        """
+        if cast(float, (yield ReadClock())) + pause > self.until:
+            raise DeadlineExceeded("the deadline is over")
+
+    def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
+        """Wait before another attempt.
+
+        Raises:
+            Late: there is no time left.
+        """
+        self.doubt |= lost is not None
+        pause = delay(attempt, lost)
+        yield from self.check(pause.seconds)
+        yield pause
+
+    def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
+        """Send changes that may be made twice; return whether all that they need was there.
+
+        Raises:
+            Late, Refused
+        """
+        attempt = 0
+        while True:
+            try:
+                yield GroupTransaction(table, partition, changes)
+            except NoResponse as lost:
+                yield from self.again(attempt, lost)
+                attempt += 1
+            except ErrorResponse as refused:
+                if refused.status == 404 and refused.code != "TableNotFound":
+                    return False
+                raise
+            else:
+                return True
+
+
+def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bool]]:
+    """Yield the works that put rows: those of one partition together."""
+    places: dict[tuple[str, str], list[RowChange]] = {}
+    for one in puts:
+        places.setdefault((one.table, one.partition), []).append(RowChange("upsert", one.row, one.members))
+    for (table, partition), changes in places.items():
+        some: list[RowChange] = []
+        room = _ROOM
+        for change in changes:
+            length = sum(len(value) for value in change.members.values() if isinstance(value, str))
+            if some and (len(some) == MAX_CHANGES or length > room):
+                yield patience.send(table, partition, *some)
+                some, room = [], _ROOM
+            some.append(change)
+            room -= length
+        yield patience.send(table, partition, *some)
+
+
+# ---------------------------------------------------------------------------------------------- which partitions
+
+
+WORKS = 16
+"""The partitions of the catalogue that name partitions in which there are intents."""
+
+
+def works_partition(number: int) -> str:
+    """Return one of these partitions."""
+    return f"work {number:x}"
+
+
+Group: TypeAlias = tuple[str, str, str]
+"""What intents call an aggregate, and the key of a group."""
+
+
+class Outbox:
+    """What the writes of a process share: the partitions that it has named to those who sweep, and markers.
+
+    Args:
+        catalogue: the table of the catalogue.
+        times: how long things last.
+        new_op: gives what stands for one attempt to write.
+    """
+
+    def __init__(self, catalogue: str, times: Timing | None = None, new_op: Callable[[], str] | None = None) -> None:
+        self.catalogue = catalogue
+        self.new_op = new_op or _new_op
+        self.times = times or Timing()
+        self.full: set[tuple[str, str, str]] = set()
+        """Groups in which there may be no room for more values."""
+        self.lock = threading.Lock()
+        self.led: dict[Group, float] = {}
+        """Groups that a writer adds to just now, each with the time at which that is over."""
+        self.waiting: dict[Group, list[Any]] = {}
+        """The other writers that have something for a group."""
+        self.shared: list[tuple[str, str]] = []
+        """Partitions that were named, and others had named before: their writers may have ended early."""
+        self._named: dict[tuple[str, str], float] = {}
+        self._spent: dict[tuple[str, str], list[str]] = {}
+
+    def spend(self, table: str, partition: str, marks: Sequence[str]) -> None:
+        """Have markers deleted that nobody needs any more, with the next change of a group beside them."""
+        if len(self._spent) < _MOST_SPENT:
+            self._spent.setdefault((table, partition), []).extend(marks)
+
+    def spent(self, table: str, partition: str) -> list[str]:
+        """Return such markers, which are to be deleted or to be given back."""
+        marks = self._spent.pop((table, partition), [])
+        if marks[_TOGETHER:]:
+            self._spent[table, partition] = marks[_TOGETHER:]
+        return marks[:_TOGETHER]
+
+    def name(self, patience: Deadline, table: str, partition: str) -> Effects[None]:
+        """Name a partition before the first intent is there, and again each hour; see whether it was named before."""
+        place, now = (table, partition), cast(float, (yield ReadClock()))
+        if self._named.get(place, -_HOUR) > now - _HOUR:
+            return
+        row = f"{table}{SEPARATOR}{partition}"
+        if utf16_units(row) > MAX_KEY_UNITS:
+            row = f'{table}{SEPARATOR} "h{digest(partition)}'
+        where = works_partition(zlib.crc32(row.encode()) % WORKS)
+        members: Members = {"t": table, "p": partition}
+        try:
+            yield from patience.send(self.catalogue, where, RowChange("insert", row, members))
+        except ErrorResponse as refused:
+            if refused.status != 409:
+                raise
+            yield from patience.send(self.catalogue, where, RowChange("upsert", row, members))
+            self.shared.append(place)
+        if len(self._named) > 100_000:
+            self._named.clear()
+        self._named[place] = now

@@ -1,0 +1,195 @@
+"""Rows that others than writes change: a copy takes over what ever was, a repair corrects a group, a build begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from ...errors import CorruptStore, StoreError
+from ...schema.aggregate_model import Delta
+from ...schema.maintenance import IndexMaintenance
+from ...schema.model import Model, is_local
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.intent_execution import carry_out, deleted
+from .cross_partition.marks import MaintainedPart
+from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, Outbox
+from .cross_partition.remote_groups import GroupMaintenance, changed, correction, read_group, unread_group
+from .reading.filters import visible
+from .reading.scans import in_range
+from .tables.driver import Effects, read, side_by_side
+from .tables.reserved_names import BASE_ROW, PAGES, index_prefix, is_page
+from .tables.service import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Entity,
+    EntityPage,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
+)
+
+_TOGETHER = 16  # groups
+MOST_PAGES = 40  # of the values of a group, in one transaction
+
+
+@attrs.frozen
+class GroupWriter:
+    """Changes rows beside writers, so that each change may be made many times.
+
+    Args:
+        classes: what is maintained.
+        outbox: of the process.
+        patience: until when something is sent.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+
+    classes: OpenClasses
+    outbox: Outbox
+    patience: Deadline
+    timeout: float
+
+    def write(
+        self,
+        upkeep: GroupMaintenance,
+        key: tuple[str, str],
+        found: Entity | None,
+        change: RowChange,
+        pages: Sequence[RowChange] = (),
+    ) -> Effects[None]:
+        """Change a group, its pages, and what indexes have of it, under the ETag that it was read with.
+
+        Raises:
+            Late, Lost, Refused
+        """
+        table = upkeep.aggregate.model.table
+        intent = Intent(table, key[0], self.outbox.new_op())
+        changes = yield from upkeep.change(key, found, change, intent, self.timeout, lost=True)
+        if intent:
+            yield from self.outbox.name(self.patience, table, key[0])
+        yield from self.patience.check()
+        yield GroupTransaction(table, key[0], (*changes, *pages))
+        if intent:
+            yield from carry_out([intent], self.classes, self.patience, self.timeout, self.outbox)
+            if not self.patience.doubt:
+                yield from deleted(self.patience, table, key[0], [RowChange("delete", intent.row, {}, "*")])
+
+    def add(
+        self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta | None, found: Entity | None
+    ) -> Effects[None]:
+        """Add a delta to a group, however often others change it meanwhile; None: take all entities out, and forget its pages.
+
+        Raises:
+            Late
+        """
+        attempt, aggregate = 0, upkeep.aggregate
+        table = aggregate.model.table
+        while True:
+            pages: Sequence[RowChange] = ()
+            try:
+                if delta is None:
+                    group = unread_group(aggregate, key, found)
+                    change = changed(group, [correction(group, aggregate.aggregate.zero())], 0, anyway=True)
+                else:
+                    group = yield from read_group(aggregate, key, found, [delta], self.timeout)
+                    change = changed(group, [delta], MOST_PAGES)
+                found, pages = group.found, group.values.changes()
+            except CorruptStore:
+                if found is None:
+                    raise
+                change, found = RowChange("delete", key[1], {}, found[ETAG]), None
+            if change is None:
+                return
+            try:
+                yield from self.write(upkeep, key, found, change, pages)
+            except NoResponse as lost:
+                yield from self.patience.again(attempt, lost)
+            except ErrorResponse as refused:
+                if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":
+                    raise
+                yield from self.patience.again(min(attempt, 3))
+            else:
+                return
+            attempt += 1
+            found = yield from read(GetEntity(table, *key), self.timeout)
+
+    def emptied(self, part: MaintainedPart) -> Effects[None]:
+        """Delete the rows of an index, or take all entities out of the groups of an aggregate; what ever was stays.
+
+        Args:
+            part: to which nobody adds anything meanwhile.
+
+        Raises:
+            Late: not all is done.
+        """
+        if isinstance(part, IndexMaintenance):
+            local, front = is_local(part.owner, part.model), index_prefix(part.label)
+            rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
+            find = in_range(part.owner.table, rows) if local else QueryEntities(part.model.table)
+            yield from self._deleted(find, lambda _: True)
+            return
+        claims, pages = self.classes.claims, in_range(part.model.table, PAGES)
+        yield from self._deleted(pages, lambda one: claims(part.model, one[PARTITION], one[BASE_ROW]))
+        find, upkeep = QueryEntities(part.model.table, visible()), self.classes.upkeep(part)
+        while True:
+            page: EntityPage = yield from read(find, self.timeout)
+            yield from self.patience.check()
+            groups = [one for one in page.entities if claims(part.model, one[PARTITION], one[ROW])]
+            works = [self.add(upkeep, (one[PARTITION], one[ROW]), None, one) for one in groups]
+            for at in range(0, len(works), _TOGETHER):
+                yield from side_by_side(works[at : at + _TOGETHER])
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    def erased(self, model: Model, *, alone: bool) -> Effects[None]:
+        """Delete the entities of a class, or the groups of an aggregate, that nobody writes any more, and their rows in indexes.
+
+        Args:
+            model: the class.
+            alone: whether no other class has entities in its table.
+
+        Raises:
+            Late: not all is done.
+        """
+        for index in self.classes.maintained(model).indexes:
+            yield from self.emptied(index)
+        claims = self.classes.claims
+
+        def is_of(one: Entity) -> bool:
+            return alone or claims(model, one[PARTITION], one[BASE_ROW] if is_page(one[ROW]) else one[ROW])
+
+        yield from self._deleted(QueryEntities(model.table), is_of)
+
+    def _deleted(self, find: QueryEntities, which: Callable[[Entity], bool]) -> Effects[None]:
+        """Delete the rows that a request finds, and a function chooses."""
+        while True:
+            page: EntityPage = yield from read(find, self.timeout)
+            yield from self.patience.check()
+            places: dict[str, list[RowChange]] = {}
+            for one in filter(which, page.entities):
+                places.setdefault(one[PARTITION], []).append(RowChange("delete", one[ROW], {}, "*"))
+            works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
+            for at in range(0, len(works), _TOGETHER):
+                yield from side_by_side(works[at : at + _TOGETHER])
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    def widened(self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta) -> Effects[None]:
+        """Add a delta of ``_ever`` measures to a group; it may be added many times.
+
+        Raises:
+            StoreError: no answer came, or others write the group all the time.
+        """
+        found = yield from read(GetEntity(upkeep.aggregate.model.table, *key), self.timeout)
+        try:
+            yield from self.add(upkeep, key, delta, found)
+        except DeadlineExceeded:
+            raise StoreError(
+                f"{upkeep.aggregate.model.name} {key}: others write this group all the time, or no answer comes; copy again"
+            ) from None

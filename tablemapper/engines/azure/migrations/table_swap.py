@@ -1,0 +1,270 @@
+"""A migration that copies entities: into new tables of the account, which take the place of the old ones while nobody writes.
+
+Until then they are a store of their own, with a catalogue that nobody else knows. The entry of the migration in the history of
+the store names all these tables, so whoever finds that a run has ended early deletes them, and begins anew.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import attrs
+
+from ....catalogue.actions import ActionPlan
+from ....catalogue.catalogue import Catalogue, StagedCatalogue
+from ....catalogue.cutover import switched
+from ....catalogue.freeze import check_thawed
+from ....catalogue.transitions import Transition
+from ....entities.etag import Stamp
+from ....schema.model import Schema
+from ....schema.specs import AppliedSpec, ModelSpec
+from ...migration_protocol import StaleScript
+from ..catalogue.notes import gathered
+from ..catalogue.open_classes import OpenClasses
+from ..catalogue.placement import check_models
+from ..catalogue.publication import StoredCatalogue, changed, names_of, open_catalogue, read_catalogue, tables_of
+from ..cross_partition.outbox import Outbox, Timing
+from ..engine import AzureEngine
+from ..recovery import sweep, waited
+from ..tables.driver import Driver, Effects, clock, read, server_time, store_errors
+from ..tables.reserved_names import digest
+from ..tables.service import ETAG, DeleteTable, Entity, ErrorResponse, GetEntity, GroupTransaction, RowChange
+
+T = TypeVar("T")
+_RUNS = "migration"
+_BEAT = 10.0  # seconds after which a run says again that it goes on
+_MAX_NAME = 63
+
+
+@attrs.define(eq=False)
+class AzureReplacement:
+    """One run of such a migration; `Replacement` says more of each method."""
+
+    transition: Transition
+    held: StoredCatalogue
+    """The catalogue as it was when the run began."""
+    table: str
+    """Of the catalogue."""
+    name: str
+    times: Timing
+    timeout: float
+    driver: Driver
+    source: AzureEngine = attrs.field(init=False)
+    target: AzureEngine = attrs.field(init=False)
+    _token: str = attrs.field(factory=lambda: secrets.token_hex(4))
+    _opened: list[AzureEngine] = attrs.field(factory=list)
+    _entry: AppliedSpec | None = None
+    """In the history, once it has begun; that of an undoing is there until it switches."""
+    _frozen: int | None = None
+    _beat: float = 0.0
+    _etag: str | None = None
+
+    def begin(self) -> None:
+        """Start it, from the beginning.
+
+        Raises:
+            Outdated: another run is about it; this may be called again.
+            StoreLocked: the store is frozen.
+        """
+        check_models(self.transition.new, self.table)
+        before = self.held.value.history.running
+        if before is None:
+            check_thawed(self.held.value)
+        elif before.id != self.transition.name or self.run(self._goes_on()):
+            raise StaleScript
+        names = {one: self._fresh(one) for one in tables_of(self.transition.new)}
+        started = self.run(server_time(self.table, self.timeout))
+        entry = AppliedSpec(
+            self.transition.name,
+            self.transition.script,
+            list(self.transition.steps),
+            started,
+            kept=[self._catalogue, *names.values()],
+        )
+
+        def announced(held: StoredCatalogue) -> Catalogue | None:
+            history = held.value.history
+            if self._is_mine(held):
+                return None
+            if history != self.held.value.history or self._models(held.value) != self._models(self.held.value):
+                raise StaleScript
+            return attrs.evolve(held.value, history=history.without(history.running).and_(entry))
+
+        self._entry = entry
+        self.run(changed(self.table, self.timeout, announced))
+        if before is not None:
+            self.run(deleted_tables(before.kept, self.timeout))
+        self.run(self._said())
+        self.source = self._engine(self.table, self.transition.old, self.held, read_only=True)
+        new = self.run(open_catalogue(self._catalogue, self.transition.new, self.timeout, self.times, names=names))
+        self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
+
+    def run(self, work: Effects[T]) -> T:
+        """Return what a work returns."""
+        with store_errors(self.name):
+            return self.driver.run(work)
+
+    def _models(self, value: Catalogue) -> dict[str, ModelSpec]:
+        return value.part(self.transition.ending).models
+
+    def _engine(self, catalogue: str, schema: Schema, published: StoredCatalogue, *, read_only: bool) -> AzureEngine:
+        driver, classes = self.driver.beside(), OpenClasses(schema, published)
+        engine = AzureEngine(driver, self.name, classes, catalogue, self.timeout, self.times, read_only=read_only)
+        self._opened.append(engine)
+        return engine
+
+    @property
+    def _catalogue(self) -> str:
+        return self._fresh(self.table)
+
+    def _fresh(self, name: str) -> str:
+        """Return the name of a table that takes the place of another one."""
+        end = f"x{self._token}"
+        if len(name) + len(end) > _MAX_NAME:  # (two names may begin alike)
+            end = f"x{digest(name.lower())[:16]}{end}"
+        return name[: _MAX_NAME - len(end)] + end
+
+    def _is_mine(self, held: StoredCatalogue) -> bool:
+        running = held.value.history.running
+        return running is not None and self._entry is not None and running.kept == self._entry.kept
+
+    # -- which run goes on
+
+    def _goes_on(self) -> Effects[bool]:
+        """Return whether another run of the migration said a short time ago that it goes on; then wait a second."""
+        found: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
+        if found is None:
+            return False
+        return (yield from waited(self.table, int(Stamp(found[ETAG])), self.times.lease, self.timeout))
+
+    def _said(self) -> Effects[None]:
+        kind = "upsert" if self._etag is None else "replace"
+        change = RowChange(kind, self.transition.id, {"run": self._token}, self._etag)  # type: ignore[arg-type]
+        try:
+            (self._etag,) = yield from read(GroupTransaction(self.table, _RUNS, (change,)), self.timeout)
+        except ErrorResponse as refused:
+            if refused.status not in (404, 412):
+                raise
+            found: Entity | None = yield from read(GetEntity(self.table, _RUNS, self.transition.id), self.timeout)
+            if found is None or found.get("run") != self._token:  # (else the answer to the first attempt was lost)
+                raise StaleScript from None
+            self._etag = found[ETAG]
+        self._beat = yield from clock()
+
+    def alive(self) -> None:
+        """Let other runs know from time to time that this one goes on."""
+        if self.run(clock()) - self._beat > _BEAT:
+            self.run(self._said())
+
+    # -- the switch
+
+    def freeze(self) -> None:
+        """Let no program change entities any more, and wait until each one knows."""
+
+        def frozen(held: StoredCatalogue) -> Catalogue | None:
+            if not self._is_mine(held):
+                raise StaleScript
+            return None if held.value.frozen is not None else attrs.evolve(held.value, frozen=0)
+
+        held = self.run(changed(self.table, self.timeout, frozen))
+        self._frozen = since = held.value.frozen
+        assert since is not None
+        while self.run(waited(self.table, since, self.times.settled, self.timeout)):
+            self.alive()
+
+    def switch(self, entities: int) -> bool:
+        """Let the new classes take the place of the old ones, and programs write again."""
+        self._settle()
+        self.run(gathered(self.table, self.timeout))
+        new = self.run(read_catalogue(self._catalogue, self.timeout))
+        if new is None:
+            raise StaleScript
+        transition = attrs.evolve(self.transition, links=(), writes=False)  # (no version goes on beside the new one)
+        now, staged = self.run(server_time(self.table, self.timeout)), StagedCatalogue(transition.name, new.value)
+
+        def after(held: StoredCatalogue) -> Catalogue | None:
+            value = held.value
+            if self._has_switched(value) or (self._is_mine(held) and value.frozen != self._frozen):
+                return None
+            if not self._is_mine(held) or self._models(value) != self._models(self.held.value):
+                raise StaleScript
+            history, running, done = value.history, value.history.running, value.history.current(transition.id)
+            if transition.back and done is not None:
+                history = history.without(running).with_(done, kept=[*done.kept, self._catalogue])
+            else:
+                history = history.with_(running, kept=[self._catalogue])
+            draft = ActionPlan(now, lambda: self._physical(value), renames=False)
+            return switched(
+                draft, attrs.evolve(value, frozen=None, staged=staged, history=history), transition, entities
+            )
+
+        former = self.held.value.history.current(self.transition.id)
+        held = self.run(changed(self.table, self.timeout, after))
+        if has_switched := self._has_switched(held.value):
+            # (What a migration that is undone had replaced is out of date, and no program has read it since that.)
+            self.run(deleted_tables([] if former is None else former.kept, self.timeout))
+        return has_switched
+
+    def _settle(self) -> None:
+        """Finish what is left of writes into the new tables, and let no request be under way any more."""
+        target, since = self.target, self.run(server_time(self.table, self.timeout))
+        if target.driver.has_lost:
+            while self.run(waited(self.table, since, self.times.deadline, self.timeout)):
+                self.alive()
+        times = attrs.evolve(self.times, lease=0.0, grace=0.0)
+        target.run(sweep(target.current, Outbox(self._catalogue, times), self.timeout))
+
+    def _has_switched(self, value: Catalogue) -> bool:
+        """Return whether this run has switched."""
+        assert self._entry is not None
+        last = value.history.last(self.transition.id)
+        if self.transition.back:
+            return last is not None and last.undone is not None
+        return last is not None and last.switched is not None and last.started == self._entry.started
+
+    def _physical(self, value: Catalogue) -> set[str]:
+        """Return the tables that the account has of the classes that are replaced, as it calls them.
+
+        Among them are those of what earlier scripts dropped, which no class declares any more.
+        """
+        names, forms = names_of(value), self._models(value).values()
+        tables = {form.table for form in forms}
+        tables |= {one.table for form in forms for one in form.indexes.values() if one.partition != form.partition}
+        return {names.get(table, table) for table in tables}
+
+    def close(self) -> None:
+        """Let go of both; unless it has switched, everything is as it was before."""
+        for engine in self._opened:
+            engine.close()
+        if self._entry is None:
+            return
+        self.run(abandoned(self.table, self._entry.kept, self.timeout))
+
+
+def abandoned(table: str, kept: Sequence[str], timeout: float) -> Effects[None]:
+    """End a run that made some tables, unless it is over, and let programs write again; delete those that the store has not.
+
+    Args:
+        table: of the catalogue.
+        kept: the tables; the first is that of a catalogue, which is nobody's afterwards.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+
+    def without(held: StoredCatalogue) -> Catalogue | None:
+        history = held.value.history
+        if history.running is None or history.running.kept != kept:
+            return None
+        return attrs.evolve(held.value, history=history.without(history.running), frozen=None)
+
+    held = yield from changed(table, timeout, without)
+    # (It may have switched, and another one may have replaced its tables since.)
+    has = {*names_of(held.value).values(), *(name for entry in held.value.history for name in entry.kept)}
+    yield from deleted_tables([kept[0], *(name for name in kept if name not in has)], timeout)
+
+
+def deleted_tables(names: Iterable[str], timeout: float) -> Effects[None]:
+    """Delete tables, as far as they are there."""
+    for name in names:
+        yield from read(DeleteTable(name), timeout)

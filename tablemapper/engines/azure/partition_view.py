@@ -1,0 +1,226 @@
+"""What is known of a partition when a write is decided: assumed where that is possible, and read.
+
+At first as little is read as can be, and the rest is assumed: the row that an entity was read as, or that a new one is
+not there. The service checks that by ETags. When it refuses, everything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import attrs
+
+from ...entities.etag import Stamp
+from ...errors import CorruptStore
+from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ...schema.model import Model
+from ...schema.rows import FIRST, Row
+from ..protocol import Operation
+from ..write_decision import Decision, Key, decide
+from .catalogue.open_classes import OpenClasses
+from .cross_partition.value_counts import Counts, ValueCounts
+from .reading.rollup_fields import RollupField
+from .tables.driver import Effects, read, side_by_side
+from .tables.entity_json import HiddenProperties, local_key
+from .tables.reserved_names import BASE_ROW
+from .tables.service import ETAG, Entity, GetEntity
+
+
+class PartitionView:
+    """What is known of the store: `write_decision.WriteView`. What a decision asks besides is noted, and read."""
+
+    def __init__(self, classes: OpenClasses, operations: Sequence[Operation], timeout: float) -> None:
+        self.classes = classes
+        self.timeout = timeout
+        self.table, self.partition = operations[0].model.table, operations[0].partition
+        self.operations = operations
+        self.shadows = [self._shadow(one) for one in operations]
+        self.rows: dict[tuple[Model, str], Row | None] = {}
+        self.etags: dict[str, str | None] = {}
+        """By row key: what the service is to find; None: nothing."""
+        self.blind: set[str] = set()
+        """The entities that are written whatever is there."""
+        self.others: dict[str, Entity | None] = {}
+        """Rows of indexes."""
+        self.afresh = False
+        """Whether everything was read."""
+        self._lacking: dict[str, Model | None] = {}
+        self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}
+        """The values of groups after what is being decided, of which both ends are asked for."""
+
+    def _shadow(self, operation: Operation) -> Operation:
+        """Return an operation whose new row has all that the store has of the class."""
+        followed = self.classes.followed.get(operation.model)
+        if followed is None or not followed.checked or operation.verb == "require":
+            return operation
+        followed.check_writable()
+        if operation.verb in ("delete", "build"):
+            return operation
+        moved = operation.moved
+
+        def complete(old: Row | None) -> Row:
+            new = operation.new if operation.change is None else operation.change(old)
+            assert new is not None
+            if moved is not None:
+                return followed.completed(new, self.row(operation.model, moved.key), moved=True)
+            return followed.completed(new, old)
+
+        return attrs.evolve(operation, change=complete)
+
+    def begin(self, *, afresh: bool = False) -> Effects[None]:
+        """Assume what need not be read, and read the rest; afresh everything is read."""
+        self.rows.clear()
+        self.etags.clear()
+        self.blind.clear()
+        self.others.clear()
+        self.afresh = afresh
+        wanted = {one.row: one.model for one in self.operations if afresh or not self._assumed(one)}
+        yield from self._read(wanted)
+
+    def _assumed(self, operation: Operation) -> bool:
+        """Assume the row of an operation, if that is possible."""
+        model, place = operation.model, (operation.model, operation.row)
+        etag, old = operation.etag, operation.old
+        if operation.verb == "insert":
+            self.rows[place], self.etags[operation.row] = None, None
+            return True
+        if not self.classes.claims(model, *operation.key):  # (a row of another class, which is not to be written blind)
+            return False
+        if old is not None and self._is_whole(model, old) and etag is not None and etag == old[2]:
+            self.rows[place], self.etags[operation.row] = old, old[2].etag
+            return True
+        if operation.change is not None or self.classes.needs_row(model) or model.aggregate is not None:
+            return False
+        if operation.verb == "upsert":
+            self.rows[place], self.etags[operation.row] = None, None
+            self.blind.add(operation.row)
+            return True
+        if etag is None or isinstance(etag, Stamp):
+            columns = len(self.classes.stored(model).columns)
+            self.rows[place] = (*operation.key, 0 if etag is None else etag, *([None] * columns), HiddenProperties())
+            self.etags[operation.row] = "*" if etag is None else etag.etag
+            return True
+        return False
+
+    def _is_whole(self, model: Model, row: Row) -> bool:
+        hidden = len(row) == self.classes.codec(model).width and isinstance(row[-1], HiddenProperties)
+        return hidden and isinstance(row[2], Stamp)
+
+    def _read(self, wanted: Mapping[str, Model | None]) -> Effects[None]:
+        """Read rows of the partition: entities and groups of a model, or others."""
+        works = [read(GetEntity(self.table, self.partition, row), self.timeout) for row in wanted]
+        kept = [(row, one) for row, model in wanted.items() for one in self._keepers(row, model)]
+        works += [read(GetEntity(keeper.table, self.partition, row), self.timeout) for row, keeper in kept]
+        found = yield from side_by_side(works)
+        fields: dict[str, Entity] = {}
+        for (row, keeper), group in zip(kept, found[len(wanted) :], strict=True):
+            fields.setdefault(row, {}).update(keeper.members(group))
+        carried = {one.row: one.old for one in self.operations if one.old is not None}
+        for (row, model), entity in zip(wanted.items(), found, strict=False):
+            if model is None:
+                self.others[row] = entity
+                continue
+            self.etags[row] = None if entity is None else entity[ETAG]
+            claimed = entity is not None and self.classes.claims(model, self.partition, row)
+            whole = None if not claimed or entity is None else {**entity, **fields.get(row, {})}
+            held = None if whole is None else self.classes.codec(model).row(whole)
+            if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
+                held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
+            self.rows[model, row] = held
+
+    def _keepers(self, row: str, model: Model | None) -> Sequence[RollupField]:
+        """Return where the maintained fields of an entity are, if a caller gets them with what a change makes of it."""
+        is_shown = any(one.row == row and one.change is not None for one in self.operations)
+        return self.classes.keepers(model) if is_shown and model is not None else ()
+
+    def decide(self, maintained_limit: int | None) -> Effects[Decision]:
+        """Return what the operations change, once all is known that this depends on."""
+        while True:
+            self._lacking.clear()
+            self._ends.clear()
+            try:
+                decision = decide(self.classes, self.shadows, self, 0, maintained_limit)
+                for aggregate, key, slot, more in decision.values:
+                    self.values(aggregate, key, {slot: more})
+                if self.afresh:
+                    for index, rows in decision.changes.indexes.items():
+                        for one in rows.deletes:
+                            self._other(local_key(index, one))
+            except Exception:
+                if not self._lacking:
+                    raise
+            else:
+                if not self._lacking:
+                    return decision
+            yield from self._read(dict(self._lacking))
+
+    # -- `write_decision.WriteView`
+
+    def row(self, model: Model, key: Key) -> Row | None:
+        if key[0] != self.partition:
+            raise AssertionError(f"{model.name} {key} is in another partition")
+        place = model, key[1]
+        if place not in self.rows:
+            self._lacking[key[1]] = model
+            return None
+        return self.rows[place]
+
+    def group(self, aggregate: AggregateMaintenance, key: Key) -> Row | None:
+        row = self.row(aggregate.model, key)
+        if row is None:
+            return None
+        hidden: HiddenProperties = row[-1]
+        if hidden.state is None:
+            raise CorruptStore(f"{aggregate.model.name} {key}: the group has no state")
+        return (*row[2:-1], hidden.state)
+
+    def values(self, aggregate: AggregateMaintenance, key: Key, more: Counts) -> ValueCounts:
+        """Return how often each live value of a group is there, with the pages that changes need."""
+        row = self.row(aggregate.model, key)
+        values = ValueCounts(key, b"" if row is None else row[-1].values)
+        for page, number in values.needed(more).items():
+            found = self._other(page)
+            if page not in self._lacking:
+                values.take(number, found)
+        return values
+
+    def extreme(
+        self,
+        aggregate: AggregateMaintenance,
+        key: Key,
+        slot: int,
+        end: Literal["min", "max"],
+        change: Mapping[Any, int],
+    ) -> Any:
+        place = aggregate.model, key, slot
+        if place not in self._ends:
+            values = self.values(aggregate, key, {slot: change})
+            if self._lacking:
+                return None
+            values.add({slot: change})
+            self._ends[place] = values
+        return self._ends[place].end(slot, end)
+
+    def holder(self, index: IndexMaintenance, partition: str, row: str) -> Key | None:
+        if not self.afresh:
+            return None
+        found = self._other(local_key(index, (partition, row, partition, "")))
+        return None if found is None else (partition, found[BASE_ROW])
+
+    def _other(self, row: str) -> Entity | None:
+        if row not in self.others:
+            self._lacking[row] = None
+            return None
+        return self.others[row]
+
+
+def _same_write(one: Row, other: Row) -> bool:
+    """Return whether two rows of an entity are of the same write."""
+    ours, theirs = one[-1], other[-1]
+    return (
+        isinstance(ours, HiddenProperties)
+        and isinstance(theirs, HiddenProperties)
+        and bool(ours.op)
+        and ours.op == theirs.op
+    )

@@ -1,0 +1,235 @@
+"""What writers left that ended before they were done: found by the partitions that they named, and finished or undone.
+
+All ages are by the clock of the service: it writes when an entity was last changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import attrs
+
+from ...entities.etag import Stamp
+from ...errors import TableMapperError
+from ..check import CheckFinding, Problem
+from .catalogue.open_classes import CatalogueRefresher, OpenClasses
+from .cross_partition.intent_execution import UnknownAggregate, carry_out, take_back
+from .cross_partition.outbox import (
+    WORKS,
+    Deadline,
+    DeadlineExceeded,
+    Intent,
+    Outbox,
+    Timing,
+    intent_of,
+    restated,
+    works_partition,
+)
+from .reading.scans import in_range
+from .tables.driver import Effects, ReadClock, Sleep, found, read, server_time, side_by_side
+from .tables.entity_json import holds
+from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
+from .tables.service import (
+    ETAG,
+    PARTITION,
+    ROW,
+    Comparison,
+    Entity,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
+)
+
+_NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
+_TOGETHER = 16
+_WAIT = 1.0  # seconds
+_log = logging.getLogger("tablemapper.azure")
+
+
+def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: bool = False) -> Effects[int]:
+    """Finish or undo what writers left, and return how many writes that were.
+
+    Args:
+        current: the classes as the process knows them; what others have left of other classes stays.
+        outbox: of the process.
+        timeout: seconds after which to give up, if no answer comes.
+        full: also look through the tables of aggregates for markers that nobody needs any more.
+    """
+    sweeper = OutboxRecovery(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
+    done = 0
+    for number in range(WORKS):
+        where = Comparison(PARTITION, "eq", "String", works_partition(number))
+        named = yield from found(QueryEntities(outbox.catalogue, where), timeout)
+        for at in range(0, len(named), _TOGETHER):
+            some = named[at : at + _TOGETHER]
+            counts = yield from side_by_side([sweeper.partition(one["t"], one["p"]) for one in some])
+            done += sum(count for count, _ in counts)
+            for one, (_, left) in zip(some, counts, strict=True):
+                if not left and sweeper.age(one) > _NAMED:
+                    yield from _tried(
+                        GroupTransaction(
+                            outbox.catalogue, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),)
+                        )
+                    )
+    if full:
+        for aggregate in current.known.outer_aggregates:
+            yield from sweeper.marks(aggregate.model.table)
+    return done
+
+
+def sweep_behind(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects[None]:
+    """Sweep the partitions that writes of this process named since, and others had named before.
+
+    Arguments as those of `sweep`. That something stays there is no fault of these writes.
+    """
+    places, outbox.shared = outbox.shared, []
+    try:
+        sweeper = OutboxRecovery(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
+        for at in range(0, len(places), _TOGETHER):
+            yield from side_by_side([sweeper.partition(*place) for place in places[at : at + _TOGETHER]])
+    except (NoResponse, ErrorResponse, TableMapperError) as error:
+        _log.warning("what writes left in %d partitions stays: %s", len(places), error)
+
+
+def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effects[bool]:
+    """Wait a second at most, unless so many have passed by the clock of the service; return whether they had not.
+
+    Args:
+        catalogue: its table.
+        since: a time of that clock in µs.
+        seconds: that are to pass.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    left = since / 1e6 + seconds - (yield from server_time(catalogue, timeout)) / 1e6
+    if left > 0:
+        yield Sleep(min(left, _WAIT))
+    return left > 0
+
+
+def _tried(commit: GroupTransaction) -> Effects[bool]:
+    """Send a change under an ETag; return whether it was certainly made."""
+    try:
+        yield commit
+    except (NoResponse, ErrorResponse):
+        return False
+    return True
+
+
+@attrs.frozen
+class OutboxRecovery:
+    """Sweeps partitions.
+
+    Args:
+        current: the classes as the process knows them.
+        outbox: of the process.
+        timeout: seconds after which to give up, if no answer comes.
+        now: the clock of the service, in µs.
+    """
+
+    current: CatalogueRefresher
+    outbox: Outbox
+    timeout: float
+    now: int
+
+    def age(self, entity: Entity) -> float:
+        """Return for how many seconds an entity has been as it is."""
+        return (self.now - int(Stamp(entity[ETAG]))) / 1_000_000
+
+    def partition(self, table: str, partition: str) -> Effects[tuple[int, int]]:
+        """Return how many intents of a partition were finished or undone, and how many are left there."""
+        began: float = yield ReadClock()
+        classes = yield from self.current.classes()
+        done = left = 0
+        try:
+            intents = yield from found(in_range(table, INTENTS, partition), self.timeout)
+        except ErrorResponse as refused:
+            if refused.code != "TableNotFound":  # (it was replaced, and is no more)
+                raise
+            return done, left
+        for entity in intents:
+            left += 1
+            if self.age(entity) <= self.outbox.times.lease:
+                continue
+            try:
+                more, gone = yield from self._intent(
+                    classes, table, entity, Deadline(began + self.outbox.times.deadline)
+                )
+            except (DeadlineExceeded, ErrorResponse, UnknownAggregate, TableMapperError) as error:
+                _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
+            else:
+                done += more
+                left -= gone
+        return done, left
+
+    def _intent(
+        self, classes: OpenClasses, table: str, entity: Entity, patience: Deadline
+    ) -> Effects[tuple[bool, bool]]:
+        """Return whether something was done, and whether the intent is gone."""
+        intent, state = intent_of(entity)
+        old = self.age(entity) > self.outbox.times.grace
+        if state == "P":
+            if (yield from _tried(restated(table, entity, "X"))):
+                yield from take_back(intent, patience, self.timeout)
+                return True, False
+            return False, False
+        if state == "C":
+            yield from carry_out([intent], classes, patience, self.timeout, self.outbox)
+            yield from self._bury(intent, patience)
+            yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
+            return True, False
+        if not old:
+            return False, False
+        if state == "X":
+            yield from take_back(intent, patience, self.timeout)
+        yield from _tried(
+            GroupTransaction(table, entity[PARTITION], (RowChange("delete", intent.row, {}, entity[ETAG]),))
+        )
+        return False, True
+
+    def _bury(self, intent: Intent, patience: Deadline) -> Effects[None]:
+        """Delete the rows of indexes again whose entities were written since: others have deleted them before."""
+        bases = list(dict.fromkeys([(one.members[BASE_PARTITION], one.members[BASE_ROW]) for one in intent.puts]))
+        gets = [read(GetEntity(intent.table, str(partition), str(row)), self.timeout) for partition, row in bases]
+        entities = dict(zip(bases, (yield from side_by_side(gets)), strict=True))
+        for one in intent.puts:
+            if not holds(entities[one.members[BASE_PARTITION], one.members[BASE_ROW]], one.index, intent.op):
+                yield from patience.send(one.table, one.partition, RowChange("delete", one.row, {}, "*"))
+
+    def marks(self, table: str) -> Effects[None]:
+        """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
+        marks = [
+            one
+            for one in (yield from found(in_range(table, MARKS), self.timeout))
+            if self.age(one) > self.outbox.times.grace
+        ]
+        gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
+        intents: list[Entity | None] = []
+        for at in range(0, len(gets), _TOGETHER):
+            intents += yield from side_by_side(gets[at : at + _TOGETHER])
+        gone = [one for one, intent in zip(marks, intents, strict=True) if intent is None]
+        deletes = [
+            GroupTransaction(table, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),)) for one in gone
+        ]
+        for at in range(0, len(deletes), _TOGETHER):
+            yield from side_by_side([_tried(one) for one in deletes[at : at + _TOGETHER]])
+
+
+def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, now: int | None) -> list[CheckFinding]:
+    """Return what is wrong where no writer goes on with an intent, each with the table that it lies in.
+
+    Args:
+        intents: that were read.
+        times: how long things last.
+        now: the clock of the service, in µs; None: it is not known, and each intent counts.
+    """
+    return [
+        CheckFinding(
+            Problem("missing", table, (one[PARTITION], one[ROW]), "a write is not finished; call store.sweep()")
+        )
+        for table, one in intents
+        if one["state"] in ("P", "C") and (now is None or (now - int(Stamp(one[ETAG]))) / 1e6 > times.lease)
+    ]

@@ -1,0 +1,260 @@
+"""Runs what generators say: requests, several works side by side, pauses.
+
+A work is a generator that yields requests and is sent their answers; `NoResponse` and `ErrorResponse` are raised where it stands.
+So the same work runs over a network, and step by step under a schedule that loses answers.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from ....entities.etag import Stamp
+from ....errors import CorruptStore, StoreError
+from ....progress import check_cancelled
+from .service import (
+    CreateTable,
+    DeleteTable,
+    Entity,
+    EntityPage,
+    ErrorResponse,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    Request,
+    RowChange,
+    Service,
+)
+
+T = TypeVar("T")
+
+CLOCK = "clock"
+"""The partition of a catalogue whose one row is written for the time of that."""
+_THREADS = 16
+_SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
+ATTEMPTS = 30  # of a work that others are faster than
+
+
+@attrs.frozen
+class Parallel:
+    """Several works, side by side; answered by what each returned."""
+
+    works: Sequence[Effects[Any]]
+
+
+@attrs.frozen
+class Sleep:
+    """So many seconds."""
+
+    seconds: float
+
+
+@attrs.frozen
+class ReadClock:
+    """The time in seconds of a clock that never goes back."""
+
+
+Step: TypeAlias = Request | Parallel | Sleep | ReadClock
+Effects: TypeAlias = Generator[Step, Any, T]
+
+
+def clock() -> Effects[float]:
+    """Return the time of a clock that never goes back, in seconds."""
+    now: float = yield ReadClock()
+    return now
+
+
+def delay(attempt: int, lost: NoResponse | None = None) -> Sleep:
+    """Return how long to wait before another attempt: as the service asked, else ever longer, up to 2 s."""
+    if lost is not None and lost.retry_after is not None:
+        return Sleep(lost.retry_after)
+    return Sleep(min(0.05 * 2 ** min(attempt, 6), 2.0) * (0.5 + random.random()))
+
+
+def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effects[Any]:
+    """Send a request that changes nothing, or may be repeated, until an answer comes.
+
+    Args:
+        request: what is sent.
+        timeout: seconds after which to give up.
+        final: statuses at which it is not sent again.
+
+    Raises:
+        StoreError: no answer came.
+        Lost: one with such a status.
+        Refused
+    """
+    began = yield ReadClock()
+    attempt = 0
+    while True:
+        try:
+            return (yield request)
+        except NoResponse as lost:
+            if lost.status in final:
+                raise
+            now = yield ReadClock()
+            if now - began > timeout:
+                raise StoreError(f"the service does not answer: {lost}") from None
+            yield delay(attempt, lost)
+            attempt += 1
+
+
+def server_time(catalogue: str, timeout: float) -> Effects[int]:
+    """Return the clock of the service in µs: that of a row that is written for it."""
+    (etag,) = yield from read(GroupTransaction(catalogue, CLOCK, (RowChange("upsert", "", {}),)), timeout)
+    return int(Stamp(etag))
+
+
+def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
+    """Read all entities of a request."""
+    page: EntityPage = yield from read(find, timeout)
+    entities = list(page.entities)
+    while page.after is not None:
+        page = yield from read(attrs.evolve(find, after=page.after), timeout)
+        entities += page.entities
+    return entities
+
+
+def side_by_side(works: Sequence[Effects[T]]) -> Effects[list[T]]:
+    """Run works, one alone without further ado."""
+    if len(works) == 1:
+        return [(yield from works[0])]
+    found: list[T] = (yield Parallel(works)) if works else []
+    return found
+
+
+class Driver:
+    """Runs works over a service.
+
+    Args:
+        service: sends the requests.
+        monotonic, sleep: the clock.
+
+    Attributes:
+        names: the tables that are called otherwise in the account, by their public names: those that a migration made. What
+            creates and deletes tables calls them as the account does.
+        has_lost: whether the answer to a request was lost, so that it may be executed later.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.names: Callable[[], Mapping[str, str]] = dict
+        self.has_lost = False
+        self._service = service
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="tablemapper-azure")
+        self._inside = threading.local()
+
+    def run(self, work: Effects[T]) -> T:
+        """Return what a work returns."""
+        answer: Any = None
+        error: BaseException | None = None
+        while True:
+            try:
+                step = work.send(answer) if error is None else work.throw(error)
+            except StopIteration as stop:
+                value: T = stop.value
+                return value
+            answer = error = None
+            try:
+                answer = self._answer(step)
+            except Exception as raised:
+                error = raised
+
+    def _answer(self, step: Step) -> Any:
+        match step:
+            case ReadClock():
+                return self._monotonic()
+            case Sleep(seconds=seconds):
+                return self._pause(seconds)
+            case Parallel(works=works):
+                return self._all(works)
+        check_cancelled()
+        if (names := self.names()) and not isinstance(step, CreateTable | DeleteTable) and step.table in names:
+            step = attrs.evolve(step, table=names[step.table])
+        try:
+            return self._service.send(step)
+        except NoResponse:
+            self.has_lost = True
+            raise
+
+    def _pause(self, seconds: float) -> None:
+        while seconds > 0:
+            check_cancelled()
+            self._sleep(min(seconds, _SLICE))
+            seconds -= _SLICE
+
+    def _all(self, works: Sequence[Effects[Any]]) -> list[Any]:
+        if getattr(self._inside, "pool", False) or len(works) == 1:  # (no pool inside of the pool)
+            return [self.run(work) for work in works]
+        futures = [self._pool.submit(copy_context().run, self._one, work) for work in works]
+        errors = [error for future in futures if (error := future.exception()) is not None]  # (all have ended then)
+        if errors:
+            raise errors[0]
+        return [future.result() for future in futures]
+
+    def begin(self, work: Effects[T]) -> Callable[[], T]:
+        """Begin a work in another thread; return what waits for its end, and returns what it returned."""
+        if getattr(self._inside, "pool", False):
+            return lambda: self.run(work)
+        return self._pool.submit(copy_context().run, self._one, work).result
+
+    def _one(self, work: Effects[T]) -> T:
+        self._inside.pool = True
+        return self.run(work)
+
+    def beside(self) -> Driver:
+        """Return a driver over the same service, with names of its own for tables; close it first."""
+        return Driver(_Shared(self._service), monotonic=self._monotonic, sleep=self._sleep)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False)
+        self._service.close()
+
+
+@attrs.frozen
+class _Shared:
+    """A service that another driver closes."""
+
+    _service: Service
+
+    def send(self, request: Request) -> Any:
+        return self._service.send(request)
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Return a context manager in which what the service of an account answers becomes an error of the store.
+
+    Args:
+        name: of the account.
+        look: is called where a table is not there, and raises if a migration has replaced it.
+    """
+    try:
+        yield
+    except NoResponse as lost:
+        raise StoreError(f"{name}: {lost}") from None
+    except ErrorResponse as refused:
+        if refused.status in (401, 403):
+            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        if refused.code == "TableNotFound":
+            look()
+            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
+        raise StoreError(f"{name}: {refused}") from None

@@ -1,0 +1,318 @@
+"""Rows of a model to the members of a JSON body, and back: functions that are generated once a model.
+
+A row has `HiddenProperties` behind its properties: what an entity of ours holds that is no field. A property that was renamed has the
+name in its entities, and in the rows of indexes, that it came with.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import attrs
+import msgspec
+
+from ....codegen import Names, compile_functions
+from ....entities.etag import Stamp
+from ....entities.fields import FieldModel
+from ....errors import CorruptStore, InvalidEntity
+from ....owner_cache import cached_on_owner
+from ....schema.maintenance import IndexMaintenance, index_columns
+from ....schema.model import Model
+from ....schema.rows import FIRST, Row
+from .reserved_names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
+from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
+
+_NOTHING = "{}"  # no undeclared properties, in stored form
+_PIECE = 60_000  # bytes of a hidden value in one property
+_USUAL = {
+    "String": "v if (v := e.get({0})).__class__ is str and {1} not in e",
+    "Int64": "int(v) if (v := e.get({0})) is not None and e.get({1}) == 'Edm.Int64'",
+    "Double": "v if (v := e.get({0})).__class__ is float and {1} not in e",
+    "Boolean": "int(v) if (v := e.get({0})).__class__ is bool and {1} not in e",
+}
+"""By declared type, how a property is read that is as we write it."""
+_READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
+"""The types that a declared one reads, where it reads another than itself."""
+
+
+StoredNames: TypeAlias = tuple[tuple[str, str], ...]
+"""Properties of a class that entities hold under other names, each with that name."""
+
+
+def as_stored(field: FieldModel, names: StoredNames) -> FieldModel:
+    """Return a field with the name that entities hold its property under."""
+    for property, stored in names:
+        if property == field.property:
+            return attrs.evolve(field, property=stored)
+    return field
+
+
+class HiddenProperties(NamedTuple):
+    """What an entity holds behind its properties."""
+
+    op: str = ""
+    """The write that made it."""
+    undeclared: Mapping[str, Any] = {}
+    """Members that no class declares, as they came."""
+    ops: Mapping[str, str] = {}
+    """For each index in other partitions in which the entity has rows, the write that made them."""
+    state: bytes | None = None
+    """Of a group: its state, packed."""
+    values: bytes = b""
+    """Of a group: how often each value is there whose ends it has; see `cross_partition.value_counts`."""
+
+
+@attrs.frozen(eq=False)
+class EntityCodec:
+    """The two directions for one model."""
+
+    model: Model
+    stored: StoredNames
+    defaults: Mapping[str, Any]
+    """By property, what an entity reads as that lacks it."""
+    members: Callable[[Row], Entity]
+    """Row → the members of its properties."""
+    row: Callable[[Members], Row]
+    """An entity as it came → row, with `HiddenProperties` at its end."""
+
+    def group(self, row: Row, state: bytes, values: bytes) -> Entity:
+        """Return the members of a group."""
+        return self.members(row) | hidden_members(state, values)
+
+    def name(self, field: FieldModel) -> str:
+        """Return the name that entities hold a property under."""
+        return as_stored(field, self.stored).property
+
+    def value(self, field: FieldModel, entity: Members) -> Any:
+        """Return one property in stored form; None if it is missing."""
+        return _read(entity, as_stored(field, self.stored), None)
+
+    @property
+    def width(self) -> int:
+        """How long a row is, with what is hidden."""
+        return FIRST + len(self.model.columns) + 1
+
+
+@cached_on_owner
+def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, Any], ...] = ()) -> EntityCodec:
+    """Return the codec of a model, compiled once.
+
+    Args:
+        model: of the entities.
+        stored: properties that have other names in entities.
+        defaults: properties that read as something else than the class says where an entity lacks them.
+    """
+    names = Names(write=_write, read=_read, stamp=Stamp, hidden=_hidden, put_extra=_put_extra, extra=_extra)
+    reads_as = model.defaults | dict(defaults)
+    columns = [(as_stored(field, stored), reads_as[field.property]) for field in model.columns]
+    declared = frozenset([field.property for field, _ in columns if not field.type.undeclared])
+    known = declared | {TYPE_NAME} if model.declaration.type_name is not None else declared
+    lines = ["def members(row):", "    out = {}"]
+    if model.declaration.type_name is not None:
+        lines.append(f"    out[{TYPE_NAME!r}] = {model.declaration.type_name!r}")
+    values = []
+    for at, (field, default) in enumerate(columns, FIRST):
+        if field.type.undeclared:
+            lines.append(
+                f"    if row[{at}] is not None: put_extra(out, row, row[{at}], {names.name('stored', stored)})"
+            )
+            values.append(f"extra(e, {names.name('known', known)}, {None if field.nullable else _NOTHING!r})")
+            continue
+        edm = field.type.edm
+        name = field.property
+        if field.maintained:  # (it is read only; see `rollup_fields`)
+            pass
+        elif edm == "String":
+            lines.append(f"    if row[{at}] is not None: out[{name!r}] = row[{at}]")
+        elif edm == "Int64":
+            lines.append(f"    v = row[{at}]")
+            lines.append("    if v is not None:")
+            lines.append(f"        out[{name!r}] = str(v)")
+            lines.append(f"        if v.__class__ is int: out[{name + TYPE!r}] = 'Edm.Int64'")
+        else:
+            lines.append(f"    if row[{at}] is not None: write(out, {name!r}, {edm!r}, row[{at}])")
+        values.append(f"read(e, {names.name('field', field)}, {names.name('default', default)})")
+        if (form := _USUAL.get(edm)) is not None:
+            values[-1] = f"{form.format(repr(name), repr(name + TYPE))} else {values[-1]}"
+    lines.append("    return out")
+    usual = frozenset([*OF_ALL, ETAG, OP, *known, *(name + TYPE for name in known)])
+    has_extra = any(field.type.undeclared for field in model.columns)
+    lines += [
+        "def row(e):",
+        f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
+        f"hidden(e, {names.name('usual', usual)}, has_extra={has_extra}))",
+    ]
+    functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
+    return EntityCodec(model, stored, reads_as, functions["members"], functions["row"])
+
+
+def members_of(field: FieldModel, value: Any) -> Entity:
+    """Return the members of one property."""
+    members: Entity = {}
+    # (An entity without undeclared properties is read as one whose optional field for them is None.)
+    if value is not None and not (value == _NOTHING and field.type.undeclared and field.nullable):
+        _write(members, field.property, field.type.edm, value)
+    return members
+
+
+def included(index: IndexMaintenance, row: Sequence[Any], stored: StoredNames = ()) -> Entity:
+    """Return the members of what the row of an index holds beside keys."""
+    members: Entity = {}
+    for field, value in zip(index_columns(index.owner, index.model), row[4:], strict=True):
+        members |= members_of(as_stored(field, stored), value)
+    return members
+
+
+def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
+    """Return the row key of the row of an index that lies in the partition of what it is of."""
+    return index_key(index.label, row[1], row[3], unique=index.model.unique)
+
+
+def shown(entity: Members) -> dict[str, Any]:
+    """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
+    names = [name for name in properties(entity) if not name.startswith(OURS)]
+    return {name: _loaded(edm_of(entity, name), entity[name]) for name in names}
+
+
+def _write(members: Entity, name: str, edm: str, value: Any) -> None:
+    """Put one stored value into a body: the type beside it where JSON does not show it."""
+    if edm == "Int64":
+        members[name] = str(value)
+        if value.__class__ is str:  # a sum that 64 bits do not hold
+            return
+    elif edm == "Double":
+        value = float(value)
+        members[name] = value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+    elif edm == "Binary":
+        members[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    else:
+        members[name] = bool(value) if edm == "Boolean" else value
+    if edm not in ("String", "Boolean", "Int32"):
+        members[name + TYPE] = f"Edm.{edm}"
+
+
+def _binary(name: str, value: bytes) -> Entity:
+    members: Entity = {}
+    _write(members, name, "Binary", value)
+    return members
+
+
+def _read(entity: Members, field: FieldModel, default: Any) -> Any:
+    name, edm = field.property, field.type.edm
+    value = entity.get(name)
+    if value is None:
+        return default
+    came = edm_of(entity, name)
+    if came != edm and came not in _READABLE.get(edm, ()):
+        if edm == "Int64" and came == "String" and field.wide:
+            return value
+        key = entity.get(PARTITION), entity.get(ROW)
+        raise CorruptStore(
+            f'{key}: the property "{name}" is {came}, but the field {field.name} is {edm}; write it again'
+        )
+    return _loaded(edm, value)
+
+
+def _loaded(edm: str, value: Any) -> Any:
+    match edm:
+        case "Int64" | "Boolean":
+            return int(value)
+        case "Double":
+            return float(value)
+        case "DateTime":
+            return _moment(value)
+        case "Binary":
+            return base64.b64decode(value)
+        case "Guid":
+            return value.lower()
+    return value
+
+
+def _moment(text: str) -> str:
+    """Return a time with six digits after the point: a service gives none to seven."""
+    head, _, fraction = text.rstrip("Z").partition(".")
+    return f"{head}.{fraction[:6]:0<6}Z"
+
+
+def _put_extra(members: Entity, row: Row, extra: str, stored: StoredNames) -> None:
+    for name, (edm, value) in msgspec.json.decode(extra).items():
+        for property, taken in stored:
+            if taken == name:
+                raise InvalidEntity(
+                    str(row[:2]),
+                    [f'the undeclared property "{name}" has the name that "{property}" had before: choose another one'],
+                )
+        _write(members, name, edm, value)
+
+
+def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str | None:
+    """Return the undeclared properties in stored form, or what stands for none."""
+    found = {}
+    for name in sorted(properties(entity)):
+        if name not in known and not name.startswith(OURS):
+            edm = edm_of(entity, name)
+            value = entity[name]
+            if edm == "Double" and isinstance(value, str):
+                value = {"Infinity": "inf", "-Infinity": "-inf"}.get(value, value)
+            found[name] = [edm, _moment(value) if edm == "DateTime" else int(value) if edm == "Int64" else value]
+    if not found:
+        return nothing
+    return msgspec.json.encode(found).decode()
+
+
+def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> HiddenProperties:
+    if not (others := entity.keys() - usual):
+        return HiddenProperties(entity.get(OP, ""))
+    undeclared: dict[str, Any] = {}
+    for name in properties(entity, filter(others.__contains__, entity)):
+        if not (has_extra or name.startswith(OURS)):
+            undeclared[name] = entity[name]
+            if (edm := entity.get(name + TYPE)) is not None:
+                undeclared[name + TYPE] = edm
+    state = entity.get(STATE)
+    return HiddenProperties(
+        entity.get(OP, ""),
+        undeclared,
+        _ops(entity),
+        None if state is None else base64.b64decode(state),
+        values_in(entity),
+    )
+
+
+def _ops(entity: Members) -> Mapping[str, str]:
+    written = entity.get(OPS)
+    return {} if written is None else dict([one.split(":", 1) for one in written.split(" ")])
+
+
+def holds(entity: Members | None, index: str, op: str) -> bool:
+    """Return whether the rows of an entity in an index are of a write."""
+    return entity is not None and _ops(entity).get(index) == op
+
+
+def ops_member(ops: Mapping[str, str]) -> Entity:
+    """Return the member that says of which writes the rows in indexes are."""
+    return {OPS: " ".join([f"{index}:{op}" for index, op in sorted(ops.items())])} if ops else {}
+
+
+def hidden_members(state: bytes, values: bytes) -> Entity:
+    """Return the members of a group that are hidden."""
+    return _binary(STATE, state) | value_members(values)
+
+
+def value_members(values: bytes) -> Entity:
+    """Return the members of what a group, or a page, holds of its values."""
+    members: Entity = {}
+    for at in range(0, len(values), _PIECE):
+        members |= _binary(f"{VALUES}{at // _PIECE}", values[at : at + _PIECE])
+    return members
+
+
+def values_in(entity: Members) -> bytes:
+    """Return what a group, or a page, holds of its values."""
+    pieces: list[bytes] = []
+    while (piece := entity.get(f"{VALUES}{len(pieces)}")) is not None:
+        pieces.append(base64.b64decode(piece))
+    return b"".join(pieces)

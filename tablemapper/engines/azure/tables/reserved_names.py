@@ -1,0 +1,120 @@
+"""Names of hidden properties, rows and tables; nothing else knows them.
+
+The row keys of what an engine keeps beside entities begin with a text that no template makes: `` "`` and a letter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from ....keys.encodings import SEPARATOR, check_key
+from ....limits import MAX_KEY_UNITS, utf16_units
+
+OURS = "_tm_"
+"""What the names of hidden properties begin with."""
+OP, OPS, STATE, VALUES = f"{OURS}op", f"{OURS}ix", f"{OURS}state", f"{OURS}values"
+"""The last write of an entity, and for each index in other partitions the write that its rows there are of; of a group
+its state, and how often each value is there whose ends it has, in pieces; of a page that alone."""
+HIDDEN_PREFIX = f"{OURS}below"
+"""In a group that is not there for readers: what is taken off it came before what it is taken off from."""
+BASE_PARTITION, BASE_ROW = "_pk", "_rk"
+"""In the row of an index: the key of the entity; where the partition is the entity's own, its row key alone."""
+NEXT_OP, NEXT_ROW = f"{OURS}op2", "_rk2"
+"""In the row of a unique value: the write that passes it on to another entity of the partition, and that entity."""
+TYPE_NAME = "EntityType"
+CATALOGUE = "TableMapper"
+END = "  "
+"""What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
+separator, too: so rows have the order of what the index gives, then of the entities' keys."""
+_LAST = f"{END}!"  # (no row key ends in spaces)
+OP_UNITS = 25
+_HASH_UNITS = 35
+_HASHED_UNITS = len(END) + _HASH_UNITS + len(END) + OP_UNITS
+HIDDEN = (' "g', ' "{')
+"""The first row key that is hidden, and what is above all."""
+NOTES = ' "n'
+"""What the row keys of notes begin with that change with entities."""
+INTENTS = (' "o', ' "p')
+"""The row keys of intents, as a half-open range: what writes have to do in other partitions."""
+PAGES = (' "v', ' "w')
+"""The row keys of pages, beside a group: how often each of some values is there whose ends it has."""
+MARKS = (' "y', ' "z')
+"""The row keys of markers, beside a group: what was added to it."""
+
+
+def intent_key(op: str) -> str:
+    """Return the row key of the intent of a write."""
+    return INTENTS[0] + op
+
+
+def mark_key(op: str, group: str) -> str:
+    """Return the row key of the marker that a write was added to a group."""
+    return _within(f"{MARKS[0]}{op}{SEPARATOR}", group)
+
+
+def is_page(row: str) -> bool:
+    """Return whether a row key is one of a page."""
+    return PAGES[0] <= row < PAGES[1]
+
+
+def page_key(number: int, group: str) -> str:
+    """Return the row key of a page of the values of a group."""
+    return _within(f"{PAGES[0]}{number:x}{SEPARATOR}", group)
+
+
+def outer_key(row: str, partition: str, base: str, op: str) -> str:
+    """Return the row key of a row of an index in other partitions; without a write, what such keys begin with.
+
+    Args:
+        row: the row key that the index itself gives.
+        partition, base: the key of the entity.
+        op: the write that made the row.
+    """
+    end = END + op
+    front, rest = row + END, f"{partition}{END}{base}"
+    # (Only `{field:raw}` leaves two spaces in a key.)
+    if utf16_units(front + rest) + len(END) + OP_UNITS > MAX_KEY_UNITS or END in partition or END in base:
+        rest = f' "h{digest(partition + chr(0) + base)}'
+    return front + rest + end
+
+
+def outer_row_of(key: str, partition: str, base: str, op: str) -> str:
+    """Return the row key that the index itself gave, of the key of its row."""
+    rest = f"{END}{partition}{END}{base}{END}{op}"
+    return key.removesuffix(rest) if key.endswith(rest) else key[:-_HASHED_UNITS]
+
+
+def _within(front: str, rest: str) -> str:
+    return front + rest if utf16_units(front + rest) <= MAX_KEY_UNITS else f'{front} "h{digest(rest)}'
+
+
+def digest(text: str) -> str:
+    """Return 32 hex digits that stand for a text."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def index_prefix(label: str) -> str:
+    """Return what the row keys of an index begin with whose rows lie in the entities' own partitions."""
+    return f' "x{label}{SEPARATOR}'
+
+
+def index_key(label: str, row: str, base: str, *, unique: bool) -> str:
+    """Return the row key of a row of such an index.
+
+    Args:
+        label: of the index.
+        row: the row key that the index itself gives.
+        base: the row key of the entity, which a unique index does not need.
+        unique: whether it is one.
+    """
+    front = f"{index_prefix(label)}{row}{_LAST}"
+    return check_key(front if unique else _within(front, base), what=f"{label}: the key of its row")
+
+
+def row_key_of(label: str, key: str, base: str, *, unique: bool) -> str:
+    """Return the row key that the index itself gave, of the key of its row."""
+    rest = key[len(index_prefix(label)) :]
+    if unique:
+        return rest.removesuffix(_LAST)
+    end = _LAST + base
+    return rest.removesuffix(end) if rest.endswith(end) else rest[: -len(_LAST) - _HASH_UNITS]

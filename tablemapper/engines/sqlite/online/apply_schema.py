@@ -1,0 +1,283 @@
+"""A file takes over a schema, in one transaction: it gets the tables and columns, and jobs for the indexes to build.
+
+The catalogue only grows. An index that the opened classes do not declare stays, and stays maintained.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from ....catalogue import registration
+from ....catalogue.catalogue import Catalogue
+from ....catalogue.cutover import ended
+from ....catalogue.dropping import finished
+from ....catalogue.invariants import meanings
+from ....catalogue.property_names import mirror_readers, names_in_use
+from ....catalogue.registration import opened, ruled_anew, unmatched_twins
+from ....catalogue.tables import Table
+from ....catalogue.transitions import BackwardConversion
+from ....catalogue.zone_rules import outdated
+from ....errors import CorruptStore, SchemaMismatch
+from ....evolution.changes import StoredContents
+from ....evolution.evolution import Evolution, evolve
+from ....evolution.versions import retirement, steps_of
+from ....keys.template import Template
+from ....schema.model import Model, Schema
+from ....schema.specs import ModelSpec
+from ..driver.timestamps import STATE
+from ..file.writer import Writer
+from ..rows.build_steps import build_batch
+from ..rows.jobs import CREATE_JOBS, LEDGER, QUEUE, progress
+from ..sql.catalogue_table import (
+    COPIES,
+    CREATE_CATALOGUE,
+    NAME,
+    SCHEMA,
+    CatalogueRead,
+    as_corruption,
+    changed,
+    read_catalogue,
+    read_generation,
+)
+from ..sql.ddl import rows_of, value_sql, values_ddl
+from ..sql.schema import SqliteSchema
+from .transition_runner import CatalogueUpdate, count
+
+_SERVICE_TABLES = {
+    **CREATE_JOBS,
+    COPIES: f"CREATE TABLE {COPIES}(id PRIMARY KEY, class, pk, rk, state, done, total) WITHOUT ROWID",
+    QUEUE: f"CREATE TABLE {QUEUE}(id, pk, rk, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+    LEDGER: f"CREATE TABLE {LEDGER}(id, pk, rk, made, PRIMARY KEY(id, pk, rk)) WITHOUT ROWID",
+}
+"""The tables beside the catalogue: the progress of builds and copies, the duplicates of unique values, the entities
+that changed since they were copied, and the entities that each was converted to."""
+_OWN = (STATE, "sqlite_sequence", "sqlite_stat1")  # tables that are SQLite's, or of every file
+_AT_ONCE = 1_000  # entities over which an index or aggregate is built in the transaction that registers it
+_DIFFER = "the models are not those that the file was written with"
+_log = logging.getLogger("tablemapper.sqlite")
+
+
+def evolution_of(catalogue: Catalogue, schema: Schema, read: CatalogueRead, now: int = 0) -> Evolution:
+    """Compare a catalogue with a schema; raise SchemaMismatch with all differences if the file cannot take it over."""
+    schema = _without_twins(catalogue, schema)
+    evolution = evolve(
+        catalogue.models, catalogue.versions, schema, _Contents(catalogue, read), catalogue.history, now=now
+    )
+    if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
+        raise _under_way(catalogue, evolution, read)
+    if evolution.faults:
+        forms = {model.name: model.form for model in schema.models}
+        raise SchemaMismatch(_DIFFER, evolution.faults, changes=evolution.stopping, old=catalogue.models, new=forms)
+    if faults := tuple(names_in_use(catalogue, evolution)):
+        raise SchemaMismatch(_DIFFER, faults)
+    return evolution
+
+
+@as_corruption()
+def as_it_is(
+    schema: Schema | None, ways_back: Sequence[BackwardConversion], read: CatalogueRead, known: Schema | None = None
+) -> SqliteSchema:
+    """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
+
+    Of these, the ones that are as they were in what is known of it stay the same classes.
+
+    Raises:
+        SchemaMismatch: the file would have to be changed for the classes.
+    """
+    entries = read(SCHEMA)
+    catalogue, generation = read_catalogue(read, entries), read_generation(read)
+    schema = registration.as_it_is("the file", schema, catalogue, lambda one: evolution_of(catalogue, one, read), known)
+    sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
+    verify(entries, sqlite, catalogue)
+    return sqlite
+
+
+def _without_twins(catalogue: Catalogue, schema: Schema) -> Schema:
+    """Return the classes of a schema that do not use the tables of a twin.
+
+    Raises:
+        SchemaMismatch: a class uses them and differs from its form there; a twin cannot be changed.
+    """
+    faults = []
+    used = {twin.migration for twin in mirror_readers(catalogue, schema.models)}
+    twins = [(twin, twin.migration in used or not catalogue.group(twin)) for twin in catalogue.twins]
+    models: list[Model] = []
+    for model in schema.models:
+        names = {model.name, model.name if model.aggregate is None else model.aggregate.source.__name__}
+        in_file = names & catalogue.models.keys()
+        home = next(
+            (twin for twin, uses in twins if names & twin.catalogue.models.keys() and (uses or not in_file)), None
+        )
+        if home is None:
+            models.append(model)
+        elif not catalogue.versions.live(model.name, model.form_hash):
+            reason = retirement(model, catalogue.versions, catalogue.history) or (
+                f"{home.migration} has switched, and nothing can be added to the old form of the class: "
+                f"{steps_of(home.migration, model.name, catalogue.history)}; deploy the version that declares it as it is now"
+            )
+            faults.append(f"{model.name}: {reason}")
+        elif tombstone := attrs.evolve(home.catalogue, tombstones=catalogue.tombstones).gone(model.name, model.form):
+            faults.append(f"{model.name}: {tombstone}")
+    if faults:
+        raise SchemaMismatch("the models are those of an older version, and more", faults)
+    return schema if len(models) == len(schema.models) else Schema(tuple(models))
+
+
+def _under_way(catalogue: Catalogue, evolution: Evolution, read: CatalogueRead) -> SchemaMismatch:
+    """Return the error for a schema that needs a migration which is still under way."""
+    assert catalogue.staged is not None
+    done, total = read(f"SELECT sum(done), sum(total) FROM {COPIES}")[0]
+    ((now,),) = read(f"SELECT until FROM {STATE}")
+    last = catalogue.history.entries[-1]
+    spent = (now - last.started) / 1e6  # until something was last written
+    known = 0 < done < total and last.switched is None  # (an undoing notes no start)
+    left = f", about {max(1, spent * (total - done) / done):,.0f} s left" if known else ""
+    return SchemaMismatch(
+        f"{catalogue.staged.migration} is under way ({100 * done // max(done, total, 1)} %{left}); it can be opened so once "
+        "that has switched", evolution.faults,
+    )  # fmt: skip
+
+
+def _disturbs(evolution: Evolution, catalogue: Catalogue) -> bool:
+    """Return whether an evolution changes a class that a migration under way replaces."""
+    assert catalogue.staged is not None
+    sources = {name for copy in catalogue.copies for name in copy.sources}
+    tables = catalogue.staged.catalogue.tables
+    return any(
+        form != catalogue.models.get(name) and (name in sources or form.table in tables or form.source in sources)
+        for name, form in evolution.models_after.items()
+    )
+
+
+class _Contents(StoredContents):
+    """The rows of a file, as the rules of evolution read them."""
+
+    def __init__(self, catalogue: Catalogue, read: CatalogueRead) -> None:
+        self._catalogue = catalogue
+        self._read = read
+
+    def _rows(self, name: str) -> tuple[Table, str]:
+        table = self._catalogue.table_of(name)
+        return table, rows_of(table, name)
+
+    def dropped(self, name: str, form: ModelSpec) -> str | None:
+        tombstone = self._catalogue.gone(name, form)
+        return None if tombstone is None else str(tombstone)
+
+    def count(self, name: str) -> int:
+        return count(self._read, self._catalogue.table_of(name), name)
+
+    def holds_other(self, name: str, property: str, value: Any) -> bool:
+        table, rows = self._rows(name)
+        stored = value_sql(table, property, "t")
+        return bool(
+            self._read(f"SELECT 1 FROM {rows} AND {stored} IS NOT NULL AND {stored} IS NOT ? LIMIT 1", (value,))
+        )
+
+    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
+        field = self._catalogue.models[name].fields[property]
+        if field.in_key:  # there is no column to look into
+            return self.count(name) > 0
+        table, rows = self._rows(name)
+        stored, places = value_sql(table, property, "t"), ", ".join("?" * len(values))
+        if field.type.startswith("list["):
+            stored = f"EXISTS(SELECT 1 FROM json_each({stored}) WHERE value IN ({places}))"
+        else:
+            stored = f"{stored} IN ({places})"
+        return bool(self._read(f"SELECT 1 FROM {rows} AND {stored} LIMIT 1", tuple(values)))
+
+    def undeclared(self, name: str, extra: str, property: str) -> tuple[str, str] | None:
+        table, rows = self._rows(name)
+        keys = self._read(
+            f'SELECT "PartitionKey", "RowKey" FROM {rows} AND json_type({value_sql(table, extra, "t")}, ?) IS NOT NULL LIMIT 1',
+            (f'$."{property}"',),
+        )
+        return keys[0] if keys else None
+
+    def within(self, name: str, partition: Template, row: Template) -> Sequence[tuple[str, str]]:
+        keys = self._read(f'SELECT "PartitionKey", "RowKey" FROM {self._rows(name)[1]}')
+        return [(pk, rk) for pk, rk in keys if partition.matches_prefix(pk) and row.matches_prefix(rk)]
+
+
+def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Catalogue) -> set[str]:
+    """Compare the tables of a file with those that its catalogue describes; raise CorruptStore if they differ.
+
+    Returns:
+        The names of the tables of classes, and of what is maintained from them.
+
+    Args:
+        entries: the file's own schema: ``type, name, tbl_name, sql`` of each entry.
+    """
+    expected = {NAME: CREATE_CATALOGUE, **_SERVICE_TABLES}
+    expected |= {index.name: index.create for index in sqlite.indexes.values()}
+    expected |= _values_tables(sqlite)
+    for model in sqlite.models:
+        if (table := sqlite.table_of(model)) != table.extended(model):
+            raise changed("table", table.name)
+    # (Entity tables were compared when the catalogue was read. Of an index that this program does not know, nobody here knows
+    # the statement.)
+    unopened = {*meanings(catalogue)} - expected.keys()
+    created = set()
+    for kind, name, _, sql in entries:
+        created.add(name)
+        if kind == "table" and (name in unopened or name in _OWN):
+            continue
+        if kind == "index" and sql is None:  # SQLite's own, of a primary key
+            continue
+        if kind != "table" or expected.get(name) != sql:
+            raise changed(kind, name)
+    if missing := sorted(set(expected) - created):
+        raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
+    return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_OWN}
+
+
+def _values_tables(sqlite: SqliteSchema) -> dict[str, str]:
+    """Return the statements for the tables of live values, by name."""
+    names = [sqlite.values_table(model) for model in sqlite.values]
+    return {name: values_ddl(name) for name in names}
+
+
+def has_to_change(catalogue: Catalogue, schema: Schema, read: CatalogueRead) -> bool:
+    """Return whether a file has to be changed before it holds what a schema needs."""
+    ruled = any(map(outdated, catalogue.parts))
+    return ruled or evolution_of(catalogue, schema, read).changed
+
+
+@as_corruption()
+def take_over(writer: Writer, schema: Schema) -> None:
+    """Change a file so that it can store and maintain what a schema declares."""
+    change, read = CatalogueUpdate(writer), writer.read
+    by_other_rules = change.take(ruled_anew) is not change.before
+    evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+    if evolution.changed:
+        schema = _without_twins(change.catalogue, schema)
+        if not read_generation(read):  # (no classes are in a store, too, from which scripts have dropped all)
+            for sql in (CREATE_CATALOGUE, *_SERVICE_TABLES.values()):
+                writer.execute(sql)
+        for twin in unmatched_twins(change.catalogue, evolution):
+            change.take(ended, twin, twin.migration)
+            evolution = evolution_of(change.catalogue, schema, read, writer.timestamp)
+        change.take(opened, schema, evolution)
+        _build_small(change, writer, SqliteSchema(schema, change.catalogue))
+        _log_changes(evolution)
+    change.publish(extends=evolution.extends or by_other_rules)
+
+
+def _log_changes(evolution: Evolution) -> None:
+    for change in evolution.changes:
+        if change.warning:
+            _log.warning("%s", change)
+        elif change.rule == "open" and change.code:
+            _log.info("%s; a migration can remove it: %s", change, change.code)
+
+
+def _build_small(change: CatalogueUpdate, writer: Writer, sqlite: SqliteSchema) -> None:
+    """Run the jobs over few entities at once, which takes no longer than to register them."""
+    for job in sqlite.all_jobs:
+        _, total = progress(writer.get, job.name)
+        if total <= _AT_ONCE:
+            change.take(finished, build_batch(sqlite, writer, job, total + 1).ended)

@@ -1,0 +1,140 @@
+"""Conditions, orders and keys as a person types them: ``price<8``, ``-price``, ``books 1``.
+
+``field op value``. A field is a name, and dots lead into nested values. What follows the first operator is the value, read by
+the type of the field: text as it stands, or in JSON's quotes; anything else as JSON, or as its own text (``2026-01-31``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from ..entities.declaration import declaration_of
+from ..entities.key import KeyOf
+from ..errors import InvalidQuery, safe_repr
+from ..expressions.tree import Attr, Order, Predicate
+from ..values.scalars import ValueType
+
+OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
+    "==": lambda attr, value: attr == value,
+    "!=": lambda attr, value: attr != value,
+    "<=": lambda attr, value: attr <= value,
+    ">=": lambda attr, value: attr >= value,
+    "<": lambda attr, value: attr < value,
+    ">": lambda attr, value: attr > value,
+    "startswith": lambda attr, value: attr.startswith(value),
+    "contains": lambda attr, value: attr.contains(value),
+    "in": lambda attr, values: attr.is_in(values),
+    "is not null": lambda attr, _: attr.is_not_null(),
+    "is null": lambda attr, _: attr.is_null(),
+}
+"""What each operator makes of a field and a value."""
+_CONDITION = re.compile(
+    r"\s*(?P<field>[^\W\d][\w.]*)\s*(?:(?P<sign>==|!=|<=|>=|<|>)|(?<=\s)(?P<word>is\s+not\s+null|is\s+null|startswith|contains|in)(?=\s|$))"
+    r"\s*(?P<value>.*)",
+    re.DOTALL,
+)
+_CALL = re.compile(r"\s*(?P<field>[^\W\d]\w*)\.(?P<call>[^\W\d]\w*)\(")
+_EXAMPLES = {"datetime": "2026-01-31T10:00:00Z", "date": "2026-01-31"}
+_NOTHING = object()
+
+
+def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
+    """Return the condition that a text says.
+
+    Raises:
+        InvalidQuery: there is no such field or operator, or the value is none of the field's type.
+    """
+    found = _CONDITION.fullmatch(text)
+    if found is None:
+        if (call := _CALL.match(text)) is not None:
+            name = call["field"]
+            raise InvalidQuery(
+                f"{safe_repr(text)}: {call['call']}() is for programs; typed, two conditions say a range: "
+                f"{name}>=2026-01-31T00:00:00Z and {name}<2026-02-01T00:00:00Z"
+            )
+        raise InvalidQuery(
+            f"{safe_repr(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
+        )
+    attr = field(cls, found["field"])
+    operator = found["sign"] or " ".join(found["word"].split())
+    value: Any = None
+    if operator == "in":
+        value = [_value(attr.type, attr, one) for one in _listed(found["value"])]
+    elif operator == "contains" and (element := attr.type.element) is not None:
+        value = _value(element, attr, found["value"])
+    elif not operator.startswith("is "):
+        value = _value(attr.type, attr, found["value"])
+    return OPERATORS[operator](attr, value)
+
+
+def orders(cls: type[Any], text: str, /) -> list[Order[Any]]:
+    """Return the orders that a text lists, as in ``-price,name``: a minus for the greatest first."""
+    names = [name.strip() for name in text.split(",")]
+    return [field(cls, name[1:]).desc() if name.startswith("-") else field(cls, name).asc() for name in names]
+
+
+def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
+    """Return the key of the values that are given as texts, in the order of the arguments of ``key(…)``."""
+    names, values = declaration_of(cls).arguments, list(texts)
+    if len(names) != len(values):
+        raise InvalidQuery(
+            f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} values, got {len(values)}"
+        )
+    attrs = [field(cls, name) for name in names]
+    found: KeyOf[Any] = cls.key(*(_value(attr.type, attr, text) for attr, text in zip(attrs, values, strict=True)))
+    return found
+
+
+def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
+    """Return the field of a name, or what dots in it lead to within.
+
+    Raises:
+        InvalidQuery: there is none.
+    """
+    name, *within = path.split(".")
+    fields = {one.name for one in declaration_of(cls).fields}
+    if name not in fields:
+        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {', '.join(sorted(fields))}")
+    attr: Attr[Any, Any] = getattr(cls, name)
+    for part in within:
+        attr = attr[part]
+    return attr
+
+
+def _listed(text: str) -> list[Any]:
+    """Return the values of a list: in JSON, or separated by commas."""
+    found = _json(text)
+    return found if isinstance(found, list) else [one.strip() for one in text.split(",")]
+
+
+def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
+    """Return the value that a text stands for."""
+    parsed = _json(text) if isinstance(text, str) else text
+    if kind.enum is not None and text in kind.enum.__members__:
+        return kind.enum[text]
+    if kind.dynamic:
+        return text if parsed is _NOTHING else parsed
+    candidates = [parsed, text] if not kind.text or (isinstance(parsed, str) and text[:1] == '"') else [text]
+    for one in candidates:
+        if one is not _NOTHING:
+            for read in (
+                kind.from_json,
+                lambda plain: msgspec.convert(plain, kind.kind),
+            ):  # (a time in any form of RFC 3339)
+                with suppress(ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError):
+                    return kind.check(read(one))
+    like = f", such as {_EXAMPLES[kind.name]}" if kind.name in _EXAMPLES else ""
+    members = like if kind.members is None else f": one of {', '.join(map(str, kind.members))}"
+    raise InvalidQuery(f"{attr!r}: {safe_repr(text)} is no {kind.name}{members}")
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return _NOTHING

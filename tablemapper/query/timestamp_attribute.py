@@ -1,0 +1,28 @@
+"""When an entity was last written: what the store notes beside the fields, as conditions and orders have it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TypeVar
+
+from ..entities.entity import Record
+from ..errors import InvalidQuery, safe_repr
+from ..expressions.tree import TIMESTAMP_NAME, Attr
+from ..values.scalars import TIMESTAMP
+
+R = TypeVar("R", bound=Record)
+
+
+def timestamp(cls: type[R], /) -> Attr[R, datetime]:
+    """Return when the entities of a class were last written, for conditions and orders of queries.
+
+    ``store.query(Product).where(Product.category == "books", tm.timestamp(Product) > yesterday)``. For one entity,
+    see `info`. No key, index or aggregate can contain it.
+
+    Raises:
+        InvalidQuery: it is not a class of entities.
+    """
+    given: object = cls
+    if not isinstance(given, type) or not issubclass(given, Record):
+        raise InvalidQuery(f"timestamp: expected an entity class, as in tm.timestamp(Product), got {safe_repr(given)}")
+    return Attr(cls, TIMESTAMP_NAME, TIMESTAMP)

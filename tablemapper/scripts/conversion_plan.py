@@ -1,0 +1,356 @@
+"""The plan of a script for one store: the classes that it replaces, their new classes, and the conversions between them.
+
+A class that a step names is copied to new tables, and so is every class that shares a table with it. A class that a script only
+names in ``old`` and ``new`` is not copied: opening the store takes its changes over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from ..catalogue.transitions import Conversion, MetadataChange, Transition
+from ..entities.aggregates import kept_field
+from ..entities.declaration import abstract_declaration
+from ..errors import InvalidMigration, InvalidModel
+from ..evolution.changes import Anything
+from ..evolution.definitions import aggregate_in, indexes_in
+from ..evolution.evolution import Evolution, evolve
+from ..evolution.renames import with_properties, with_source
+from ..evolution.rules import nested_members, reads
+from ..evolution.versions import Versions
+from ..expressions.tree import Attr
+from ..schema.labels import is_former, plain_name
+from ..schema.model import Schema, compile_schema, model_of
+from ..schema.specs import FieldSpec, Forms, LinkSpec, ModelSpec
+from .field_converter import FieldConverter
+from .links import links_of, several, way_back
+from .script import Script
+from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
+
+# ---------------------------------------------------------------------------------------------- the store and ``old=``
+
+
+def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False) -> None:
+    """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
+
+    Args:
+        dropped: the labels that are older than an earlier script, which drops what it calls so; a later one cannot name them.
+        back: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
+            their own.
+    """
+    affected = affected_classes(script, forms)
+    copied = set() if is_edit(script) else {cls.__name__ for step in script.steps for cls in step.sources(script)}
+    after = {cls.__name__: model_of(cls).form for cls in script.new if cls.__name__ not in copied}
+    faults = [
+        fault
+        for cls in script.old
+        for fault in _differences(
+            cls, forms, dropped, exact=cls.__name__ in affected, back=back, after=after.get(cls.__name__)
+        )
+    ]
+    if not back:
+        faults += [*_not_in_old(script, forms), *_beside_anew(script, forms, dropped)]
+    if faults:
+        differs = "it cannot be undone" if back else "the store differs from old="
+        raise InvalidMigration(f"{script.id}: {differs}", faults)
+
+
+def _beside_anew(script: Script, forms: Forms, dropped: Collection[str]) -> Iterator[str]:
+    """Yield the faults of classes beside an aggregate that is dropped and declared anew, which is copied with them."""
+    new, named = {cls.__name__: cls for cls in script.new}, {cls.__name__ for cls in script.old}
+    for step in script.steps:
+        what = step.what if isinstance(step, Drop) else None
+        if isinstance(what, type) and what.__name__ in new and abstract_declaration(what).of is not None:
+            table = abstract_declaration(new[what.__name__]).table
+            for name, form in forms.items():
+                if form.table == table and name not in named and not is_former(name):
+                    yield _unnamed(name, forms, dropped, back=False)
+
+
+def _not_in_old(script: Script, forms: Forms) -> list[str]:
+    """Return why a store cannot take over the classes in ``new=`` that are not in ``old=``."""
+    named = {cls.__name__ for cls in script.old}
+    added = tuple([model_of(cls) for cls in script.new if cls.__name__ not in named])
+    others = {name: form for name, form in forms.items() if name not in named}
+    stopping = evolve(others, Versions(), Schema(added), Anything()).stopping
+    return [f"{change}, and old= has no {change.where.partition('.')[0]}" for change in stopping]
+
+
+def check_back(scripts: Iterable[Script], forms: Forms) -> None:
+    """Raise InvalidMigration if one of several scripts cannot undo another, once those before it have.
+
+    Args:
+        scripts: the scripts that undo others, in the order in which they run.
+    """
+    for script in scripts:
+        check_old(script, forms, back=True)
+        forms = _after(script, forms, transition_of(script, forms, back=True)).models_after
+
+
+def beside(script: Script, forms: Forms, transition: Transition | None) -> tuple[str, ...]:
+    """Return the labels of what a script declares anew beside another definition of its name.
+
+    Args:
+        script: the script.
+        forms: the classes of the store before it.
+        transition: what the script copies.
+    """
+    return tuple(_after(script, forms, transition).former) if script.new else ()
+
+
+def _after(script: Script, forms: Forms, transition: Transition | None) -> Evolution:
+    """Return how a store changes that is opened with the new classes of a script once that has run."""
+    if transition is None:
+        for name, names in names_of(script).items():
+            forms = {
+                one: with_source(form, name, names) if form.source == name else form for one, form in forms.items()
+            } | {name: with_properties(forms[name], names)}
+    else:
+        new = {model.name: model.form for model in transition.new.models}
+        forms = {name: form for name, form in forms.items() if name not in transition.ending} | new
+    return evolve(forms, Versions(), compile_schema(script.new), Anything())
+
+
+def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
+    """Return whether a store has classes as they are declared, and maybe more."""
+    return not any(fault for cls in classes for fault in _differences(cls, forms, exact=False))
+
+
+def _differences(
+    cls: Any,
+    forms: Forms,
+    dropped: Collection[str] = (),
+    *,
+    exact: bool,
+    back: bool = False,
+    after: ModelSpec | None = None,
+) -> Iterator[str]:
+    """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class.
+
+    A field may be as it is in the new class, ``after``, of a class that is not copied: a program with that may have opened the
+    store before.
+    """
+    name, declared = cls.__name__, model_of(cls).form
+    if name not in forms:
+        yield f"{name} is not in the store"
+        return
+    stored = forms[aggregate_in(forms, name, declared) or name]  # (it may be a former definition there)
+    yield from _class_differences(name, declared, stored, after)
+    for property, field in declared.fields.items():
+        if property not in stored.fields:
+            yield f"{name}.{property}: the field is not in the store"
+            continue
+        in_store = stored.fields[property]
+        as_after = after is not None and _same_field(after.fields.get(property), in_store)
+        if not as_after and not _same_field(field, in_store):
+            yield f"{name}.{property}: the field is another one in the store: {in_store}, and {field} in old"
+    held = indexes_in(stored.indexes, declared.indexes)
+    for index in declared.indexes:
+        if index not in held:
+            yield f"{name}.{index}: the index is {'another one' if index in stored.indexes else 'not'} in the store"
+    if exact:
+        for kind, part in _undeclared(declared, stored, back=back):
+            label = f"{name}.{part}"
+            if back:
+                yield _added(label, f"the {kind} is in the store")
+            elif kind == "field" or label not in dropped:
+                yield f"{label}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
+    if declared.aggregate != stored.aggregate:
+        yield f"{name}: it aggregates something else in the store"
+
+
+def _class_differences(name: str, declared: ModelSpec, stored: ModelSpec, after: ModelSpec | None) -> Iterator[str]:
+    """Yield how the table, the type name and the key of a class differ; arguments as `_differences` has them."""
+    for part in ("table", "type", "partition", "row"):
+        in_store, in_old = getattr(stored, part), getattr(declared, part)
+        if part == "type" and in_old is None and after is not None and after.type == in_store:
+            continue
+        in_store = plain_name(in_store) if part == "table" else in_store
+        if in_store != in_old:
+            yield f"{name}: its {part} is {in_store} in the store, and {in_old} in old"
+
+
+def _undeclared(declared: ModelSpec, stored: ModelSpec, *, back: bool) -> Iterator[tuple[str, str]]:
+    """Yield the fields and, unless the script undoes another one, the indexes that only the store has of a class."""
+    yield from [("field", property) for property in stored.fields if property not in declared.fields]
+    # (An index whose name the class declares in another way is what the name stood for before.)
+    known = {*declared.indexes, *indexes_in(stored.indexes, declared.indexes).values()}
+    if not back:
+        yield from [("index", index) for index in stored.indexes if index not in known and not is_former(index)]
+
+
+def _same_field(one: FieldSpec | None, other: FieldSpec) -> bool:
+    """Return whether two fields hold the same values, whatever their defaults and the names of nested classes are."""
+    if one is None or one.json is UNSET or other.json is UNSET:
+        return one is not None and replace(one, default=None) == replace(other, default=None)
+    if (one.optional, one.in_key) != (other.optional, other.in_key):
+        return False
+    both = nested_members(one, other), nested_members(other, one)
+    return not any(members.faults or members.extends for members in both)
+
+
+def _added(label: str, how: str) -> str:
+    """Return the fault of an undoing that would lose what a later version added."""
+    return (
+        f"{label}: {how}, a later version added it, and going back would lose its values: write a new script instead, "
+        f"which leads to the former classes and has m.drop(old.{label})"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- transitions and edits
+
+
+def transition_of(
+    script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False
+) -> Transition | None:
+    """Return the transition of a script; None if it copies nothing.
+
+    Args:
+        dropped: as for `check_old`.
+        back: whether the script undoes another one.
+
+    Raises:
+        InvalidMigration: the script does not fit the store.
+    """
+    affected = affected_classes(script, forms)
+    if not affected:
+        return None
+    old = {cls.__name__: cls for cls in script.old}
+    former = frozenset([
+        name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped, back=back))
+    ])  # fmt: skip
+    new = _new_classes(script, affected)
+    faults = [_unnamed(name, forms, dropped, back=back) for name in affected if name not in old and name not in former]
+    strangers = [cls.__name__ for cls in new if cls.__name__ in forms and cls.__name__ not in affected]
+    faults += [f"{name} is in the store already: name it in old=, too" for name in strangers]
+    if faults:
+        raise InvalidMigration(script.id, faults)
+    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
+    try:
+        schema = compile_schema([old[name] for name in affected if name not in former])
+        target = compile_schema(new) if new else Schema(())
+        conversions = tuple(_conversions(script, affected, links))
+    except InvalidModel as error:
+        raise InvalidMigration(script.id, error.faults or [str(error)]) from error
+    drops = () if back else _drops(script, forms, affected)
+    contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
+    return Transition(
+        script.id,
+        script.digest,
+        tuple(map(str, script.steps)),
+        schema,
+        target,
+        conversions,
+        drops,
+        frozenset(contested),
+        former,
+        links,
+        level == "writes",
+        back,
+    )
+
+
+def _goes_with(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> bool:
+    """Return whether an aggregate that a script does not name ends with its class.
+
+    An undoing ends the aggregates that later versions added, too.
+    """
+    return bool(forms[name].aggregate) and (name in dropped or (back and kept_field(name) is None))
+
+
+def _unnamed(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> str:
+    """Return the fault of a script that does not name a class which it affects."""
+    kept = kept_field(name)
+    reason = "is maintained from" if forms[name].aggregate else "shares a table with"
+    subject, owner = (name, "it") if kept is None else (".".join(kept), kept[0])
+    if back:
+        return _added(subject, f"it {reason} what is migrated")
+    if name in dropped:
+        return f"{subject} {reason} what is migrated, and an earlier script drops it: contract that one first"
+    return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
+
+
+def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
+    """Return the classes of a store that a script copies or ends: those of its steps, and all that depend on one another.
+
+    Classes depend on one another if they share a table, if one is maintained from the other, or if an index of one reads a
+    maintained field.
+    """
+    if is_edit(script):
+        return ()
+    affected = {cls.__name__ for step in script.steps for cls in step.sources(script)}
+    tables = {model_of(cls).table for cls in _new_classes(script, affected)}
+    while True:
+        tables |= {forms[name].table for name in affected if name in forms}
+        more = {name for name, form in forms.items() if form.table in tables or form.source in affected}
+        for name in forms:
+            if (kept := kept_field(name)) is not None and kept[0] in forms:
+                owner, property = kept
+                is_read = any(reads(index, property) for index in forms[owner].indexes.values())
+                more |= {name} if owner in affected else {owner} if is_read and name in affected else set()
+        sources = [forms[name].source for name in affected | more if name in forms]
+        more |= {source for source in sources if source is not None}
+        if more <= affected:
+            return tuple([name for name in forms if name in affected])
+        affected |= more
+
+
+def _drops(script: Script, forms: Forms, affected: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the labels in a store of the indexes and classes that a script drops, without those of affected classes."""
+    labels = []
+    for step in script.steps:
+        if isinstance(step, Drop) and not isinstance(step.what, Attr):
+            index = None if isinstance(step.what, type) else step.what.index
+            name, form = step.owner.__name__, model_of(step.owner).form
+            # (The newest definition of a name may be another one, which a version after this script declares.)
+            owner = aggregate_in(forms, name, form) or name
+            stored = {} if index is None or owner not in forms else indexes_in(forms[owner].indexes, form.indexes)
+            if name not in affected:
+                labels.append(owner if index is None else f"{owner}.{stored.get(index, index)}")
+    return tuple(labels)
+
+
+def edit_of(script: Script, forms: Forms, *, back: bool = False) -> MetadataChange:
+    """Return the edit of a script that copies nothing, over a store with these classes."""
+    names = names_of(script) if is_edit(script) else {}
+    renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
+    new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
+    steps = tuple(map(str, script.steps))
+    return MetadataChange(
+        script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back
+    )
+
+
+def _new_classes(script: Script, affected: Collection[str]) -> list[Any]:
+    """Return the new classes that a copy of the affected ones writes, with their aggregates."""
+    new = {n for o, n in pairs(script).items() if o.__name__ in affected}
+    for step in script.steps:
+        new |= set(step.targets)
+    tables = {abstract_declaration(cls).table for cls in new}
+    return [
+        cls
+        for cls in script.new
+        if cls in new or abstract_declaration(cls).of in new or abstract_declaration(cls).table in tables
+    ]
+
+
+def _conversions(script: Script, affected: Sequence[str], links: Iterable[LinkSpec]) -> Iterator[Conversion]:
+    linked_by_script = {link.old for link in links if link.steps}
+
+    def back(old: Any, new: Any) -> Conversion | None:
+        return way_back(script, old, new) if old.__name__ in linked_by_script else None
+
+    for old, new in pairs(script).items():
+        if old.__name__ in affected and abstract_declaration(old).of is None:
+            fields = FieldConverter(script, old, new)
+            yield Conversion(
+                (model_of(old),), (model_of(new),), fields.convert, back=back(old, new), former=fields.former
+            )
+    for step in script.steps:
+        if isinstance(step, Rewrite | Join):
+            models = tuple(map(model_of, step.ended)), tuple(map(model_of, step.into))
+            yield Conversion(*models, several(step.with_), step.combine, back(step.ended[0], step.into[0]))

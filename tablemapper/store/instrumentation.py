@@ -1,0 +1,223 @@
+"""A store whose calls are reported. Its verbs are bound here, so that a store without an observer pays nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, Literal, Never, TypeVar
+
+from ..engines.protocol import Engine, Operation
+from ..entities.entity import Entity, Record, stored_row
+from ..entities.key import KeyOf
+from ..errors import InvalidTransaction
+from ..events import Call, Observer
+from ..expressions.tree import Predicate
+from ..query.observed_queries import ObservedPlans, class_names, observed
+from ..query.partitions import Partition
+from ..query.results import Results
+from .operations import Operations
+from .store import Store, UnknownRow
+from .transaction import Transaction, TransactionBuffer
+
+T = TypeVar("T")
+
+
+def _names(classes: Iterable[type[Any]]) -> str | None:
+    return ", ".join(dict.fromkeys([cls.__name__ for cls in classes])) or None
+
+
+def _class_of(target: object) -> list[type[Any]]:
+    if isinstance(target, KeyOf):
+        return [target.entity]
+    if isinstance(target, type):
+        return [target]
+    return [type(target)] if isinstance(target, Record) else []
+
+
+def _reported(
+    method: Callable[..., Any], note: Callable[[Call, Any], None] = lambda call, result: None, verb: str = ""
+) -> Any:
+    """Return a verb that is reported; of what it gets first it has its class, if that is an entity, a key or a class."""
+    name, verb = method.__name__, verb or method.__name__
+
+    @wraps(method)
+    def reported(self: ObservedStore, *args: Any, **kwargs: Any) -> Any:
+        model = _names(_class_of(args[0])) if args else None
+        path = f"{model}.key" if model is not None and not isinstance(args[0], type) else None
+
+        def work(call: Call) -> Any:
+            result = getattr(self._plain, name)(*args, **kwargs)
+            note(call, result)
+            return result
+
+        return self._observer.call(verb, model, path).run(work)
+
+    return reported
+
+
+def _read(call: Call, result: object) -> None:
+    call.read = int(result is not None and result is not False)
+
+
+def _wrote(call: Call, result: object) -> None:
+    call.written = 1
+
+
+def _wrote_several(call: Call, result: int) -> None:
+    call.written = result
+
+
+def noting(call: Call, items: Any) -> Any:
+    """Return a stream whose classes the call gets to know."""
+    if isinstance(items, Results):
+        call.model = class_names(items)
+        return items
+    if not isinstance(items, Iterable) or isinstance(items, KeyOf):
+        return items  # (which is refused)
+
+    def stream() -> Iterator[Any]:
+        classes: dict[type[Any], None] = {}
+        try:
+            for item in items:
+                classes[item.entity if isinstance(item, KeyOf) else type(item)] = None
+                yield item
+        finally:
+            known = call.model.split(", ") if call.model is not None else []
+            call.model = ", ".join(dict.fromkeys([*known, *[cls.__name__ for cls in classes]])) or None
+
+    return stream()
+
+
+def _stream_reported(method: Callable[..., int]) -> Any:
+    name = method.__name__
+
+    @wraps(method)
+    def reported(self: ObservedStore, items: Any, /, **options: Any) -> int:
+        def work(call: Call) -> int:
+            written: int = getattr(self._plain, name)(noting(call, items), **options)
+            call.written = written
+            return written
+
+        return self._observer.call(name).run(work)
+
+    return reported
+
+
+class ObservedStore(Store):
+    """A store whose calls are reported: each is made on a plain twin, so that what it is made of is not."""
+
+    def __init__(self, engine: Engine, observer: Observer, *, limits: Literal["azure"] | None = None) -> None:
+        self._observer = observer
+        super().__init__(engine, limits=limits)
+
+    def _use(self, engine: Engine) -> None:
+        super()._use(engine)
+        self._plain = Store(engine, limits=self._limits)
+        self._plans = ObservedPlans(engine, self._observer)
+
+    get = _reported(Store.get, _read)
+    __getitem__ = _reported(Store.__getitem__, _read, "get")
+    group = _reported(Store.group, _read)
+    exists = _reported(Store.exists, _read)
+    insert = _reported(Store.insert, _wrote)
+    replace = _reported(Store.replace, _wrote)
+    merge: Any = _reported(Store.merge, _wrote)
+    upsert = _reported(Store.upsert, _wrote)
+    delete = _reported(Store.delete, _wrote)
+    move = _reported(Store.move, _wrote)
+    insert_many = _stream_reported(Store.insert_many)
+    upsert_many = _stream_reported(Store.upsert_many)
+    replace_many = _stream_reported(Store.replace_many)
+    delete_many = _stream_reported(Store.delete_many)
+    insert_columns = _reported(Store.insert_columns, _wrote_several)
+    clear = _reported(Store.clear, _wrote_several)
+    build = _reported(Store.build)
+    status = _reported(Store.status)
+    statistics = _reported(Store.statistics)
+    check = _reported(Store.check)
+    repair = _reported(Store.repair)
+    compact = _reported(Store.compact)
+    advise = _reported(Store.advise)
+    backup = _reported(Store.backup)
+
+    def get_many(self, keys: Any, /) -> list[Any]:
+        def work(call: Call) -> list[Any]:
+            wanted: Any = keys if isinstance(keys, KeyOf) else list(keys)  # (one key is refused)
+            call.model = _names(cls for key in wanted for cls in _class_of(key))
+            entities = self._plain.get_many(wanted)
+            call.read = len(entities) - entities.count(None)
+            return entities
+
+        return self._observer.call("get_many").run(work)
+
+    def partitions(self, cls: type[Any], /) -> Iterator[Partition[Any]]:
+        call = self._observer.call("partitions", getattr(cls, "__name__", None))
+        return call.iterate(lambda: self._plain.partitions(cls))
+
+    def query(self, what: Any, /, *others: Any) -> Any:
+        return observed(super().query(what, *others))
+
+    def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | UnknownRow]:
+        given: tuple[object, ...] = where
+        owners = [attr.owner for one in given if isinstance(one, Predicate) for attr in one.attributes()]
+        owners += [one for one in given if isinstance(one, type)]
+        owners += [one.cls for one in given if isinstance(one, Partition)]
+        call = self._observer.call("partition", _names(owners), "partition")
+        return call.iterate(lambda: self._plain.partition(*where))
+
+    def update(self, key: KeyOf[Any], change: Callable[[Any], Any] | None = None, /, **changes: Never) -> Any:
+        def work(call: Call) -> Any:
+            read = None
+
+            def counting(entity: Entity) -> Any:
+                nonlocal read
+                call.read, read = call.read + 1, stored_row(entity)
+                assert change is not None
+                return change(entity)
+
+            entity = self._plain.update(key, counting if callable(change) else change, **changes)
+            call.written = int(read is None or stored_row(entity)[2] != read[2])
+            return entity
+
+        model = _names(_class_of(key))
+        return self._observer.call("update", model, model and f"{model}.key").run(work)
+
+    def transaction(self, *, across_partitions: bool = False) -> Transaction:
+        return Transaction(ObservedBuffer(self._operations, self._observer, across=across_partitions))
+
+
+class ObservedBuffer(TransactionBuffer):
+    """The operations of a transaction that is reported, with what was read in its block."""
+
+    def __init__(self, operations: Operations, observer: Observer, **options: Any) -> None:
+        super().__init__(operations, **options)
+        self._call = observer.call("transaction")
+
+    def get(self, key: KeyOf[Any], misplaced: tuple[object, ...] = (), *, handed_out: bool = True) -> Any:
+        with self._call:
+            entity = super().get(key, misplaced, handed_out=handed_out)
+        self._call.outcome = "ok"
+        self._call.read += entity is not None
+        return entity
+
+    def end(self, error: type[BaseException] | None = None) -> list[Operation]:
+        pending: list[Operation] = []
+        try:
+            pending = super().end(error)
+        except InvalidTransaction as refusal:
+            error = type(refusal)
+            raise
+        finally:
+            if not pending:
+                self._call.outcome = "ok" if error is None else error.__name__
+                self._call.end()
+        return pending
+
+    def write(self, pending: list[Operation]) -> None:
+        def work(call: Call) -> None:
+            call.model = _names(operation.model.cls for operation in pending)
+            TransactionBuffer.write(self, pending)
+            call.written = sum(operation.verb != "require" for operation in pending)
+
+        if pending:
+            self._call.run(work)

@@ -1,0 +1,72 @@
+"""The stores of tests: empty, by a clock of the test, and whole at its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NoReturn
+from unittest.mock import patch
+
+from ..engines import locations
+from ..engines.protocol import Engine
+from ..entities.entity import Record
+from ..errors import ScanRefused, StoreClosed
+from ..events import Event
+from ..query.mixed import MixedQuery
+from ..query.query import Query
+from ..schema.model import Schema
+from ..store.opening import open as open_store
+from ..store.store import Store
+from .clock import Clock
+
+
+class _Place:
+    """A place whose timestamps come from a clock of the test, if there is one."""
+
+    def __init__(self, path: str | os.PathLike[str], clock: Clock | None) -> None:
+        self._path = path
+        self._clock = {} if clock is None else {"clock": clock.microseconds}
+
+    def open(self, schema: Schema | None, **options: Any) -> Engine:
+        place: Any = locations.place_of(self._path)
+        engine: Engine = place.open(schema, **self._clock, **options)
+        return engine
+
+
+def empty_store(
+    path: str | os.PathLike[str],
+    models: Sequence[type[Record]],
+    *,
+    limits: Literal["azure"] | None = None,
+    clock: Clock | None = None,
+    events: list[Event] | None = None,
+) -> Store:
+    """Open a store for a test; a power cut would take its last transactions.
+
+    Raises:
+        InvalidModel, ValueError: as `tablemapper.open` does.
+    """
+    place: Any = _Place(path, clock)
+    observe = None if events is None else events.append
+    return open_store(place, models=models, durability="relaxed", limits=limits, observe=observe)
+
+
+def faults_of(store: Store) -> str:
+    """Return what `check()` finds, as text; nothing if that is nothing, or the test closed the store."""
+    try:
+        report = store.check()
+    except StoreClosed:
+        return ""
+    return "" if report.ok else str(report)
+
+
+@contextmanager
+def no_scans() -> Iterator[None]:
+    """Refuse each query that is allowed to scan, of any store."""
+
+    def allow_scan(query: Any) -> NoReturn:
+        raise ScanRefused(f"{query!r}: the test forbids scans: @pytest.mark.tm_store(scans=False)")
+
+    with patch.object(Query, "allow_scan", allow_scan), patch.object(MixedQuery, "allow_scan", allow_scan):
+        yield

@@ -1,0 +1,116 @@
+"""What is maintained from an entity: its rows in indexes, its groups; what a write of it touches; its class as source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from textwrap import dedent
+from typing import Any
+
+from ..entities.declaration import IndexModel, declaration_of
+from ..entities.entity import Record, stored_row
+from ..entities.json import to_dict
+from ..errors import InvalidQuery, TableMapperError
+from ..guidance.advisor import advise
+from ..limits import MAX_OPERATIONS, MAX_PROPERTIES
+from ..query.parsing import condition
+from ..schema.maintenance import Groups, Maintenance, maintenance
+from ..schema.model import compile_schema, model_of
+from ..scripts.source.classes import Shape
+from ..store.store import Store
+from .cells import plain_text
+
+_LONG = 1_000  # characters of conditions in a link
+
+
+@lru_cache(maxsize=16)
+def _maintenance(classes: tuple[type[Record], ...], cls: type[Record]) -> Maintenance:
+    schema = compile_schema(classes)
+    return maintenance(schema, schema.by_class[cls])
+
+
+@lru_cache(maxsize=16)
+def _warnings(classes: tuple[type[Record], ...]) -> int:
+    return sum(one.level == "warning" for one in advise(classes)) if classes else 0
+
+
+def warnings(store: Store) -> int:
+    """Return how many warnings the declarations alone get."""
+    return _warnings(tuple(store.classes.values()))
+
+
+def _of(store: Store, cls: Any) -> Maintenance:
+    return _maintenance(tuple(store.classes.values()), cls)
+
+
+def index_rows(store: Store, entity: Record) -> list[dict[str, Any]]:
+    """Return the rows of an entity in each index, with the conditions that find it and others there."""
+    found = []
+    for one in _of(store, type(entity)).indexes:
+        rows = one.rows_of(stored_row(entity), model_of(type(entity))) or []
+        where = list(_conditions(one.model, entity))
+        where = (
+            where if sum(map(len, where)) <= _LONG and _can_be_asked(type(entity), where) else []
+        )  # (a URL has 8 kB)
+        found += [{"index": one.model.name, "key": list(row[:2]), "where": where} for row in rows]
+    return found
+
+
+def _can_be_asked(cls: type[Record], conditions: list[str]) -> bool:
+    """Return whether a query can say conditions: none compares a sum with more than 64 bits."""
+    with suppress(InvalidQuery):
+        return bool([condition(cls, one) for one in conditions])
+    return False
+
+
+def _conditions(index: IndexModel, entity: Record) -> Iterator[str]:
+    """Yield equalities of the fields in an index's partition."""
+    properties = {one.name: one.property for one in declaration_of(type(entity)).fields}
+    for field in dict.fromkeys(slot.field for slot in index.partition.slots if not slot.buckets):
+        name, *path = field.split(".")
+        value: Any = to_dict(entity).get(properties[name])
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        several = isinstance(value, list)
+        text = plain_text(value[0] if several and value else value)
+        yield f"{field} contains {text}" if several else f"{field}=={text}"
+
+
+def groups(store: Store, entity: Record) -> list[dict[str, Any]]:
+    """Return the groups that an entity is in: the aggregate and the key of each."""
+    found = []
+    for one in _of(store, type(entity)).aggregates:
+        name, changed = one.model.name, Groups()
+        if store.classes.get(name) is None:
+            continue  # (a maintained field of another class)
+        try:
+            one.collect((stored_row(entity),), changed, 1)
+            found += [{"aggregate": name, "key": list(one.key(group))} for group in changed]
+        except TableMapperError:
+            continue
+    return found
+
+
+def touched(store: Store, cls: Any) -> dict[str, int]:
+    """Return how many rows a write of one entity touches, and how near that and its properties are to Azure's limits."""
+    kept = _of(store, cls)
+    return {
+        "rows": 1 + len(kept.indexes) + len(kept.aggregates), "most_rows": MAX_OPERATIONS,
+        "properties": len(model_of(cls).stored), "most_properties": MAX_PROPERTIES,
+    }  # fmt: skip
+
+
+def class_source(cls: Any) -> str:
+    """Return the statement of a class, as far as a store knows it; empty if there is no source for it."""
+    model = model_of(cls)
+    of: Any = model.declaration.of
+    forms = {one.name: one.form for one in ([] if of is None else [model_of(of)]) + [model]}
+    try:
+        lines = "\n".join(Shape("models", forms).lines())
+    except (TableMapperError, ValueError, TypeError, LookupError, AssertionError):
+        return ""
+    bodies = re.split(r"^class \w+(?:\(\w+\))?:\n", lines, flags=re.MULTILINE)[1:]
+    source = dedent("\n".join(bodies[:-1] if of is None else []) + "\n" + bodies[-1]).strip()
+    return re.sub(r"\bmodels(_entities|_types)?(_\d+)?\.", "", source)

@@ -1,0 +1,246 @@
+"""The page on which a question is asked, with its plan, its cost and its Python; and the rows of it as a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from enum import Enum
+from itertools import chain, islice
+from typing import Any
+
+import attrs
+import msgspec
+
+from ..entities.declaration import declaration_of
+from ..entities.json import to_dict, to_json
+from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
+from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
+from ..planning.cost import bytes_text
+from ..query.parsing import OPERATORS, condition, orders
+from ..query.salvage import UnreadableRow, tolerant
+from .cells import plain_text
+from .views import COUNTED, EXAMINED, SECONDS, PageRequest, PageResponse, columns, plain_row, row_of, told
+
+_ROWS, _MOST_ROWS = 50, 200
+_LINES = 8  # of the form
+_EXPORTED, _MOST_EXPORTED = 10_000, 100_000
+_PATIENCE = 60.0  # seconds of an export
+_GUARDED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the begin of a formula
+
+
+@attrs.frozen
+class _Question:
+    """What was asked, as texts and as a query."""
+
+    cls: type[Any]
+    lines: list[tuple[str, str, str]]
+    """Of the form: field, operator, value."""
+    order: str
+    query: Any
+    predicates: list[Predicate[Any]]
+    orders: list[Order[Any]]
+    scan: bool
+
+
+def _lines(ask: PageRequest) -> list[tuple[str, str, str]]:
+    """Return the lines of the form, those that say something."""
+    typed = zip(ask.every("field"), ask.every("op"), ask.every("value"), strict=False)
+    return [(field, op, value) for field, op, value in typed if field][:_LINES]
+
+
+def _texts(ask: PageRequest) -> list[str]:
+    return [*ask.every("where"), *(f"{field} {op} {value}" for field, op, value in _lines(ask))]
+
+
+def _asked(ask: PageRequest) -> _Question:
+    """Return the question of a request.
+
+    Raises:
+        InvalidQuery: a condition or the order cannot be read.
+    """
+    cls, order, scan = ask.cls, ask.params.get("order", ""), ask.params.get("scan") == "1"
+    query: Any = ask.store.query(cls)
+    predicates = [condition(cls, text) for text in _texts(ask)]
+    steps = orders(cls, order) if order else []
+    query = query.where(*predicates) if predicates else query
+    query = query.order_by(*steps) if steps else query
+    whole = scan or not (predicates or steps)  # (the first rows of a class are few, whatever it holds)
+    lines = [_line(one) for one in predicates]
+    return _Question(cls, lines, order, query.allow_scan() if whole else query, predicates, steps, scan)
+
+
+def question(ask: PageRequest) -> PageResponse:
+    """A question: its form, how it is answered, what it costs, how a program asks it, and the rows."""
+    limit = ask.number("limit", _ROWS, _MOST_ROWS)
+    shows: dict[str, Any] = {
+        "fields": [one.name for one in declaration_of(ask.cls).fields], "operators": list(OPERATORS), "limit": limit,
+        "order": ask.params.get("order", ""), "lines": _lines(ask), "more": ask.params.get("add") == "1",
+        "fault": "", "refused": "", "plan": None, "rows": [], "stopped": "", "where": _texts(ask), "scan": False,
+    }  # fmt: skip
+    shows |= columns(ask.cls)
+    try:
+        asked = _asked(ask)
+    except InvalidQuery as error:
+        return PageResponse("query.html", shows | {"fault": str(error)}, {"error": str(error)}, code=400)
+    shows |= {"lines": asked.lines, "scan": asked.scan, "python": _python(asked, limit)}
+    try:
+        explanation = asked.query.limit(limit).explain()
+    except ScanRefused as error:
+        return PageResponse("query.html", shows | {"refused": str(error)}, {"error": str(error)}, code=400)
+    found, stopped = list[Any](), ""
+    try:
+        for one in tolerant(asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)):
+            found.append(one)
+    except QueryStopped as error:
+        stopped = str(error)
+    cost = explanation.cost
+    shows |= {
+        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
+        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes)},
+        "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation, limit),
+    }  # fmt: skip
+    rows = [plain_row(one) for one in found[:limit]]
+    json = {"explain": explanation.to_dict(), "rows": rows, "more": len(found) > limit, "stopped": stopped or None}
+    return PageResponse("query.html", shows, json)
+
+
+def _plan(explanation: Any) -> str:
+    """Return how a question is answered, without what has its own place on the page."""
+    apart = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {one}" for one in explanation.database))
+    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
+
+
+def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float] | None:
+    """Return how many rows are read of how many, and the part in percent; None if that is not known."""
+    if explanation.rows is None:
+        return None
+    every: Any = ask.store.query(asked.cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
+    with suppress(QueryStopped):
+        total = max(every.count(), explanation.rows)
+        stops = not (explanation.filter or explanation.sort)  # (at the limit)
+        rows = min(explanation.rows, limit) if stops else explanation.rows
+        return rows, total, 100.0 * rows / max(total, 1)
+    return None
+
+
+# -------------------------------------------------------------------------------------------------------------- python
+
+
+def _python(asked: _Question, limit: int) -> str:
+    """Return the question as a program asks it."""
+    name = asked.cls.__name__
+    lines = [f"store.query({name})"]
+    if asked.predicates:
+        lines[-1] += ".where("
+        lines += [f"    {_source(one)}," for one in asked.predicates]
+        lines.append(")")
+    if asked.orders:
+        lines[-1] += f".order_by({', '.join(_path(one.attr) + '.desc()' * one.descending for one in asked.orders)})"
+    scan = ".allow_scan()" if asked.scan or not (asked.predicates or asked.orders) else ""
+    lines[-1] += f"{scan}.limit({limit})"
+    return "\n".join(lines)
+
+
+def _path(attr: Attr[Any, Any]) -> str:
+    return f"{attr.owner.__name__}.{attr.name}" + "".join([f"[{step!r}]" for step in attr.path])
+
+
+def _parts(predicate: Predicate[Any]) -> tuple[Attr[Any, Any], str, Any]:
+    """Return the field, the operator and the value of a condition that was typed."""
+    match predicate:
+        case Compare(attr=attr, op=op, value=value):
+            return attr, op, value
+        case StartsWith(attr=attr, text=value):
+            return attr, "startswith", value
+        case Contains(attr=attr, value=value):
+            return attr, "contains", value
+        case In(attr=attr, values=values):
+            return attr, "in", list(values)
+        case IsNull(attr=attr):
+            return attr, "is null", None
+        case Not(part=IsNull(attr=attr)):
+            return attr, "is not null", None
+    raise InvalidQuery(f"{predicate!r} cannot be shown")
+
+
+def _source(predicate: Predicate[Any]) -> str:
+    attr, op, value = _parts(predicate)
+    calls = {"startswith": "startswith", "contains": "contains", "in": "is_in", "is null": "is_null", "is not null": "is_not_null"}  # fmt: skip
+    if op not in calls:
+        return f"{_path(attr)} {op} {_literal(value)}"
+    given = "" if value is None else ", ".join(map(_literal, value)) if op == "in" else _literal(value)
+    return f"{_path(attr)}.{calls[op]}({f'[{given}]' if op == 'in' else given})"
+
+
+def _literal(value: Any) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)
+
+
+def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
+    """Return a condition as a line of the form, which reads the same again."""
+    attr, op, value = _parts(predicate)
+    values = value if op == "in" else [value]
+    texts = [plain_text(one.value if isinstance(one, Enum) else one) for one in values if one is not None]
+    listed = msgspec.json.encode(texts).decode() if any("," in one for one in texts) and op == "in" else ",".join(texts)
+    return ".".join((attr.name, *attr.path)), op, listed
+
+
+# -------------------------------------------------------------------------------------------------------------- export
+
+
+def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
+    """Return the lines of a file with the rows of a question, ``csv`` or ``jsonl``, and how many there are at most.
+
+    Raises:
+        InvalidQuery: as for the page.
+    """
+    limit = ask.number("limit", _EXPORTED, _MOST_EXPORTED)
+    asked = _asked(ask)
+    found = iter(tolerant(asked.query.limit(limit).budget(timeout=_PATIENCE, examined=_MOST_EXPORTED)))
+    first = list(islice(found, 1))  # (a refusal comes before the first byte)
+    write = _csv if kind == "csv" else _json_lines
+    return write(asked.cls, chain(first, _to_the_end(found))), limit
+
+
+@attrs.frozen
+class _Ended:
+    """Stands at the end of a file that lacks rows."""
+
+    fault: str
+
+
+def _to_the_end(found: Iterator[Any]) -> Iterator[Any]:
+    """Yield what is found; where that ends early, why: the answer has begun, and its status cannot say so."""
+    try:
+        yield from found
+    except TableMapperError as error:
+        yield _Ended(told(error))
+
+
+def _json_lines(_: type[Any], found: Iterator[Any]) -> Iterator[str]:
+    for one in found:
+        if isinstance(one, _Ended):
+            line = msgspec.json.encode({"fault": one.fault})
+        else:
+            line = msgspec.json.encode(plain_row(one)) if isinstance(one, UnreadableRow) else to_json(one)
+        yield line.decode() + "\n"
+
+
+def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
+    names = [one.property for one in declaration_of(cls).fields]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in chain([names], (_values(one, names) for one in found)):
+        writer.writerow([f"'{one}" if one.startswith(_GUARDED) else one for one in row])
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+
+
+def _values(one: Any, names: list[str]) -> list[str]:
+    if isinstance(one, UnreadableRow | _Ended):
+        return [one.fault]
+    row = to_dict(one)
+    return ["" if row.get(name) is None else plain_text(row[name]) for name in names]

@@ -1,0 +1,193 @@
+"""An account is frozen beside programs that write it, and learn of it late: in an order that is drawn, with kills, lost
+answers and late requests; once that has returned, no entity changes any more."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure import freeze_barrier, writes
+from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
+from tablemapper.engines.azure.catalogue.publication import open_catalogue
+from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
+from tablemapper.engines.azure.recovery import sweep
+from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, delay
+from tablemapper.engines.azure.writes import write
+from tablemapper.engines.protocol import Operation
+from tablemapper.schema.model import compile_schema
+
+from .crew import Board, Member
+from .schedule import Rates, Schedule, played
+from .test_builds import Clocked
+
+TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
+RATES = Rates(crash=0.004, lost=0.25, late=0.1, busy=0.05)
+SCHEMA = compile_schema([Member, Board])
+
+
+class Play:
+    """Writers of several processes, one that freezes, and one that sweeps."""
+
+    def __init__(self, seed: int, settled: float = TIMES.settled) -> None:
+        random.seed(seed)  # (of pauses)
+        self.rng = random.Random(seed)
+        self.memory = Clocked(seed)
+        self.ops = itertools.count()
+        self.settled = settled
+        self.store = tm.Store(self.memory.open(SCHEMA, TIMES))
+        self.frozen: list[Any] | None = None
+        self.schedule = self.memory.schedule = Schedule(self.memory, seed, RATES, TIMES.look)
+        for _ in range(4):
+            self.schedule.start(self.program())
+        self.schedule.start(self.freezer())
+
+    def opened(self) -> Effects[tuple[CatalogueRefresher, Outbox]]:
+        now: float = yield ReadClock()
+        published = yield from open_catalogue("TableMapper", SCHEMA, 60.0, TIMES)
+        outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
+        return CatalogueRefresher("TableMapper", OpenClasses(SCHEMA, published), now, TIMES, 60.0), outbox
+
+    def program(self) -> Effects[None]:
+        current, outbox = yield from self.opened()
+        for _ in range(3):
+            self.schedule.start(self.writer(current, outbox))
+
+    def writer(self, current: CatalogueRefresher, outbox: Outbox) -> Effects[None]:
+        model = SCHEMA.by_name["Member"]
+        for _ in range(25):
+            yield Sleep(self.rng.random() * 0.8)
+            partition, row = Member.key(self.rng.choice("ab"), self.rng.choice("pqrs"))[1:]
+            values = {
+                "team": self.rng.choice(["red", "blue"]),
+                "score": self.rng.random(),
+                "email": self.rng.choice("xyz"),
+            }
+            new = (partition, row, 0, *[values.get(one.name) for one in model.columns])
+            verb = self.rng.choice(["upsert", "upsert", "delete"])
+            operation = Operation(verb, model, partition, row, None if verb == "delete" else new)  # type: ignore[arg-type]
+            try:
+                known = yield from current.classes()
+                yield from write(known, [operation], outbox, timeout=TIMES.deadline)
+            except tm.TableMapperError:
+                pass
+
+    def freezer(self) -> Effects[None]:
+        yield Sleep(self.rng.random() * 6)
+        current, outbox = yield from self.opened()
+        yield from freeze_barrier.announce("TableMapper", 60.0)
+        while (yield from freeze_barrier.wait("TableMapper", current, self.settled, 60.0)):
+            pass
+        self.frozen = self.members()
+        yield from sweep(current, outbox, 60.0)
+
+    def members(self) -> list[Any]:
+        return list(self.store.query(Member).allow_scan())
+
+    def run(self) -> dict[str, int]:
+        self.schedule.run()
+        if self.frozen is None:
+            return {}
+        assert self.members() == self.frozen
+        self.memory.now += 10_000
+        self.store.sweep(full=True)
+        assert self.members() == self.frozen
+        wrong = [one for one in self.store.check().problems if one.kind != "dangling"]
+        assert not wrong, str(wrong[0])
+        with pytest.raises(tm.StoreLocked):
+            self.store.upsert(Member("a", "p", "red", 1.0))
+        self.store.unfreeze()
+        self.store.upsert(Member("a", "p", "red", 1.0))
+        return {"frozen": 1}
+
+
+def play(seeds: Iterable[int], settled: float = TIMES.settled) -> Counter[str]:
+    return played(partial(Play, settled=settled), seeds)
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_no_entity_changes_once_a_store_is_frozen(full_size: bool) -> None:
+    seeds = 3_000 if full_size else 60
+    assert play(range(seeds))["frozen"] > seeds * 0.8
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("settled", "first"),
+    [
+        pytest.param(0.0, 0, id="it does not wait"),
+        pytest.param(TIMES.look, 0, id="it waits as long as programs believe the catalogue"),
+        pytest.param(TIMES.look + TIMES.deadline / 5, 100, id="it waits for a fifth of what a write may last"),
+    ],
+)
+def test_a_shorter_wait_is_caught(settled: float, first: int) -> None:
+    with pytest.raises(AssertionError):
+        play(range(first, first + 300), settled)
+
+
+@pytest.mark.one_python
+def test_writers_that_do_not_ask_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writes, "check_thawed", lambda catalogue: None)
+    with pytest.raises(AssertionError):
+        play(range(10))
+
+
+def test_nothing_is_sent_again_after_the_deadline() -> None:
+    def elapsed(patience: Deadline, now: float) -> float | None:
+        work = patience.again(9)
+        assert next(work) == ReadClock()
+        try:
+            step = work.send(now)
+        except Exception:
+            return None
+        assert isinstance(step, Sleep)
+        return step.seconds
+
+    for _ in range(100):
+        waited = elapsed(Deadline(10.0), 8.5)
+        assert waited is None or waited <= 1.5
+    assert delay(9).seconds >= 1.0
+
+
+# ---------------------------------------------------------------------------------------------- what a user calls
+
+
+def opened() -> tuple[Clocked, tm.Store]:
+    memory = Clocked(1)
+    return memory, tm.Store(memory.open(SCHEMA, TIMES))
+
+
+def test_a_store_is_frozen_once_every_program_knows_of_it() -> None:
+    memory, store = opened()
+    store.insert(Member("a", "p", "red", 1.0))
+    began = memory.now
+    store.freeze()
+    assert TIMES.settled <= memory.now - began < TIMES.settled + 1
+    with pytest.raises(tm.StoreLocked, match="frozen since 2023-11-14"):
+        store.insert(Member("a", "q", "red", 1.0))
+    store.freeze()  # (it is at once, as everybody knows)
+    assert memory.now - began < TIMES.settled + 1
+
+
+def test_a_freeze_says_when_somebody_else_lets_programs_write() -> None:
+    memory, other = opened()
+
+    wait = memory.pass_by
+
+    def thaw(seconds: float) -> None:
+        wait(seconds)
+        other.unfreeze()
+
+    memory.pass_by = thaw  # type: ignore[method-assign]
+    store = tm.Store(memory.open(SCHEMA, TIMES))
+    with pytest.raises(tm.StoreError, match="another program let programs write again"):
+        store.freeze()
+    store.insert(Member("a", "p", "red", 1.0))
