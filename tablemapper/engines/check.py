@@ -15,7 +15,7 @@ from ..progress import Meter
 from ..schema.aggregate_model import AggregateModel, Delta
 from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
-from ..schema.rows import DAMAGE, Row
+from ..schema.rows import DAMAGE, Row, same_rows
 from ..schema.slots import State
 
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
@@ -256,7 +256,7 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("missing", where, key, detail), index)
                 continue
             counts[index] += 1
-            if not same(row, entry):
+            if not same_rows(row, entry):
                 yield CheckFinding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
 
     def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[CheckFinding]:
@@ -355,7 +355,7 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
     if expected != state:
         return Problem("wrong", name, key, f"expected {groups.shown(expected)}, found {groups.shown(state)}")
     shown = aggregate.row(row[0], row[1], row[2], state)
-    if not same(shown, row[: len(shown)]):
+    if not same_rows(shown, row[: len(shown)]):
         return Problem("wrong", name, key, f"its columns show {row[3:]}, but its state is {shown[3:]}")
     return None
 
@@ -381,8 +381,3 @@ def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | Non
 def _entries(maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
     """Return the rows that an entity or a group should have in the indexes on its class."""
     return [(index, entry) for index in maintenance.indexes for entry in index.rows((row,))]
-
-
-def same(a: Any, b: Any) -> bool:
-    """Compare rows by value and class: 1, 1.0 and True are three values."""
-    return len(a) == len(b) and all(x == y and x.__class__ is y.__class__ for x, y in zip(a, b, strict=True))

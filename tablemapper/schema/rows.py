@@ -10,7 +10,7 @@ own at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from itertools import repeat
 from typing import Any, TypeVar
@@ -37,7 +37,7 @@ from ..limits import (
     string_size,
 )
 from ..values.extra import undeclared_properties
-from ..values.scalars import checked_load, read_total
+from ..values.scalars import checked_load, read_total, same_stored
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -257,6 +257,11 @@ def _load(field: FieldModel, stored: Any) -> Any:
     if field.wide:
         return checked_load("int", int, _store_wide)(stored)
     return (read_total if field.measure is not None and field.type.kind is Decimal else field.type.load)(stored)
+
+
+def same_rows(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Return whether two rows, or parts of them, hold the same stored values."""
+    return a == b and all(map(same_stored, a, b))
 
 
 def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int, str]]:

@@ -29,6 +29,7 @@ from ..schema.aggregate_model import Delta
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, Schema
 from ..schema.rows import FIRST, Row
+from ..values.scalars import same_stored
 
 _WINDOW = 1_000  # entities that are written together
 _STATES = RowLayout(places=True, fields=(), state=True)
@@ -309,7 +310,7 @@ class _Copy:
 
     def _same(self, ours: Row, theirs: Row) -> bool:
         return all(
-            ours[at] == theirs[at] or (none is not None and (ours[at] or none) == (theirs[at] or none))
+            same_stored(ours[at], theirs[at]) or (none is not None and (ours[at] or none) == (theirs[at] or none))
             for at, none in self._compared
         )
 

@@ -35,6 +35,11 @@ _text = msgspec.to_builtins
 _Function: TypeAlias = Callable[[Any], Any]
 
 
+def same_stored(a: Any, b: Any) -> bool:
+    """Return whether two stored values are the same: 1, 1.0 and True are three."""
+    return a.__class__ is b.__class__ and bool(a == b)
+
+
 class ValueFault(ValueError):
     """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
 
@@ -137,6 +142,27 @@ class ValueType:
     def sortable(self) -> bool:
         """Whether any two values can be put in order."""
         return self.ordered and not self.dynamic
+
+    def same(self, value: Any, read: Any) -> bool:
+        """Return whether a value is stored as one that was read; ``1``, ``1.0`` and ``True`` are three inside JSON.
+
+        Python's ``==`` does not tell: Decimals differ in their zeros, and a class may not compare all of its members.
+        """
+        if value is None or read is None or self.equal_as_stored:
+            return bool(value == read)
+        try:
+            stored = self.store(read)
+        except ValueError:  # an old row may hold what no write would take
+            return bool(value == read)
+        try:
+            return same_stored(self.store(value), stored)
+        except ValueError:  # it was changed in place, to what cannot be stored
+            return False
+
+    @property
+    def equal_as_stored(self) -> bool:
+        """Whether ``==`` of two values says whether their stored forms are the same."""
+        return self.sql_ordered and self.enum is None
 
     def same_kind(self, other: ValueType) -> bool:
         """Return whether two types differ in their range at most."""

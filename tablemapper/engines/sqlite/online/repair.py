@@ -22,9 +22,9 @@ from ....errors import CorruptStore, TableMapperError
 from ....schema.aggregate_model import Delta
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
-from ....schema.rows import DAMAGE, Row
+from ....schema.rows import DAMAGE, Row, same_rows
 from ....schema.slots import State
-from ...check import CheckFinding, ConsistencyCheck, Problem, same
+from ...check import CheckFinding, ConsistencyCheck, Problem
 from ...protocol import Note
 from ..file.database import File
 from ..file.writer import Writer
@@ -286,7 +286,7 @@ class _Tables:
         packed = slots.pack(state)
         slots.unpack(packed)  # raises if no entities can add up to it
         row = aggregate.row(key[0], key[1], self._writer.timestamp, state)
-        if old is not None and old[2].__class__ is int and same(row[3:], old[3 : len(row)]):
+        if old is not None and old[2].__class__ is int and same_rows(row[3:], old[3 : len(row)]):
             row = old[: len(row)]  # the public values did not change, so neither does the ETag
         self._writer.execute(statements.put, (*row, packed))
         return row
