@@ -10,8 +10,10 @@ own at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import repeat
 from typing import Any, TypeVar
 
@@ -46,6 +48,8 @@ DAMAGE: tuple[type[Exception], ...] = (
     ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError, msgspec.MsgspecError,
 )  # fmt: skip
 """What is raised over stored values that no write of this library made. (Its own errors are some of these, too.)"""
+UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
+"""The same, and what this library makes of it."""
 
 FIRST = 3  # where the properties begin in a row
 TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as
@@ -270,16 +274,44 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
     Reads trust what is stored, for it was checked before it was written. This is for what went wrong all the same.
     """
     for at, field in enumerate(columns, FIRST):
-        try:
-            if row[at] is not None:
-                _load(field, row[at])
-                fault = check_value(field.name, row[at]) if field.type.spillable and not field.type.undeclared else None
-            else:
-                fault = None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
-            if fault is not None:
-                yield at, fault
-        except DAMAGE as error:
-            yield at, f"{field.name}: {error}"
+        if (fault := _fault(field, row[at])) is not None:
+            yield at, fault
+
+
+def _fault(field: FieldModel, stored: Any) -> str | None:
+    """Return what is wrong with a stored value; None if nothing is."""
+    if stored is None:
+        return None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
+    try:
+        _load(field, stored)
+    except DAMAGE as error:
+        return f"{field.name}: {error}"
+    return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None
+
+
+_SOUND = {
+    "str": "({v}.__class__ is str and len({v}) <= 16000)",
+    "bytes": "({v}.__class__ is bytes and len({v}) <= 16000)",
+    "int": "{v}.__class__ is int",
+    "float": "{v}.__class__ is float",
+    "bool": "({v}.__class__ is int and 0 <= {v} <= 1)",
+    "timedelta": "{v}.__class__ is int",
+    "Decimal": "({v}.__class__ is str and {decimal}({v}))",
+}
+"""By the name of a type, source that is true only of what a write stores."""
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,20})(?:\.[0-9]{1,6})?").fullmatch
+
+
+def sound_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source that is true exactly of the stored values in which `row_faults` finds nothing wrong."""
+    quick = "" if field.measure is not None else _SOUND.get(field.type.name, "")
+    slow = f"{names.name('sound', partial(_is_sound, field))}({variable})"
+    quick = quick and quick.format(v=variable, decimal=names.name("decimal", _DECIMAL))
+    return f"({quick} or {slow})" if quick else slow
+
+
+def _is_sound(field: FieldModel, stored: Any) -> bool:
+    return _fault(field, stored) is None
 
 
 def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:

@@ -102,7 +102,7 @@ class ConditionalRepair:
         return entity, self._classes.codec(model).row(entity)
 
     def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
-        entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner)) or []
+        entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner))
         return next((one for one in entries if one[:4] == tuple(key[:4])), None)
 
     def _local(self, index: IndexMaintenance, key: Key) -> Effects[None]:
