@@ -260,13 +260,14 @@ class ChangeSet:
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
-        changes = _changes(maintenance, pairs)
-        if any(before for before, _ in changes.values()):
-            is_sound = maintenance.is_sound
-            if damaged := [pair for pair in pairs if not is_sound(pair[0])]:
-                changes = _changes(maintenance, [pair for pair in pairs if is_sound(pair[0])])
+        changes, is_sound = dict[MaintainedPart, tuple[list[Row], list[Row]]](), maintenance.is_sound
+        for part in maintenance.parts:
+            changes[part] = both = _differing(part.places)(pairs)
+            if both[0] and (damaged := [pair for pair in pairs if not is_sound(pair[0])]):
                 for pair in damaged:
                     self._change_damaged(maintenance, *pair)
+                self.changed(maintenance, [pair for pair in pairs if is_sound(pair[0])])
+                return
         for index in maintenance.indexes:
             before, after = changes[index]
             if before:
@@ -338,13 +339,6 @@ def _divided(is_sound: Callable[[Row], bool], rows: Sequence[Row]) -> tuple[Sequ
     """Return the rows that satisfy a test, and the others."""
     damaged = [row for row in rows if not is_sound(row)]
     return (list(filter(is_sound, rows)) if damaged else rows), damaged
-
-
-def _changes(
-    maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]
-) -> dict[MaintainedPart, tuple[list[Row], list[Row]]]:
-    """Return, for each part, the old and the new rows of the entities that differ in what it reads."""
-    return {part: _differing(part.places)(pairs) for part in maintenance.parts}
 
 
 def _maintain_stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:

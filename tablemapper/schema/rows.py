@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration, located
 from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError, safe_repr
 from ..keys.composite_times import decode_source
 from ..keys.encodings import check_key
 from ..limits import (
@@ -39,7 +39,7 @@ from ..limits import (
     string_size,
 )
 from ..values.extra import undeclared_properties
-from ..values.scalars import checked_load, read_total, same_stored
+from ..values.scalars import ValueFault, checked_load, read_total, same_stored
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -235,11 +235,8 @@ def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     yield from decode_source(made.templates, ("pk", "rk"), wanted, names)
     for at, field in enumerate(columns, FIRST):
         variable = f"row[{at}]"
-        load = load_source(field, variable, names)
-        if load != variable:  # it can name the value more than once
-            yield f"v = {variable}"
-            load = load_source(field, "v", names)
-        yield f"e.{field.name} = {load}"
+        yield f"v = {variable}"
+        yield f"e.{field.name} = {read_source(field, 'v', names)}"
     yield "e._row = row"
     yield "e.__class__ = Cls"
 
@@ -254,6 +251,24 @@ def load_source(field: FieldModel, variable: str, names: Names) -> str:
     if load != variable and (field.optional or field.measure is not None):
         load = f"None if {variable} is None else {load}"
     return load
+
+
+def read_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source of what `load_source` gives, which raises if the value is of another storage class, or is missing."""
+    load = load_source(field, variable, names)
+    if field.wide or field.type.load_refuses:
+        return load
+    is_stored = f"{variable}.__class__ is {_STORED[field.type.edm].__name__}"
+    refuse = f"{names.name('refuse', partial(_refuse, field))}({variable})"
+    if field.optional or field.measure is not None:
+        return f"{load} if {variable} is None or {is_stored} else {refuse}"
+    return f"{load} if {is_stored} else {refuse}"
+
+
+def _refuse(field: FieldModel, stored: Any) -> NoReturn:
+    raise ValueFault(
+        _fault(field, stored) or f"{field.name}: {safe_repr(stored)} is not the stored form of {field.type.name}"
+    )
 
 
 def _load(field: FieldModel, stored: Any) -> Any:
@@ -289,6 +304,10 @@ def _fault(field: FieldModel, stored: Any) -> str | None:
     return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None
 
 
+_STORED: dict[Edm, type] = {
+    "String": str, "DateTime": str, "Guid": str, "Int32": int, "Int64": int, "Boolean": int, "Double": float, "Binary": bytes
+}  # fmt: skip
+"""The class of stored values, by the type of the property."""
 _SOUND = {
     "str": "({v}.__class__ is str and len({v}) <= 16000)",
     "bytes": "({v}.__class__ is bytes and len({v}) <= 16000)",

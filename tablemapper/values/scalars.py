@@ -93,6 +93,8 @@ class ValueType:
     """Whether the values can be added up."""
     calculable: bool = False
     """Whether operators such as + work on the values."""
+    load_refuses: bool = False
+    """Whether the source that reads a stored form raises for one of another class."""
     key_text: bool = False
     """Whether the stored form is the plain text that the value has in a key."""
     lossless_in_key: bool = True
@@ -371,10 +373,9 @@ def _check_decimal(value: Any) -> Decimal:
 def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
     """Return a stored Decimal. What has a giant exponent is two words on disk, and no end in a sum."""
     try:
-        value = context.create_decimal(stored)
-        if value.is_finite():
+        if stored.__class__ is str and (value := context.create_decimal(stored)).is_finite():
             return value
-    except (ArithmeticError, TypeError):
+    except ArithmeticError:
         pass
     raise ValueFault(f"{safe_repr(stored)} is not the stored form of Decimal")
 
@@ -441,6 +442,7 @@ def _scalar(
     cuttable: bool = False,
     summable: bool = False,
     calculable: bool = False,
+    load_refuses: bool = False,
     key_text: bool = False,
     lossless_in_key: bool = True,
     sql_in_json: bool = False,
@@ -454,7 +456,7 @@ def _scalar(
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
         fixed=string_size("x" * chars) if chars else FIXED_SIZES.get(edm), text=text, cuttable=cuttable,
         summable=summable, calculable=calculable or summable,
-        key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
+        load_refuses=load_refuses, key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
     )  # fmt: skip
 
 
@@ -476,18 +478,18 @@ SCALARS: dict[Any, ValueType] = {
     ),
     Builtin.datetime: _scalar(
         Builtin.datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
-        cuttable=True, calculable=True, key_text=True, sql_in_json=True,
+        cuttable=True, calculable=True, load_refuses=True, key_text=True, sql_in_json=True,
         store=_store_datetime, read=Builtin.datetime.fromisoformat,
         writes=_DATETIME_SOURCE, reads="{from_text}({v})", encodes=_DATETIME_SOURCE.replace("{to_text}({v})", "{v}", 1),
         utc=UTC, to_text=_text, from_text=Builtin.datetime.fromisoformat,
     ),
     Builtin.date: _scalar(
-        Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, key_text=True, sql_in_json=True,
+        Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, load_refuses=True, key_text=True, sql_in_json=True,
         store=Builtin.date.isoformat, read=Builtin.date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=Builtin.date.fromisoformat,
     ),
     time: _scalar(
-        time, _check_time, "String", " and {v}.tzinfo is None", chars=15, key_text=True, sql_in_json=True,
+        time, _check_time, "String", " and {v}.tzinfo is None", chars=15, load_refuses=True, key_text=True, sql_in_json=True,
         store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
         writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", encodes="{v}.isoformat('microseconds')",
         from_text=time.fromisoformat,
@@ -500,7 +502,7 @@ SCALARS: dict[Any, ValueType] = {
     ),
     Decimal: _scalar(
         Decimal, _check_decimal, "String", "False", store=str, read=_read_decimal, writes="{str}({v})",
-        reads="{read_decimal}({v})", read_decimal=_read_decimal, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
+        reads="{read_decimal}({v})", read_decimal=_read_decimal, load_refuses=True, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
         UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,
