@@ -186,7 +186,7 @@ def _add(changes: ChangeSet, maintenance: Maintenance, old: Row | None, new: Row
     if old is not None and new is not None:
         changes.changed(maintenance, [(old, new)])
     elif new is not None:
-        changes.added(maintenance, [new])
+        changes.built(maintenance, [new])
     elif old is not None:
         changes.removed(maintenance, [old])
 

@@ -371,13 +371,16 @@ def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
+_DIFFER = "(a != b or a.__class__ is not b.__class__)"  # (what was 3.0 by damage, and is mended, equals 3)
+
+
 @lru_cache(maxsize=None)
 def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
     """Return the function that gives the old and the new rows of the entities that differ in some places.
 
     It is compiled at the first update: a store that is opened only to be read needs none.
     """
-    differs = " or ".join([f"old[{at}] != new[{at}]" for at in places]) or "False"
+    differs = " or ".join([f"((a := old[{at}]) is not (b := new[{at}]) and {_DIFFER})" for at in places]) or "False"
     source = [
         "def differing(pairs):",
         "    before = []; after = []",

@@ -64,7 +64,7 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     cls: Any = declaration.cls
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_rule=check_rule, check_sizes=_size_check(declaration, columns),
-        unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
+        damaged=lambda row, error: _damaged(declaration, columns, row, error), bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
         cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
@@ -208,7 +208,7 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     body = list(_object_source(made, columns, names))
     failed = [
         "    except DAMAGE as error:",
-        f"        raise unreadable({made.name!r}, row, error) from error",
+        "        raise damaged(row, error) from error",
     ]
     return [
         "def build(rows):",
@@ -339,6 +339,12 @@ def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: An
     whole = row is not None and len(row) >= FIRST + len(columns)  # one that came as JSON has its key and its ETag alone
     fault = None if row is None or not whole else next(row_faults(columns, row), None)
     return error if fault is None else unreadable(declaration.name, row, fault[1])
+
+
+def _damaged(declaration: Declaration, columns: tuple[FieldModel, ...], row: Row | None, error: Exception) -> Exception:
+    """Return what to raise where no entity can be made of a row."""
+    fault = None if row is None else next((fault for _, fault in row_faults(columns, row)), None)
+    return unreadable(declaration.name, row, fault or error)
 
 
 def unreadable(name: str, row: Row | None, fault: object, remedy: str = "run check()") -> CorruptStore:

@@ -188,7 +188,10 @@ class ConditionalRepair:
             for one in entities
             if _is_visible(one) and self._classes.claims(source, one[PARTITION], one[ROW])
         ]
-        aggregate.collect(rows, groups, 1)
+        duties = self._classes.maintained(source).alone(aggregate)
+        for row in rows:
+            for counting in duties.counting(row).aggregates:
+                counting.collect((row,), groups, 1)
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )

@@ -109,7 +109,9 @@ class OpenClasses:
                 name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
-                    values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
+                    values = None
+                    if isinstance(one, IndexMaintenance) and one.model.unique:
+                        values = partial(one.rows_of, model=self.stored(model))
                     of[one] = BuildMark(
                         f"{name}#{state.number}", True, state.state not in ("announced", "disabled"), values
                     )

@@ -159,7 +159,7 @@ def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, stored
     if stored:
         changes.removed(part, [row])
         return changes.indexes[index].deletes
-    changes.added(part, [row])
+    changes.built(part, [row])
     return changes.indexes[index].puts
 
 
@@ -177,7 +177,7 @@ def _collect(deltas: ChangeSet, duties: Maintenance, old: Row | None, new: Row |
     if old is not None and new is not None:
         deltas.changed(duties, [(old, new)])
     elif new is not None:
-        deltas.added(duties, [new])
+        deltas.built(duties, [new])
     elif old is not None:
         deltas.removed(duties, [old])
 

@@ -17,7 +17,7 @@ import msgspec
 from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
-from ....errors import CorruptStore, InvalidEntity
+from ....errors import InvalidEntity
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
@@ -36,6 +36,16 @@ _USUAL = {
 """By declared type, how a property is read that is as we write it."""
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
+
+
+class Mistyped(NamedTuple):
+    """A value whose type is not that of the field: no field stores such a value, so it is damage in every row."""
+
+    edm: str
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"{self.value!r} of the type {self.edm}"
 
 
 StoredNames: TypeAlias = tuple[tuple[str, str], ...]
@@ -209,10 +219,7 @@ def _read(entity: Members, field: FieldModel, default: Any) -> Any:
     if came != edm and came not in _READABLE.get(edm, ()):
         if edm == "Int64" and came == "String" and field.wide:
             return value
-        key = entity.get(PARTITION), entity.get(ROW)
-        raise CorruptStore(
-            f'{key}: the property "{name}" is {came}, but the field {field.name} is {edm}; write it again'
-        )
+        return Mistyped(came, value)
     return _loaded(edm, value)
 
 
