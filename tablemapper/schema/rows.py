@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import repeat
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -50,6 +50,17 @@ DAMAGE: tuple[type[Exception], ...] = (
 """What is raised over stored values that no write of this library made. (Its own errors are some of these, too.)"""
 UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 """The same, and what this library makes of it."""
+
+
+class Mistyped(NamedTuple):
+    """A value in a row whose type on Azure is not that of its field: no field stores such a value, so it is damage."""
+
+    edm: str
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"{self.value!r} of the type {self.edm}"
+
 
 FIRST = 3  # where the properties begin in a row
 TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as

@@ -241,3 +241,16 @@ def test_all_engines_count_alike_what_is_damaged(place: Place, name: str) -> Non
 
 def no_repair(place: Place) -> bool:
     return isinstance(place.at, DictPlace)
+
+
+def test_a_copy_says_which_entity_of_an_account_cannot_be_copied(tmp_path: Path) -> None:
+    memory = Memory()
+    place = Place(AzurePlace(memory=memory, still=True), memory)
+    with place.open(MODELS) as store:
+        store.insert_many(items())
+    place.damage("a text in an int")
+    refused = pytest.raises(
+        CorruptStore, match=r"Item: .*'r3'\) cannot be read: num: 'x' of the type String .*then copy"
+    )
+    with place.open(MODELS) as store, tm.open(tmp_path / "x.db", models=MODELS) as target, refused:
+        tm.copy(store, target)

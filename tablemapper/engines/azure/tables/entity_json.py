@@ -21,7 +21,7 @@ from ....errors import InvalidEntity
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
-from ....schema.rows import FIRST, Row
+from ....schema.rows import FIRST, Mistyped, Row
 from .reserved_names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
@@ -36,16 +36,6 @@ _USUAL = {
 """By declared type, how a property is read that is as we write it."""
 _READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
-
-
-class Mistyped(NamedTuple):
-    """A value whose type is not that of the field: no field stores such a value, so it is damage in every row."""
-
-    edm: str
-    value: Any
-
-    def __repr__(self) -> str:
-        return f"{self.value!r} of the type {self.edm}"
 
 
 StoredNames: TypeAlias = tuple[tuple[str, str], ...]
