@@ -133,7 +133,7 @@ class State:
         known = self.models[model.name]
         sources = [other for other in self.models.values() if _source(other) == model.name]
         indexes = maintenance(schema, known).indexes
-        return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources])), None)]
+        return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources]), known), None)]
 
     def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         return old, new

@@ -469,7 +469,7 @@ class _Reading:
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)
-                if any(entry[:2] == place[:2] for entry in index.rows((row,))):
+                if any(entry[:2] == place[:2] for entry in index.rows_of(row, self._codec.model)):
                     yield rank, place, row
 
     def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:

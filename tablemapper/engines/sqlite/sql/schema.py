@@ -111,7 +111,7 @@ class SqliteSchema(StoredClasses):
         if followed is not None:
             indexes += followed.indexes
             aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
-        return Maintenance(tuple(indexes), tuple(aggregates))
+        return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
 
     def _unready(self) -> dict[str, str]:
         states = states_here(self.catalogue, self._other_rules, self.guests)
