@@ -174,7 +174,12 @@ def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
 def shown(entity: Members) -> dict[str, Any]:
     """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
     names = [name for name in properties(entity) if not name.startswith(OURS)]
-    return {name: _loaded(edm_of(entity, name), entity[name]) for name in names}
+    return {name: stored_value(entity, name) for name in names}
+
+
+def stored_value(entity: Members, name: str) -> Any:
+    """Return one property in stored form, by the type that it has itself; None if it is missing."""
+    return None if (value := entity.get(name)) is None else _loaded(edm_of(entity, name), value)
 
 
 def _write(members: Entity, name: str, edm: str, value: Any) -> None:
