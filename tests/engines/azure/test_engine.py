@@ -33,7 +33,7 @@ from tablemapper.engines.azure.tables.service import (
 from tablemapper.schema.model import compile_schema
 
 from ...classes import Other, entity, grouped
-from ...stores import sound_store
+from ...stores import repaired, sound_store
 from ...threads import at_once
 from ..test_contract import Kind, Part, held
 from .memory import Memory, Options
@@ -879,4 +879,4 @@ def test_a_program_checks_and_repairs_indexes_that_it_does_not_declare() -> None
         assert store.check().ok
         memory.tables["BitsByAll"] = dict(list(memory.tables["BitsByAll"].items())[1:])
         assert [problem.kind for problem in store.check().problems] == ["missing"]
-        assert store.repair().ok
+        assert repaired(store).ok
