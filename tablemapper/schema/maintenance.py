@@ -158,6 +158,11 @@ class Maintenance:
         return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
     @cached_property
+    def differing(self) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
+        """The function that gives the old and the new rows of the entities of which something that it reads differs."""
+        return _differing(tuple(sorted(self.places)))
+
+    @cached_property
     def of_indexes(self) -> Maintenance:
         """The part of it that is indexes."""
         return attrs.evolve(self, aggregates=())
@@ -260,6 +265,8 @@ class ChangeSet:
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
+        if not maintenance.differing(pairs)[0]:
+            return  # the most frequent case
         changes, is_sound = dict[MaintainedPart, tuple[list[Row], list[Row]]](), maintenance.is_sound
         for part in maintenance.parts:
             changes[part] = both = _differing(part.places)(pairs)
