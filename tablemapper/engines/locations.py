@@ -157,7 +157,10 @@ def open_engine(
     Args:
         where: the path of a file, ``":memory:"``, an account of Azure, or a place.
         schema: of the classes that are used; None for those that the place itself knows, with ``read_only``.
-        read_only, credential, durability, timeout: as for `tablemapper.open`.
+        read_only: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
+        durability: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
@@ -211,7 +214,8 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
 
     Args:
         place: the path of a file, or an account of Azure.
-        credential, timeout: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
 
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
@@ -239,7 +243,9 @@ def open_migrations(
 
     Args:
         where: the path of a file, an account of Azure, or a place.
-        durability, timeout, credential: as for `tablemapper.open`.
+        durability: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: it is a place where no migrations run.
