@@ -19,7 +19,8 @@ from cyclopts import Parameter
 
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, safe_repr
 from ..store.store import Store
-from .app import Exit, Json, Models, StoreArgument, app, existing, title_of
+from .app import Json, Models, StoreArgument, app, existing, title_of
+from .output import Exit
 from .store_reader import opened_with_notes
 
 _PATIENCE = 5  # seconds that another program may keep the file

@@ -207,6 +207,18 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
 
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse the path of anything but the file of a store, without opening it.
+
+    Raises:
+        NotAStore: the file is empty, or something else.
+        StoreError: no path leads to it, or its log is that of another file.
+    """
+    from .sqlite.file.opening import check_file
+
+    check_file(path)
+
+
 def status(place: Where, *, credential: Any = None, timeout: float | None = None) -> Status:
     """Return what a store maintains, the progress of builds, and its migrations.
 

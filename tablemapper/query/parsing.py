@@ -15,7 +15,7 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.key import KeyOf
-from ..errors import InvalidQuery, safe_repr
+from ..errors import InvalidQuery, did_you_mean, safe_repr
 from ..expressions.tree import Attr, Order, Predicate
 from ..values.scalars import ValueType
 
@@ -91,16 +91,18 @@ def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
 
 
 def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
-    """Return the field of a name, or what dots in it lead to within.
+    """Return the field of a name, or of a property that is called so, or what dots in it lead to within.
 
     Raises:
         InvalidQuery: there is none.
     """
     name, *within = path.split(".")
-    fields = {one.name for one in declaration_of(cls).fields}
-    if name not in fields:
-        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {', '.join(sorted(fields))}")
-    attr: Attr[Any, Any] = getattr(cls, name)
+    fields = declaration_of(cls).fields
+    names = {one.property: one.name for one in fields} | {one.name: one.name for one in fields}
+    if name not in names:
+        listed = ", ".join(sorted(one.name for one in fields))
+        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {listed}{did_you_mean(name, names)}")
+    attr: Attr[Any, Any] = getattr(cls, names[name])
     for part in within:
         attr = attr[part]
     return attr

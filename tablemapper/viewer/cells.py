@@ -1,7 +1,8 @@
-"""Values as pages show them: short, and never as anything but text."""
+"""Values as pages and terminals show them: short, and never as anything but text."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..entities.json import to_dict
+from ..entities.json import field_values
 
 LONG = 200  # characters of a value in a table
 _BYTES = 32
 _TAGS = 12
+# C0 and C1, what changes the direction of what follows, and what ends a line.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @attrs.frozen
@@ -28,9 +31,9 @@ class Cell:
 
 def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
     """Return the values of an entity's fields."""
-    plain = to_dict(entity)
+    plain = field_values(entity)
     fields = type(entity).__declaration__.fields
-    return [cell(getattr(entity, one.name), plain.get(one.property), most=most) for one in fields]
+    return [cell(getattr(entity, one.name), plain[one.property], most=most) for one in fields]
 
 
 def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
@@ -54,6 +57,13 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
         return Cell("", "", tuple(_tags(shown, most)))
     text = _json(shown)
     return Cell(_cut(text, most), "none" if text in ("[]", "{}") else "")
+
+
+def escaped(text: str, keep: str = "") -> str:
+    r"""Return a text without control characters: each stands as ``\x1b`` or ``\u202e``, except what is kept."""
+    return CONTROLS.sub(
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(), text
+    )
 
 
 def _tags(texts: list[str], most: int) -> Iterable[str]:

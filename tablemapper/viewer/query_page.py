@@ -14,7 +14,7 @@ import attrs
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..entities.json import to_dict, to_json
+from ..entities.json import field_values, to_json
 from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
 from ..planning.cost import bytes_text
@@ -242,5 +242,5 @@ def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
 def _values(one: Any, names: list[str]) -> list[str]:
     if isinstance(one, UnreadableRow | _Ended):
         return [one.fault]
-    row = to_dict(one)
-    return ["" if row.get(name) is None else plain_text(row[name]) for name in names]
+    row = field_values(one)
+    return ["" if row[name] is None else plain_text(row[name]) for name in names]
