@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.__main__ import main
-from tablemapper.cli import administration_commands  # noqa: F401  its commands
+from tablemapper.cli import administration_commands, query_commands  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, run
 
 from ..sql import run_sql
