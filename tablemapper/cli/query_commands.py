@@ -128,7 +128,10 @@ def get(
         cls = find_class(store, name)
         entity = store.get(key(cls, values))
     if entity is None:
-        return show({"ok": False, "entity": None}, f"there is no {name} {' '.join(values)}", json=json, ok=False)
+        if json:
+            return show({"ok": False, "entity": None}, json=True, ok=False)
+        note(f"there is no {name} {' '.join(values)}")
+        return Exit.FOUND
     found = to_dict(entity, etag=True)
     return show(
         {"ok": True, "entity": found},

@@ -83,7 +83,7 @@ def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
     names, values = declaration_of(cls).arguments, list(texts)
     if len(names) != len(values):
         raise InvalidQuery(
-            f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} values, got {len(values)}"
+            f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} {'value' if len(names) == 1 else 'values'}, got {len(values)}"
         )
     attrs = [field(cls, name) for name in names]
     found: KeyOf[Any] = cls.key(*(_value(attr.type, attr, text) for attr, text in zip(attrs, values, strict=True)))

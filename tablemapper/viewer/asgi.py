@@ -33,6 +33,7 @@ from ..errors import (
 )
 from ..guidance.workload import Workload
 from ..store.store import Store
+from .cells import visible
 from .query_page import export, question
 from .security import DisconnectGuard, Guard
 from .store_pages import TimedCache, advice, model, partitions, picture, statistics
@@ -136,7 +137,7 @@ class _Site:
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        self._templates.filters["number"] = lambda value: f"{value:,}"
+        self._templates.filters |= {"number": lambda value: f"{value:,}", "visible": visible}
 
     def endpoint(self, make: Callable[[PageRequest], PageResponse]) -> Callable[[Request], Any]:
         """Return what answers requests for a page."""

@@ -15,8 +15,8 @@ from ..entities.json import field_values
 LONG = 200  # characters of a value in a table
 _BYTES = 32
 _TAGS = 12
-# C0 and C1, what changes the direction of what follows, and what ends a line.
-CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# C0 and C1, what changes the direction of what follows, what ends a line, and what has no width.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 @attrs.frozen
@@ -52,11 +52,16 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
         return Cell(_cut(str(value), most), "n")
     shown = value if plain is None else plain
     if isinstance(shown, str):
-        return Cell(_cut(shown, most)) if shown else Cell('""', "none")
+        return Cell(visible(_cut(shown, most)), "" if shown else "none")
     if isinstance(shown, list) and shown and all(isinstance(one, str) and one for one in shown[:_TAGS]):
         return Cell("", "", tuple(_tags(shown, most)))
     text = _json(shown)
     return Cell(_cut(text, most), "none" if text in ("[]", "{}") else "")
+
+
+def visible(text: str) -> str:
+    """Return a text as it is seen on a page: nothing in it is invisible."""
+    return escaped(text, "\0\t\n") if text.strip() else f'"{escaped(text)}"'
 
 
 def escaped(text: str, keep: str = "") -> str:
@@ -68,7 +73,7 @@ def escaped(text: str, keep: str = "") -> str:
 
 def _tags(texts: list[str], most: int) -> Iterable[str]:
     for text in texts[:_TAGS]:
-        yield _cut(text, max(1, most // _TAGS))
+        yield visible(_cut(text, max(1, most // _TAGS)))
     if len(texts) > _TAGS:
         yield f"… {len(texts):,} in all"
 

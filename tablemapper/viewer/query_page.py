@@ -115,8 +115,8 @@ def _plan(explanation: Any) -> str:
     return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
 
 
-def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float] | None:
-    """Return how many rows are read of how many, and the part in percent; None if that is not known."""
+def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
+    """Return how many rows are read of how many, and the part in percent, unless there can be more; None if not known."""
     if explanation.rows is None:
         return None
     every: Any = ask.store.query(asked.cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
@@ -124,7 +124,7 @@ def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> 
         total = max(every.count(), explanation.rows)
         stops = not (explanation.filter or explanation.sort)  # (at the limit)
         rows = min(explanation.rows, limit) if stops else explanation.rows
-        return rows, total, 100.0 * rows / max(total, 1)
+        return rows, total, None if total >= COUNTED else 100.0 * rows / max(total, 1)
     return None
 
 
