@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable
 from decimal import Decimal
@@ -51,6 +52,8 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return Cell(_cut(str(value), most), "n")
     shown = value if plain is None else plain
+    if isinstance(value, datetime.datetime | datetime.time) and isinstance(shown, str):
+        shown = shown.replace(".000000", "")
     if isinstance(shown, str):
         return Cell(visible(_cut(shown, most)), "" if shown else "none")
     if isinstance(shown, list) and shown and all(isinstance(one, str) and one for one in shown[:_TAGS]):
