@@ -60,7 +60,7 @@ READING = [
     Case("show {} Part --format json"),
     Case("show {} Part --format jsonl", json=False),
     Case("show {} Part --format csv", json=False),
-    *(Case(f"show {{}} {name}") for name in ("Colors", "Bin", "Note", "Other")),
+    *(Case(f"show {{}} {name}") for name in ("Colors", "Bin", "Bill", "Note", "Other")),
     Case("get {} Part a 2"),
     Case("get {} Bin a"),
     Case("get {} Part a 9", code=Exit.FOUND),

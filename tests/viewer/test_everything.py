@@ -72,6 +72,20 @@ def test_a_file_of_a_class_of_every_kind_has_all_that_an_entity_holds(app: Any, 
     assert [json.loads(line) for line in lines] == [to_dict(part) for part in parts]
 
 
+def test_a_notebook_and_the_json_of_a_page_show_them_too(app: Any, store: tm.Store) -> None:
+    query: Any = store.query(everything.Part).allow_scan()
+    shown = query._repr_html_()
+    rows = [re.findall(r"<td>(.*?)</td>", row, re.DOTALL) for row in shown.split("<tr>")[2:]]
+    heads = re.findall(r"<th>(.*?)</th>", shown)
+    assert [row[heads.index("more")][:20] for row in rows] == ["{}", "{&quot;big@odata.typ", "{&quot;two&quot;:&qu"]
+    assert "{&quot;two&quot;:&quot;2&quot;}" in list(query)[2]._repr_html_()
+    for url in ("/entities/Part?format=json", "/query/Part?where=bin==a&format=json"):
+        answer = json.loads(visit(app, url).text)
+        found = answer.get("entities", answer.get("rows"))
+        keys = ("PartitionKey", "RowKey")
+        assert [{name: row[name] for name in row if name not in keys} for row in found] == [*map(to_dict, query)]
+
+
 def test_undeclared_properties_that_are_called_as_their_field_stay_apart() -> None:
     Loose = entity("Loose", "Looses", {"name": str, "more": (tm.Extra, tm.field(factory=tm.Extra)), "n": (int, tm.field(default=1))}, tm.Key[str](partition="{name}"))  # fmt: skip
     with tm.open(":memory:", models=[Loose]) as store:
