@@ -122,7 +122,8 @@ def test_a_narrow_terminal_shows_the_columns_that_fit_and_says_how_many_do_not(
 def test_in_a_pipe_a_long_value_pads_no_other_row(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     with tm.open(place, models=[Part, Colors]) as store:
         store.insert(Part("long", 1, tags=["x" * 30_000]))
-    lines = printed(capsys, "show", place, "Part", "--order", "number", "--scan", "--limit", "100").splitlines()
+    columns = ("--fields", "tags,number")  # (what is last is not padded anyway)
+    lines = printed(capsys, "show", place, "Part", *columns, "--limit", "100").splitlines()
     assert sorted(map(len, lines))[-2] < 60
     assert "x" * 30_000 in max(lines, key=len)
 
