@@ -121,10 +121,10 @@ def _within(most: int, widths: Sequence[int]) -> list[int | None]:
     """Return how wide the first columns are, those that fit a terminal: the widest ones are cut, but stay readable."""
     least = [min(width, _READABLE) for width in widths]
     shown = 1
-    while shown < len(widths) and sum(least[: shown + 1]) + _GAP * shown <= most:
+    while shown < len(widths) and sum(least[: shown + 1]) + _GAP * (shown + 1) <= most:
         shown += 1
     fit = [*widths[:shown]]
-    while sum(fit) + _GAP * (shown - 1) > most and max(fit) > 1:
+    while sum(fit) + _GAP * shown > most and max(fit) > 1:
         fit[fit.index(max(fit))] -= 1
     return [*fit]
 

@@ -107,7 +107,7 @@ def test_a_narrow_terminal_shows_the_columns_that_fit_and_says_how_many_do_not(
     with tm.open(place, models=[Part, Colors]) as store:
         store.insert(Part("a long bin", 1_000_000, "red and blue", price=0.25, tags=["long", "tags"]))
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    for columns, shown in ((8, 1), (22, 2), (33, 3), (200, 5)):
+    for columns, shown in ((12, 1), (25, 2), (36, 3), (200, 5)):
         monkeypatch.setenv("COLUMNS", str(columns))
         text = re.sub(r"\x1b\[[\d;]*m", "", printed(capsys, "show", place, "Part", "--partition", "a long bin"))
         lines = [line.rstrip() for line in text.splitlines()]
