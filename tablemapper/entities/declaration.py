@@ -187,6 +187,11 @@ def abstract_declaration(cls: Any) -> AbstractDeclaration:
     return declaration
 
 
+def has_table(value: object) -> bool:
+    """Return whether something is a record class with a table, not one that only lends its fields."""
+    return isinstance(value, type) and isinstance(getattr(value, "__declaration__", None), Declaration)
+
+
 def declaration_of(cls: type[Any]) -> Declaration:
     """Return the compiled declaration of a record class with a table."""
     declaration = abstract_declaration(cls)

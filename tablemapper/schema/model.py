@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from ..entities.aggregates import keepers
-from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, safe_repr
@@ -249,8 +249,8 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
         raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
-    faults += [f"{safe_repr(one)} is not an entity class with table=" for one in given if not _declares(one)]
-    for cls in dict.fromkeys(filter(_declares, given)):
+    faults += [_not_a_model(one) for one in given if not has_table(one)]
+    for cls in dict.fromkeys(filter(has_table, given)):
         try:
             models.append(model_of(cls))
         except InvalidModel as error:
@@ -272,8 +272,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     return schema
 
 
-def _declares(given: object) -> bool:
-    return isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), Declaration)
+def _not_a_model(given: object) -> str:
+    if isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), AbstractDeclaration):
+        return f"{given.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
+    return f"{safe_repr(given)} is not an entity class with table="
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:
@@ -356,7 +358,7 @@ def size(entity: Record, /) -> int:
         InvalidEntity: it is no entity of a class with a table, or it cannot be stored.
         EntityTooLarge: it is larger than an entity may be.
     """
-    if not _declares(cls := type(entity)):
+    if not has_table(cls := type(entity)):
         raise InvalidEntity("size", [f"expected an entity, got {safe_repr(entity)}"])
     model = model_of(cls)
     return model.size(model.to_row(entity))
