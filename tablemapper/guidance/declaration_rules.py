@@ -13,8 +13,8 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..entities.declaration import declaration_of
+from ..entities.type_names import type_name
 from ..keys.template import Slot, Template
-from ..planning.scan_refusal import written
 from ..schema.model import Model, Schema
 from .advice import Advice
 from .keys_and_indexes import KeyOrIndex, component, first_mend, is_time, parts_of
@@ -243,7 +243,7 @@ def random_rows(model: Model, schema: Schema) -> RuleFinding | None:
     ]
     if not times:
         return None
-    kind = written(field.type, made.cls)
+    kind = type_name(field.type, made.cls)
     named = "" if field.property == field.name else f', name="{field.property}"'
     line = f"{field.name}: tm.Field[{kind}] = tm.field(factory=tm.uuid7{named})"
     return RuleFinding(
@@ -297,9 +297,9 @@ def _finer_group(model: Model, slots: tuple[Slot, ...], source: str) -> str | No
         field = next((one for one in declaration_of(made.of).fields if one.name == slot.field), None)
         if field is None or slot.buckets or is_time(slot) or field.optional or hasattr(made.cls, field.name):
             continue
-        kind = written(field.type, made.cls)
+        kind = type_name(field.type, made.cls)
         rest = [part for template in made.templates for part in parts_of(template) if part]
-        times = [written(made.field(name).type, made.cls) for name in made.arguments]
+        times = [type_name(made.field(name).type, made.cls) for name in made.arguments]
         if kind is None or None in times:
             return None
         texts = [f'"{part}"' for part in rest]

@@ -13,9 +13,9 @@ from ..datetime_types import Builtin
 from ..entities.declaration import Declaration, IndexModel, compile_index, index_table, key_templates
 from ..entities.index import Index
 from ..entities.key import Key
+from ..entities.type_names import type_name
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..planning.scan_refusal import written
 from ..values.extra import indexed_as
 from ..values.scalars import ValueType
 
@@ -119,7 +119,7 @@ class KeyOrIndex:
 
     def declaration(self) -> str:
         """Return the line of it in a class body."""
-        types = [written(self.type_of(field), self.made.cls) for field in self.arguments]
+        types = [type_name(self.type_of(field), self.made.cls) for field in self.arguments]
         typed = "" if None in types or not types else f"[{', '.join(map(str, types))}]"
         options = [f"partition={_text(self.partition.text)}"]
         if self.row.text != "":

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
+from ..entities.type_names import type_name
 from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
 from ..keys.template import Template
 from ..limits import check_table_name
@@ -205,7 +204,7 @@ def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[st
     if check_table_name(table := index_table(model.table, name)) is not None:
         plain = re.sub("[^A-Za-z0-9]", "", table)[:60]
         text += f', table="{_free(plain, [model.table, *(index.table for index in model.indexes)])}"'
-    parameters = [written(types[field].element or types[field], model.cls) for field in fields]
+    parameters = [type_name(types[field].element or types[field], model.cls) for field in fields]
     typed = "" if None in parameters else f"[{', '.join(map(str, parameters))}]"
     return f"{name} = tm.Index{typed}({text})"
 
@@ -227,18 +226,3 @@ def _free(name: str, taken: Iterable[str]) -> str:
     known = {one.lower() for one in taken}
     numbered = (f"{name}{number}" for number in count(2))
     return next(one for one in chain([name], numbered) if one.lower() not in known)
-
-
-def written(type: ValueType, cls: Any) -> str | None:
-    """Return a type as the class body can name it; None if it is not known how."""
-    if type.name == "int32":
-        return "tm.Int32"
-    kind: Any = type.enum or type.kind
-    if type.enum is None and type.name != kind.__name__:
-        return None  # a Literal
-    known: Any = sys.modules.get(cls.__module__)
-    for part in kind.__qualname__.split("."):
-        known = getattr(known, part, None)
-    hidden = kind.__qualname__.split(".")[0] in dir(cls)
-    builtin = getattr(builtins, kind.__name__, None) is kind
-    return kind.__qualname__ if (known is kind or builtin) and not hidden else None
