@@ -28,7 +28,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
             ]
         }
     ],

@@ -22,7 +22,7 @@ def type_name(type: ValueType, cls: Any) -> str | None:
     if type.hierarchy:
         return "tuple[str, ...]"
     if type.enum is None and type.members is not None:
-        return _literal_name(type.members, cls) or _name(type.kind, type.kind.__qualname__, cls)
+        return _literal_name(type.members, cls)
     plain = type.uncut or type
     if type.enum is None and plain.name != plain.kind.__name__:
         return None

@@ -17,8 +17,7 @@ from ..values.scalars import ValueType
 from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name, normal
 from .plan import MAX_RANGES, AccessPath, Plan
 from .query_spec import QueryShape
-
-_SHARDS = 16
+from .shards import spreading
 
 
 def lack(field: str, where: Iterable[AnyPredicate]) -> str:
@@ -196,11 +195,13 @@ def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[st
     """Return the declaration of an index over fields, the last of which may be compared."""
     fields = [*lead, *ranged]
     # (One partition for all would be hot, and serve every query that nothing bounds by reading all of it.)
-    partition, *row = fields if lead else [f"{model.declaration.arguments[0]}:shard({_SHARDS})", *fields]
+    slots = [slot for template in model.declaration.templates for slot in template.slots]
+    partition = _template(fields[:1]) if lead else _texts(spreading(slots, model.declaration))
+    row = fields[1:] if lead else fields
     name = _free(
         "by_" + re.sub(r"\W", "_", "_and_".join(fields)), [*dir(model.cls), *(one.name for one in model.indexes)]
     )
-    text = f'partition="{{{partition}}}"' + (f", row={_template(row)}" if row else "")
+    text = f"partition={partition}" + (f", row={_template(row)}" if row else "")
     if check_table_name(table := index_table(model.table, name)) is not None:
         plain = re.sub("[^A-Za-z0-9]", "", table)[:60]
         text += f', table="{_free(plain, [model.table, *(index.table for index in model.indexes)])}"'
@@ -217,7 +218,11 @@ def _fits(attr: Attr[Any, Any], *, contains: bool) -> bool:
 
 
 def _template(names: list[str]) -> str:
-    texts = [f'"{{{name}}}"' for name in names]
+    return _texts([f"{{{name}}}" for name in names])
+
+
+def _texts(components: Sequence[str]) -> str:
+    texts = [f'"{component}"' for component in components]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
