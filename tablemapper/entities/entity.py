@@ -28,7 +28,7 @@ from ..codegen import Names, compile_functions
 from ..datetime_types import builtin_time
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
 from ..expressions.arithmetic import Number
-from ..expressions.foreign_names import RECORD_HABITS, habit_fault, refuse_habits, without_habits
+from ..expressions.foreign_names import FOREIGN_NAMES, foreign_name_fault, refuse_foreign_names, without_foreign_names
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
@@ -234,7 +234,7 @@ class RecordType(type):
         super().__init__(name, bases, body)
 
     def __dir__(cls) -> list[str]:
-        return without_habits(cls, super().__dir__())
+        return without_foreign_names(cls, super().__dir__())
 
     if not TYPE_CHECKING:
 
@@ -246,8 +246,8 @@ class RecordType(type):
             known = [model.name for model in declaration.fields]
             if declaration.table is None and name in known:
                 return Attr(cls, name, declaration.field(name).type)
-            if name in RECORD_HABITS:
-                raise AttributeError(habit_fault(cls.__name__, name, RECORD_HABITS[name], cls.__name__))
+            if (remedy := FOREIGN_NAMES["entity"].get(name)) is not None:
+                raise AttributeError(foreign_name_fault(cls.__name__, name, remedy, cls.__name__))
             raise AttributeError(
                 f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
             )
@@ -365,7 +365,10 @@ class Record(metaclass=RecordType):
             set_row(self, row[0])
 
 
-refuse_habits(RECORD_HABITS, lambda entity: (f"the {type(entity).__name__} entity", type(entity).__name__))(Record)
+for _kind in ("entity", "entity alone"):
+    refuse_foreign_names(
+        _kind, lambda entity: (f"the {type(entity).__name__} entity", type(entity).__name__), "either"
+    )(Record)
 set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 
