@@ -34,7 +34,7 @@ from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueType
-from .class_body import annotations_of, calling_frame, read_bases, read_body
+from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
     AbstractDeclaration,
@@ -83,6 +83,8 @@ def _make_class(
     read_bases(name, bases, faults)
     impossible = len(faults) > before
     fields, declared, faulty = read_body(name, body, bases, options, faults)
+    if options.table is not None:
+        faults += plain_annotations(bases, fields)
     if impossible:
         raise InvalidModel(name, faults)
     concrete = options.table is not None
@@ -318,11 +320,9 @@ class Record(metaclass=RecordType):
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:  # dict(entity) comes here too
-            fields = declaration_of(type(self)).fields
-            known = name if any(field.name == name for field in fields) else fields[-1].name
-            raise TypeError(
-                f"{type(self).__name__} entities are no mappings; write entity.{known}, or tm.to_dict(entity)"
-            )
+            known = any(field.name == name for field in declaration_of(type(self)).fields)
+            read = f"entity.{name}, or " if known else ""
+            raise TypeError(f"{type(self).__name__} entities are no mappings; write {read}tm.to_dict(entity)")
 
     @property
     def _timestamp(self) -> datetime:

@@ -20,7 +20,7 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..limits import entity_size
+from ..limits import entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
@@ -256,8 +256,12 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
-    faults += [f"{safe_repr(one)} is not an entity class with table=" for one in given if not _declares(one)]
+        mend = f"; write models=[{classes.__name__}]" if isinstance(classes, type) and _declares(classes) else ""
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{mend}"])
+    for one in given:
+        if not _declares(one):
+            mend = f"; name the class itself: models=[{one}]" if isinstance(one, str) and is_name(one) else ""
+            faults.append(f"{safe_repr(one)} is not an entity class with table={mend}")
     for cls in dict.fromkeys(filter(_declares, given)):
         try:
             models.append(model_of(cls))
