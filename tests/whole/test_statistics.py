@@ -54,7 +54,7 @@ def recount(store: tm.Store, cls: Any) -> None:
         assert (index.rows, index.bytes) == (len(lines), sum(of_lines)), name
         _parts(index.partitions, [(line[0], size) for line, size in zip(lines, of_lines, strict=True)])
         if part.fan_out is not None:
-            assert index.most == max(Counter(line[2:4] for line in lines).values(), default=0)
+            assert index.max_rows == max(Counter(line[2:4] for line in lines).values(), default=0)
         total += index.bytes
     assert found.total_bytes == total
 
