@@ -321,9 +321,17 @@ def violation(
 # ---------------------------------------------------------------------------------------------- errors of operations
 
 
+_IF_MISSING = {
+    "merge": "if it may be missing, .upsert(entity, merge=True) inserts it then",
+    "replace": "if it may be missing, .upsert(entity) inserts it then",
+    "delete": "if it may be missing, ask .exists(key) before, or catch EntityNotFound",
+}
+
+
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
     fault = "there is no such entity" if _condition(operation) is None else "it was deleted since it was read"
+    fault += f"; {_IF_MISSING[operation.verb]}" if operation.verb in _IF_MISSING else ""
     return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 
 

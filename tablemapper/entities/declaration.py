@@ -279,7 +279,7 @@ def declare(
         return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
     table = options.table
     if not isinstance(table, str):
-        faults.append(f"table={safe_repr(table)}: the name of a table is text")
+        faults.append(f'table={safe_repr(table)}: the name of a table is text, as in table="{cls.__name__}s"')
         table = "Table"
     if (fault := check_table_name(table)) is not None:
         faults.append(f"table={safe_repr(table)}: {fault}")

@@ -20,7 +20,7 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..limits import entity_size
+from ..limits import entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
@@ -248,8 +248,9 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
-    faults += [_not_a_model(one) for one in given if not has_table(one)]
+        hint = f"; write models=[{given.__name__}]" if has_table(given) else ""
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{hint}"])
+    faults += [_not_a_model(value) for value in given if not has_table(value)]
     for cls in dict.fromkeys(filter(has_table, given)):
         try:
             models.append(model_of(cls))
@@ -275,7 +276,8 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
 def _not_a_model(given: object) -> str:
     if isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), AbstractDeclaration):
         return f"{given.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
-    return f"{safe_repr(given)} is not an entity class with table="
+    hint = f"; name the class itself: models=[{given}]" if isinstance(given, str) and is_name(given) else ""
+    return f"{safe_repr(given)} is not an entity class with table={hint}"
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:

@@ -101,7 +101,7 @@ def question(ask: PageRequest) -> PageResponse:
     cost = explanation.cost
     shows |= {
         "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
-        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes)},
+        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes or 0)},
         "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation, limit),
     }  # fmt: skip
     rows = [plain_row(one) for one in found[:limit]]
