@@ -578,9 +578,9 @@ def test_both_versions_write_whose_keys_hold_a_time_in_pieces(
         assert [step.old_version for step in report.plan] == ["writes"]
         with tm.open(tmp_path / "s.db", models=[new], durability="relaxed") as after:
             before.insert(old("a", times[4]))
-            before.merge(old.key("a", times[0]), n=7)
+            before.merge(old.key(device="a", at=times[0]), n=7)
             after.insert(new("a", times[5]))
-            after.delete(new.key("a", times[1]))
+            after.delete(new.key(device="a", at=times[1]))
             expected = [("a", at, 7 if at == times[0] else 0) for at in times if at != times[1]]
             for store, cls in ((before, old), (after, new)):
                 assert sorted((one.device, one.at, one.n) for one in store.query(cls).allow_scan()) == expected
