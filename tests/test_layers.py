@@ -43,7 +43,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
-                "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "database", "memory", "opening",
+                "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "database", "memory", "opening",
             ],
             "engines.sqlite.sql": [
                 "ddl", "catalogue_table", "index_tables", "statements", "sizes", "stored_classes", "schema", "filters", "ranges", "keyset", "select",
