@@ -125,6 +125,17 @@ def test_every_module_has_its_place() -> None:
     assert sorted(PLACE) + sorted(FACES) == sorted(set(MODULES) - FACES) + sorted(set(MODULES) & FACES)
 
 
+def test_the_page_of_the_architecture_has_every_room() -> None:
+    page = (Path(__file__).parents[1] / "docs/contributing/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## The rooms")[2].partition("## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    rooms = {room for level in ROOMS for side in level for room in side} - {""}
+    alone = {module for module in PLACE if "." not in module} - {"__main__"}
+    assert sorted(re.findall(r"`(.+?)`", "".join(cells))) == sorted(
+        {*(room.replace(".", "/") for room in rooms), *alone}
+    )
+
+
 def test_imports_point_to_a_lower_room_or_to_the_left() -> None:
     wrong = {module: _wrong(module, _targets(module, MODULES[module])) for module in PLACE}
     assert {module: targets for module, targets in wrong.items() if targets} == {}

@@ -152,7 +152,9 @@ def test_names_that_take_each_others_place(tmp_path: Path, kinds: tuple[Any, Any
         before = [*store.query(old).allow_scan()]
         assert migrate(path, swap).ok
         with opened(path, new) as other:
-            assert [(one.id, one.b, one.a) for one in other.query(new).allow_scan()] == [(o.id, o.a, o.b) for o in before]
+            assert [(one.id, one.b, one.a) for one in other.query(new).allow_scan()] == [
+                (o.id, o.a, o.b) for o in before
+            ]
             other.merge(new.key(1), b=77)
             assert other.check().ok
         assert store[old.key(1)].a == 77

@@ -55,12 +55,11 @@ def test_several_of_a_type_are_in_doubt_too(place: Any) -> None:
 
 def test_a_class_without_a_row_takes_it_over_and_refuses_the_older_version(tmp_path: Path) -> None:
     old, new = user("deleted"), user("removed")
-    with tm.open(tmp_path / "s.db", models=[old]) as store:
-        with tm.open(tmp_path / "s.db", models=[new]) as newer:
-            with pytest.raises(tm.SchemaMismatch, match="the class was declared again"):
-                store.insert(old(1, deleted=5))
-            newer.insert(new(1, removed=7))
-            assert newer.check().ok
+    with tm.open(tmp_path / "s.db", models=[old]) as store, tm.open(tmp_path / "s.db", models=[new]) as newer:
+        with pytest.raises(tm.SchemaMismatch, match="the class was declared again"):
+            store.insert(old(1, deleted=5))
+        newer.insert(new(1, removed=7))
+        assert newer.check().ok
     with pytest.raises(tm.SchemaMismatch, match="the class was declared again"):
         tm.open(tmp_path / "s.db", models=[old])
 

@@ -104,9 +104,7 @@ def _copies(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> bool:
     """Return whether steps copy classes, each with all that share its table."""
     for step in steps:
         first = step.names[0]
-        if step.kind != "rename" and (
-            step.kind != "drop" or (first.part and first.part not in old[first.cls].indexes)
-        ):
+        if step.kind != "rename" and (step.kind != "drop" or (first.part and first.part not in old[first.cls].indexes)):
             return True
     renames = {name: names for name in old if (names := _renames(old, new, steps, name))}
     on_both_sides = old.keys() & new.keys()
@@ -117,7 +115,9 @@ def _copies(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> bool:
 
 def _renames(old: Forms, new: Forms, steps: Sequence[ChangeStep], name: str) -> dict[str, str]:
     """Return the properties of a class that steps rename, each with its new name."""
-    pairs = {step.names[0].part: step.names[1].part for step in steps if step.kind == "rename" and step.names[0].cls == name}
+    pairs = {
+        step.names[0].part: step.names[1].part for step in steps if step.kind == "rename" and step.names[0].cls == name
+    }
     if not pairs:
         return {}
     after = {attribute_name(property): property for property in new[name].fields}
