@@ -25,7 +25,9 @@ class Counter(tm.Entity, table="Counters"):
 def store() -> Iterator[tm.Store]:
     with tm.open(":memory:", models=[Counter]) as opened:
         for at, key in enumerate(KEYS):
-            opened.insert(Counter(f"{at:02}", {key: at}, {key: "x\0" if at % 2 else key}, {"a": {key: at}, key: {"a": 3}}))
+            opened.insert(
+                Counter(f"{at:02}", {key: at}, {key: "x\0" if at % 2 else key}, {"a": {key: at}, key: {"a": 3}})
+            )
         opened.insert(Counter("both", {"a": 1, "a\0b": 2}, {"a": "v", "a\0b": "w"}, {"a": {"a": 1}}))
         opened.insert(Counter("large", {"a\0b": 1}, {"a\0b": "n" * 9_000, "b": "x\0"}))
         yield opened
