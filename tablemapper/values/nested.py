@@ -195,7 +195,9 @@ def _json_type(annotation: Any) -> ValueType:
         info = inspect.type_info(annotation)
         _check_shape(info, set(), outermost=True)
         decode = msgspec.json.Decoder(annotation, dec_hook=structure).decode
-    except (TypeError, NameError) as error:
+    except NameError as error:
+        raise ValueFault(f"{_place_of(error, annotation, set())}{error}; {_WHERE_TO_DEFINE}") from None
+    except TypeError as error:
         text = str(error)
         if "union" in text and ("Struct" in text or "dataclass" in text):
             text += "; of classes, only Structs with tags form a union: class Cat(msgspec.Struct, tag=True)"
@@ -252,6 +254,31 @@ def _json_type(annotation: Any) -> ValueType:
         objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, sql_ordered=False, keyable=False, spillable=True,
         element=element, members=members, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
     )  # fmt: skip
+
+
+_WHERE_TO_DEFINE = (
+    "the annotations of a class are read in its module: define the name there, outside of functions; an import under "
+    "TYPE_CHECKING does not exist when the program runs"
+)
+
+
+def _place_of(error: NameError, annotation: Any, seen: set[Any]) -> str:
+    """Return which field of which class an annotation cannot be read of, as ``Sheet.rows: ``; "" if none is found."""
+    kind = get_origin(annotation) or annotation
+    inner = [*get_args(annotation)]
+    if isinstance(kind, type) and kind not in seen:
+        seen.add(kind)
+        for base in kind.__mro__:
+            for name, given in base.__dict__.get("__annotations__", {}).items():
+                probe = type(kind.__name__, (), {"__annotations__": {name: given}, "__module__": base.__module__})
+                try:
+                    inner += typing.get_type_hints(probe, include_extras=True).values()
+                except NameError as other:
+                    if other.name == error.name:
+                        return f"{_readable(base)}.{name}: "
+                except Exception:  # evaluating a user's text may raise anything; another field has the name
+                    continue
+    return next(filter(None, [_place_of(error, one, seen) for one in inner]), "")
 
 
 _ORDERED = (
