@@ -52,7 +52,8 @@ def _types_of(alias: Any, arguments: tuple[Any, ...]) -> Mapping[Any, Any]:
             raise ValueFault(
                 f"the alias {alias.__name__}[{names}] lacks a type: write {alias.__name__}[str], for example"
             )
-        types[parameter] = arguments[at] if at < len(arguments) else parameter.__default__
+        default: Any = getattr(parameter, "__default__", None)
+        types[parameter] = arguments[at] if at < len(arguments) else default
     return types
 
 
