@@ -285,7 +285,8 @@ def _check_path(where: str) -> None:
         )
     what = "that cannot be opened"
     if scheme in ("https", "http"):
-        what = "an account of Azure is named azure://account, or by its connection string; or"
-    elif scheme == "azure":
+        what = "an account of Azure is named azure://account, or by its connection string"
+        raise NotAStore(f'"{scheme}:…": {what}, and a file by its path, as in tm.open("shop.db", models=…)')
+    if scheme == "azure":
         what = "this call is possible for a file only"
     raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')

@@ -203,7 +203,7 @@ def _read(
             values[f.name] = check_value(f, value_of(reader, name))
         except ValueError as error:
             faults.append(located(name, error))
-        faults += [located(name, fault) for fault in islice(reader.unknown(members[name]), MAX_PROPERTIES)]
+        faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
     rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
     if len(rest) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
         faults.append(

@@ -279,10 +279,7 @@ class ChangeSet:
             before, after = changes[index]
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
-                if index.model.fan_out is None and len(old) == len(new) == len(before):
-                    self._one_by_one(self._index(index), old, new)
-                else:
-                    self._difference(self._index(index), old, new)
+                self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
             before, after = changes[aggregate]
             if before:
@@ -314,15 +311,6 @@ class ChangeSet:
             elif was != row:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
-
-    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
-        """Do what `_difference` does, where each entity has one row and goes on having one."""
-        for was, row in zip(before, after, strict=True):
-            if was[0] != row[0] or was[1] != row[1]:
-                changes.deletes.append(was)
-                changes.puts.append(row)
-            elif was != row:
-                changes.rewrites.append(row)
 
     def _index(self, index: IndexMaintenance) -> IndexChanges:
         found = self.indexes.get(index)

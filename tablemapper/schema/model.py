@@ -248,7 +248,7 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        hint = f"; write models=[{given.__name__}]" if has_table(given) else ""
+        hint = f"; write models=[{classes.__name__}]" if isinstance(classes, type) and has_table(classes) else ""
         raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{hint}"])
     faults += [_not_a_model(value) for value in given if not has_table(value)]
     for cls in dict.fromkeys(filter(has_table, given)):

@@ -122,7 +122,7 @@ def _only_maintained(sqlite: SqliteSchema, model: Model) -> bool:
 def _insert_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
     """Return a function that inserts one entity, as `_apply` would, but without what only several operations need.
 
-    What the class has is looked up once, and few functions are called: that is a tenth of the time of an insert.
+    What the class has is looked up once, and few functions are called: without it an insert takes 1.36 times as long.
     """
     if not _only_maintained(sqlite, model):
         return lambda writer, operation: _apply(sqlite, writer, [operation], None)
