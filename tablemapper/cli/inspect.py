@@ -18,10 +18,9 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from ..engines.locations import is_account
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, safe_repr
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, app, existing, title_of
+from .app import Json, Models, StoreArgument, app, existing, located, title_of
 from .output import Exit, note
 from .store_reader import opened_with_notes
 
@@ -54,7 +53,7 @@ def inspect(
     with _listening(host, port) as listener:
         number = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        if is_account(place.removeprefix("env:")) or place.startswith("env:"):
+        if isinstance(located(place)["path"], str):
             note(f"asking {title_of(place)}, which may take a while to answer")
         with closing(_Followed(place, models)) as followed:
             with suppress(StoreLocked):  # (the first page says so, and looks again)

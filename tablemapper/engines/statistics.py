@@ -126,7 +126,7 @@ class Statistics:
             return f"{self.model}  no entities"
         prices, parts = Prices(), self.partitions
         of_indexes = f", with indexes {bytes_text(self.total_bytes)}" if self.indexes else ""
-        number = f"{parts.number:,} partition{'' if parts.number == 1 else 's'}"
+        number = _partitions(parts.number)
         entities = f"{self.entities:,} entit{'y' if self.entities == 1 else 'ies'}"
         price = f"{money_text(self.price(prices))} {prices.currency} a month on Azure ({prices.as_of})"
         lines = [f"{self.model}  {entities} in {number}, {bytes_text(self.bytes)}{of_indexes}; {price}"]
@@ -141,7 +141,7 @@ class Statistics:
         lines.append(f"  entities    {_spread(self.sizes)} bytes")
         for name, index in self.indexes.items():
             rows = f"{index.rows:,} row{'' if index.rows == 1 else 's'}"
-            lines.append(f"  {name}  {rows} in {index.partitions.number:,} partitions, {bytes_text(index.bytes)}")
+            lines.append(f"  {name}  {rows} in {_partitions(index.partitions.number)}, {bytes_text(index.bytes)}")
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,6 +157,10 @@ def _plain(_: object, attribute: Any, value: Any) -> Any:
     if attribute is not None and attribute.name == "values":
         return {name: one if isinstance(one, str | int | float | bool) else str(one) for name, one in value.items()}
     return value
+
+
+def _partitions(number: int) -> str:
+    return f"{number:,} partition{'' if number == 1 else 's'}"
 
 
 def _spread(one: Quantiles) -> str:

@@ -198,6 +198,16 @@ def test_who_says_nothing_of_who_asks_is_told_how(
     assert "set AZURE_STORAGE_KEY or" in printed(capsys, "status", "azure://shop", code=Exit.STORE)
 
 
+def test_the_inspector_says_that_it_asks_an_account_before_it_waits_for_it(
+    memory: Memory, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uvicorn = pytest.importorskip("uvicorn")
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)
+    said = printed(capsys, "inspect", "env:STORE")
+    assert said.startswith("http://127.0.0.1:")
+    assert said.endswith("tablemapper: asking env:STORE, which may take a while to answer\n")
+
+
 def test_a_file_is_copied_into_an_account_and_back(
     memory: Memory, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
