@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from ..engines.current_transaction import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
+from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
@@ -351,9 +352,9 @@ def _stamp(model: Model, entity: Any, row: Row | None) -> None:
 def not_found(key: KeyOf[Any]) -> EntityNotFound:
     """Return the error of reading what is not there."""
     name = key.entity.__name__
-    what = (
-        "group; store.group(key) returns an empty one"
-        if issubclass(key.entity, Aggregate)
-        else "entity; .get(key) returns None"
-    )
-    return EntityNotFound(f"{name} {key[1:]}: there is no such {what}", entity=name, key=(key.partition, key.row))
+    shown = declaration_of(key.entity).shown_key(key[1:])
+    kind, hint = "entity", ".get(key) returns None"
+    if issubclass(key.entity, Aggregate):
+        kind, hint = "group", "store.group(key) returns an empty one"
+    message = f"{shown}: there is no such {kind}; {hint}"
+    return EntityNotFound(message, entity=name, key=(key.partition, key.row))
