@@ -1,6 +1,5 @@
 """What a value of a field may be, how it is checked and stored.
 
-- `conversions`: the plain calls that turn a value of another type into what a field expects.
 - `scalars`: the types that are one value.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.

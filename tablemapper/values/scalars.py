@@ -19,10 +19,10 @@ import attrs
 import msgspec
 
 from ..codegen import Names
+from ..conversions import conversion
 from ..datetime_types import Builtin
 from ..errors import safe_repr
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
-from .conversions import conversion
 
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
 Int32: TypeAlias = Annotated[int, INT32_RANGE]

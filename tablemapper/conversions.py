@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import safe_repr
+from .errors import safe_repr
 
 
 def conversion(expected: str, value: object) -> str:
