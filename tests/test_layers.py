@@ -15,20 +15,20 @@ from .parsed import parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache"]}],
+    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache"]}],
     [
         {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "type_aliases", "constraint_aliases", "constraints", "nested", "json_reader", "arrow", "column_errors", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
     ],
     [{"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "type_names", "class_body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "class_body", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
     [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "type_names", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
             ]
         }
     ],

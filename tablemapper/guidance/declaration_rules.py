@@ -13,8 +13,8 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..entities.declaration import declaration_of
-from ..entities.type_names import type_name
 from ..keys.template import Slot, Template
+from ..planning.type_names import type_name
 from ..schema.model import Model, Schema
 from .advice import Advice
 from .keys_and_indexes import KeyOrIndex, is_time, parts_of

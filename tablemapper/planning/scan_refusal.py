@@ -8,7 +8,6 @@ from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
-from ..entities.type_names import type_name
 from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
 from ..keys.template import Template
 from ..limits import check_table_name
@@ -18,6 +17,7 @@ from .conditions import AnyPredicate, Conditions, alternatives, conditions, fiel
 from .plan import MAX_RANGES, AccessPath, Plan
 from .query_spec import QueryShape
 from .shards import spreading
+from .type_names import type_name
 
 
 def lack(field: str, where: Iterable[AnyPredicate]) -> str:

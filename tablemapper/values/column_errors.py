@@ -13,34 +13,26 @@ _NO_ZONE, _TIMES = "its times have no time zone", "its values are times, expecte
 _NUMBERS = "its values are {0}s, expected Decimals"
 _MENDS: dict[tuple[str, type], tuple[str, dict[str, str]]] = {
     ("time", Builtin.datetime): (_NO_ZONE, {
-        "pandas": '{0}.dt.tz_localize("UTC") if they are of UTC',
-        "polars": '{0}.dt.replace_time_zone("UTC") if they are of UTC',
+        "pandas": '{0}.dt.tz_localize("UTC") if they are of UTC', "polars": '{0}.dt.replace_time_zone("UTC") if they are of UTC',
         "numpy": 'pyarrow.array({0}, pyarrow.timestamp("us", "UTC")) if they are of UTC',
         "pyarrow": 'pyarrow.compute.assume_timezone({0}, "UTC") if they are of UTC',
     }),
     ("time", Builtin.date): (_TIMES, {
-        "pandas": "{0}.dt.date",
-        "polars": "{0}.dt.date()",
-        "numpy": '{0}.astype("datetime64[D]")',
-        "pyarrow": "{0}.cast(pyarrow.date32())",
+        "pandas": "{0}.dt.date", "polars": "{0}.dt.date()",
+        "numpy": '{0}.astype("datetime64[D]")', "pyarrow": "{0}.cast(pyarrow.date32())",
     }),
     ("text", Builtin.datetime): ("its values are texts, expected datetimes", {
-        "pandas": "pandas.to_datetime({0}, utc=True) if they are of UTC",
-        "polars": '{0}.str.to_datetime(time_zone="UTC") if they are of UTC',
+        "pandas": "pandas.to_datetime({0}, utc=True)", "polars": '{0}.str.to_datetime(time_zone="UTC")',
         "numpy": 'pyarrow.array({0}.astype("datetime64[us]"), pyarrow.timestamp("us", "UTC")) if they are of UTC',
         "pyarrow": 'pyarrow.compute.assume_timezone({0}.cast(pyarrow.timestamp("us")), "UTC") if they are of UTC',
     }),
     ("text", Builtin.date): ("its values are texts, expected dates", {
-        "pandas": "pandas.to_datetime({0}).dt.date",
-        "polars": "{0}.str.to_date()",
-        "numpy": '{0}.astype("datetime64[D]")',
-        "pyarrow": "{0}.cast(pyarrow.date32())",
+        "pandas": "pandas.to_datetime({0}).dt.date", "polars": "{0}.str.to_date()",
+        "numpy": '{0}.astype("datetime64[D]")', "pyarrow": "{0}.cast(pyarrow.date32())",
     }),
     **dict.fromkeys([(kind, Decimal) for kind in ("float", "int")], (_NUMBERS, {
-        "pandas": "{0}.map(lambda x: Decimal(str(x)))",
-        "polars": "{0}.cast(polars.Decimal(38, 2))",
-        "numpy": "[Decimal(str(x)) for x in {0}]",
-        "pyarrow": "{0}.cast(pyarrow.decimal128(38, 2))",
+        "pandas": "{0}.map(lambda x: Decimal(str(x)))", "polars": "{0}.cast(polars.Decimal(38, 2))",
+        "numpy": "[Decimal(str(x)) for x in {0}]", "pyarrow": "{0}.cast(pyarrow.decimal128(38, 2))",
     })),
 }  # fmt: skip
 """By what a column holds and the type of its field: what is wrong, and what to write in each package."""
@@ -62,12 +54,11 @@ def column_fault(given: Any, wanted: ValueType, name: str, package: str) -> str 
         name: the column's.
         package: that the user has the column from.
     """
-    held = _held(given)
-    if (held, wanted.kind) not in _MENDS:
+    if (key := (_held(given), wanted.kind)) not in _MENDS:
         return None
-    fault, mends = _MENDS[held, wanted.kind]
+    fault, mends = _MENDS[key]
     column = f'{_SOURCES[package]}["{name}"]'
-    return f"{fault.format(held)}; write {mends[package].format(column)}"
+    return f"{fault.format(key[0])}; write {mends[package].format(column)}"
 
 
 def _held(given: Any) -> str:
@@ -77,9 +68,8 @@ def _held(given: Any) -> str:
         types, kind = pa.types, column.type
         if types.is_timestamp(kind) and kind.tz is None:
             return "time"
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-            return "text"
-        return "float" if types.is_floating(kind) else "int" if types.is_integer(kind) else ""
+        text = "text" if str(kind) in ("string", "large_string", "string_view") else ""
+        return "float" if types.is_floating(kind) else "int" if types.is_integer(kind) else text
     dtype = getattr(given, "dtype", None)
     if getattr(dtype, "kind", "") == "O":  # (of pandas; what is missing is None, or nan)
         return "text" if isinstance(next((one for one in given if one == one), None), str) else ""

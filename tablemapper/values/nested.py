@@ -394,10 +394,7 @@ def _check_hooks(kind: Any) -> None:
     if kind in (object, Extra) or not isinstance(kind, type):
         raise fault
     if hasattr(kind, "__pydantic_complete__"):
-        raise ValueFault(
-            f"{_readable(kind)} is a model of pydantic, which cannot be stored; make it an attrs class, a dataclass or a "
-            "msgspec Struct, or register hooks for it on tablemapper.converter()"
-        )
+        raise ValueFault(f"{_readable(kind)} is a model of pydantic, which is not stored; make it an attrs class")
     import cattrs
 
     try:

@@ -19,6 +19,7 @@ from ..query.parsing import condition
 from ..schema.maintenance import Groups, Maintenance, maintenance
 from ..schema.model import compile_schema, model_of
 from ..scripts.source.classes import Shape
+from ..scripts.source.lines import imports_of
 from ..store.store import Store
 from .cells import plain_text
 
@@ -103,7 +104,7 @@ def touched(store: Store, cls: Any) -> dict[str, int]:
 
 
 def class_source(cls: Any) -> str:
-    """Return the statement of a class, as far as a store knows it; empty if there is no source for it."""
+    """Return the statement of a class with its imports, as far as a store knows it; empty if there is no source for it."""
     model = model_of(cls)
     of: Any = model.declaration.of
     forms = {one.name: one.form for one in ([] if of is None else [model_of(of)]) + [model]}
@@ -113,4 +114,5 @@ def class_source(cls: Any) -> str:
         return ""
     bodies = re.split(r"^class \w+(?:\(\w+\))?:\n", lines, flags=re.MULTILINE)[1:]
     source = dedent("\n".join(bodies[:-1] if of is None else []) + "\n" + bodies[-1]).strip()
-    return re.sub(r"\bmodels(_entities|_types)?(_\d+)?\.", "", source)
+    source = re.sub(r"\bmodels(_entities|_types)?(_\d+)?\.", "", source)
+    return "\n".join([*imports_of(source), "import tablemapper as tm", "", "", source])

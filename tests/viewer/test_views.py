@@ -163,6 +163,10 @@ def test_a_class_shows_its_declaration(app: Any) -> None:
     assert found["example"] == {"key": ["a/b c?&".replace("/", ".~").replace("?", ">~"), "a1"], "by_name": ["", ""]}
     assert 'by_name = tm.Index[str](partition="{name}", unique=True)' in found["source"]
     assert "group_by(Product.category)" in json(app, "/class/Total")["source"]
+    pasted: dict[str, Any] = {"__name__": "pasted"}
+    for name in ("Product", "Total"):  # (an aggregate names its class)
+        exec(json(app, f"/class/{name}")["source"], pasted)
+    assert pasted["Product"].key("a", 1) == (pasted["Product"], "a", "a1")
 
 
 def test_pages_of_entities_follow_each_other_to_the_end(app: Any) -> None:
