@@ -254,7 +254,7 @@ def stored_maintenance(
     if followed is not None:
         indexes += followed.indexes
         aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
-    return Maintenance(tuple(indexes), tuple(aggregates))
+    return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
 
 
 def lacking(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> dict[str, frozenset[str]]:

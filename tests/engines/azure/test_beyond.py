@@ -352,7 +352,7 @@ class Play:
             elif told.outcome == "failed":
                 assert not any(counts), told
         report = repaired(store)
-        assert not report.left, str(report)
+        assert not report.remaining, str(report)
         assert store.check().ok, str(store.check())
         outcomes = [told.outcome for told in self.told]
         of_outcomes = {name: outcomes.count(name) for name in ("done", "failed", "unknown")}

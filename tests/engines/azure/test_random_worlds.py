@@ -154,10 +154,10 @@ class World:
             store.sweep(full=True)
         assert not left_over(self.memory)
         self.check(store)
-        assert not repaired(store).left
+        assert not repaired(store).remaining
         self.write_on(store)
         self.check(store)  # (beside the row of an entity there may have been one that a late request left)
-        assert not store.repair().left
+        assert not store.repair().remaining
         trial = Trial(store, self.program.names, State(self.model))
         trial.take_over()
         trial.compare_all()

@@ -21,7 +21,7 @@ from ....errors import CorruptStore, InvalidEntity
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
-from ....schema.rows import FIRST, Row
+from ....schema.rows import FIRST, Mistyped, Row
 from .reserved_names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
@@ -214,10 +214,7 @@ def _read(entity: Members, field: FieldModel, default: Any) -> Any:
     if came != edm and came not in _READABLE.get(edm, ()):
         if edm == "Int64" and came == "String" and field.wide:
             return value
-        key = entity.get(PARTITION), entity.get(ROW)
-        raise CorruptStore(
-            f'{key}: the property "{name}" is {came}, but the field {field.name} is {edm}; write it again'
-        )
+        return Mistyped(came, value)
     return _loaded(edm, value)
 
 
@@ -303,7 +300,7 @@ def marks_of(entity: Members) -> Mapping[str, str]:
         return dict([one.rsplit(":", 1) for one in written.split(" ")])
     except (TypeError, ValueError) as error:
         raise CorruptStore(
-            f"{entity.get(PARTITION), entity.get(ROW)}: {OPS} cannot be read: {error}; write it again"
+            f"{entity.get(PARTITION), entity.get(ROW)}: its property {OPS} cannot be read: {error}; another program changed it; restore it"
         ) from error
 
 

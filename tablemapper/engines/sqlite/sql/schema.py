@@ -54,7 +54,7 @@ class SqliteSchema(StoredClasses):
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
         followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
-        inserts: the functions that insert one entity of a class, once they were needed.
+        inserts, updates: the functions that insert or change one entity of a class, once they were needed.
     """
 
     @as_corruption()
@@ -97,6 +97,7 @@ class SqliteSchema(StoredClasses):
         self.sides: dict[tuple[Model, str], Any] = {}
         self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}
+        self.updates: dict[Model, Any] = {}
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
