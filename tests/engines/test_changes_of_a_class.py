@@ -175,6 +175,10 @@ CHANGES: dict[str, list[Change]] = {
         _of(_x(tm.Extra, tm.Extra(n=1), factory=tm.Extra), PLAIN, in_file=False, in_account=False),
         _of(WITH_X, PLAIN, in_file=False, in_account=False),
     ],
+    "a field is no longer declared, and one of its type is new": [
+        _of(_x(int, 5, default=5), _x(int, 5, default=5, name="y"), in_file=False, in_account=False),
+        _of(_x(str | None, None, default=None), _x(str | None, None, default=None, name="y"), in_file=False, in_account=False),
+    ],
     "another order of the fields, another module for the class, another name of an Enum or order of its members": [
         _of(WITH_X, attrs.evolve(WITH_X, first=True)),
         _of(WITH_X, attrs.evolve(WITH_X, more={"__module__": "elsewhere"})),

@@ -217,7 +217,7 @@ def test_a_write_without_any_answer_has_an_unknown_outcome(service: Counting) ->
         sleep=lambda s: now.__setitem__(0, now[0] + s),
     )
     service.faults = [service.lose_request] * 500
-    with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain \('a', ''\).*read it"):
+    with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain\.key\('a'\).*read it"):
         tm.Store(engine).insert(Plain("a"))
     assert 27 < now[0] <= 30
     with pytest.raises(tm.StoreError, match="does not answer"):
