@@ -410,6 +410,35 @@ def test_a_change_of_a_class(change: Change, place: Any) -> None:
     Play(change, place).run(taken_over=taken_over)
 
 
+WIDER = [change for changes in CHANGES.values() for change in changes if not change.known]
+
+
+@pytest.mark.parametrize("change", WIDER)
+def test_an_older_version_writes_nothing_over_what_it_does_not_know(change: Change, place: Any) -> None:
+    (old,), (new,) = [version.classes(includes_x=True) for version in change.versions]
+    known, unknown = change.versions[0].values[0], change.versions[1].values[1]
+    with tm.open(place, models=[old]) as running, tm.open(place, models=[new]) as newer:
+        newer.insert(new("a", "r", "q", x=unknown))
+        running._engine.catch_up()
+        tries: list[Callable[[], Any]] = [
+            lambda: running.get(old.key("a", "r")),
+            lambda: running.upsert(old("a", "r", "z", x=known)),
+            lambda: running.upsert(old("a", "r", "z", x=known), merge=True),
+            lambda: running.merge(old.key("a", "r"), q="z"),
+            lambda: running.delete(old.key("a", "r")),
+            lambda: list(running.query(old).where(old.p == "a")),
+            lambda: list(running.query(old.by_some_here("a", "q")).select(old.x)),
+            running.check,
+        ]
+        for attempt in tries:
+            with pytest.raises(tm.SchemaMismatch, match="which this version does not know"):
+                attempt()
+        running.insert(old("a", "other", "q", x=known))
+        newer._engine.catch_up()
+        assert newer[new.key("a", "r")] == new("a", "r", "q", x=unknown)
+        assert newer.check().ok
+
+
 def test_a_class_that_would_take_rows_of_another_is_refused(place: Any) -> None:
     item = entity("Item", "Items", {"p": str, "kind": str, "n": int}, tm.Key(partition="{p}", row=("{kind}", "{n}")))
     _, beside = newer = _beside(item)
