@@ -172,6 +172,10 @@ def play(seeds: Iterable[int]) -> tuple[int, int]:
             one = World(seed)
         except tm.InvalidModel:  # (what an account does not keep yet)
             continue
+        except tm.SchemaMismatch as refused:  # (of two equal indexes the older version has the other one)
+            if "call it so, as Azure Tables keep its rows by that name" in str(refused):
+                continue
+            raise
         try:
             one.run()
         except AssertionError as error:
