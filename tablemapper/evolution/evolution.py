@@ -37,7 +37,7 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[SchemaChange, ...]:
         if name in schema.by_name or name in renamed or is_former(name):
             continue
         if form.source is None:
-            undeclared.append(SchemaChange(name, "open", "it is not among the classes, and stays in the file"))
+            undeclared.append(SchemaChange(name, "open", "it is not among the classes, and stays in the store"))
         elif form.source in schema.by_name or form.source in changed:
             owner, property = kept_field(name) or (name, "")
             what, where = ("the maintained field", f"{owner}.{property}") if property else ("the aggregate", name)

@@ -78,7 +78,7 @@ class _Comparison:
         elif "enum" in new:
             self.widens |= len(new["enum"]) > len(old["enum"])
             if gone := [value for value in old["enum"] if value not in new["enum"]]:
-                yield f"{what} can be {', '.join(map(_text, gone))} in the file, but not in the class"
+                yield f"{what} can be {', '.join(map(_text, gone))} in the store, but not in the class"
         else:
             for key in ("items", "additionalProperties"):
                 if key in new:
@@ -95,7 +95,7 @@ class _Comparison:
             if counterpart is not None:
                 yield from self.faults(alternative, counterpart, what)
             else:
-                yield f"{what} can be {_text(alternative)} in the file, but not in the class"
+                yield f"{what} can be {_text(alternative)} in the store, but not in the class"
 
     def _members(self, before: str, after: str) -> Iterator[str]:
         """Yield the members of a class, by its old and its new name, that would be lost or cannot be read."""
@@ -105,7 +105,7 @@ class _Comparison:
             now = new["properties"].get(name)
             if now is None:
                 yield (
-                    f"{label} is in the file, but not in the class, and its values would be lost; declare it "
+                    f"{label} is in the store, but not in the class, and its values would be lost; declare it "
                     "again, with a default if you no longer need it, or migrate"
                 )
                 continue

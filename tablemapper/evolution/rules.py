@@ -68,7 +68,7 @@ def new_class_changes(
         rename = ChangeStep("rename_class", (_old(other), _new(name)))
         opened = other in schema.by_name
         if not opened and _is_renamed(old, form) and contents.count(other):
-            yield SchemaChange(name, "migration", f"its entities are in the file as those of {other}", rename)
+            yield SchemaChange(name, "migration", f"its entities are in the store as those of {other}", rename)
             continue
         if old.table.lower() == model.table.lower():
             yield from _table_conflicts(model, other, old, contents)
@@ -144,7 +144,7 @@ def class_changes(
         before, after = _old(name, gone), _new(name, added)
         yield SchemaChange(
             f"{name}.{gone}", "migration",
-            f'the property "{gone}" ({old.fields[gone]}) is in the file, but not in the class, and "{added}" is new',
+            f'the property "{gone}" ({old.fields[gone]}) is in the store, but not in the class, and "{added}" is new',
             ChangeStep("rename", (before, after), hint="if they are two things", instead=ChangeStep("drop", (before,))),
         )  # fmt: skip
     old = with_properties(old, renamed)
@@ -184,7 +184,7 @@ def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms)
         if readers and not rekeyed:  # (a change of the class says that its key is another one)
             return SchemaChange(
                 model.name, "refused",
-                f"what the store maintains there differs from that in the file, which the index {owner}.{readers[0]} is over; "
+                f"what it maintains there differs from that in the store, which the index {owner}.{readers[0]} is over; "
                 "declare another field, and another index over it",
             )  # fmt: skip
     sharing = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
@@ -192,12 +192,12 @@ def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms)
     if sharing:
         return SchemaChange(
             model.name, "refused",
-            f"its measures, groups, key or condition differ from those in the file, and it shares its table with {sharing[0]}; "
+            f"its measures, groups, key or condition differ from those in the store, and it shares its table with {sharing[0]}; "
             f"declare another aggregate, with a table of its own, or write a script with m.drop(old.{model.name})",
         )  # fmt: skip
     return SchemaChange(
         model.name, "build",
-        "its measures, groups, key or condition differ from those in the file, which keeps them for programs that declare them "
+        "its measures, groups, key or condition differ from those in the store, which keeps them for programs that declare them "
         "so; it is built beside them",
     )  # fmt: skip
 
@@ -249,9 +249,9 @@ def _removed_fields(
             rename = ChangeStep("rename", (_old(name, property), _new(name, alike[0])))
             drop = attrs.evolve(drop, hint="if they are one thing", instead=rename)
         elif _holds_nothing(name, property, form, contents):
-            yield SchemaChange(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
+            yield SchemaChange(where, "open", f'the property "{property}" holds nothing, and stays in the store', drop)
             continue
-        message = f'the property "{property}" ({form}) is in the file, but not in the class'
+        message = f'the property "{property}" ({form}) is in the store, but not in the class'
         yield SchemaChange(where, "migration", message + "".join(f', and "{new}" is new' for new in alike[:1]), drop)
 
 
@@ -317,7 +317,7 @@ def _field_changes(
         if not lost:
             step = convert
         elif contents.holds_one_of(name, property, lost):
-            message = f"{label} holds {', '.join(map(repr, lost))} in the file, which it cannot any more"
+            message = f"{label} holds {', '.join(map(repr, lost))} in the store, which it cannot any more"
             becomes = ", ".join([f"{value!r}: …" for value in lost])
             step = attrs.evolve(convert, hint=f"what becomes of these: {{{becomes}}}, or a function")
     elif widens(replace(old, optional=True), replace(new, optional=True)):

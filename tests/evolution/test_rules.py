@@ -128,7 +128,7 @@ MIGRATIONS: list[tuple[str, Any, Any, Holds, str, str]] = [
      Holds(undeclared_key=("s", "1")), "", "m.fill(new.Product.a, lambda e: 0)"),
     ("required field added that rows hold undeclared", {"more": EXTRA}, {"more": EXTRA, "a": str},
      Holds(undeclared_key=("s", "1")), "", 'm.fill(new.Product.a, lambda e: e.more["a"])'),
-    ("field removed", {"a": str}, {}, Holds(), '"a" (str) is in the file', "m.drop(old.Product.a)"),
+    ("field removed", {"a": str}, {}, Holds(), '"a" (str) is in the store', "m.drop(old.Product.a)"),
     ("field removed, one of its type added", {"a": str | None}, {"b": str | None}, Holds(), "",
      "m.rename(old.Product.a, new.Product.b)  # or m.drop(old.Product.a), if they are two things"),
     ("field removed that holds nothing, one of its type added", {"a": str | None}, {"b": str | None}, Holds(others=False),
@@ -291,7 +291,7 @@ def test_a_class_among_the_rows_of_another_needs_a_migration() -> None:
 def test_a_class_that_is_renamed_in_its_table_needs_a_migration() -> None:
     (found,) = change([product(a=str)], [product("Goods", a=str)]).changes
     assert (found.rule, found.code) == ("migration", "m.rename_class(old.Product, new.Goods)")
-    assert found.message == "its entities are in the file as those of Product"
+    assert found.message == "its entities are in the store as those of Product"
 
 
 def test_all_differences_of_a_class_are_told_at_once() -> None:

@@ -96,7 +96,7 @@ def test_classes_that_have_another_name_or_another_key_need_no_more_than_that_sa
 def test_a_field_in_neither_step_nor_both_shapes_is_named_with_the_step_that_it_needs() -> None:
     new = shape(price=str, maker=(str | None, {"default": None}))
     assert faults([OLD], [new], nothing) == (
-        'Product: the property "note" (str) is in the file, but not in the class: m.drop(old.Product.note)?',
+        'Product: the property "note" (str) is in the store, but not in the class: m.drop(old.Product.note)?',
     )
     (first, second, third) = faults([OLD], [NEW], nothing)
     assert first.endswith(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.cross_partition.outbox import Intent, PutRow
 from tablemapper.engines.azure.engine import AzureEngine
-from tablemapper.engines.azure.tables.service import GetEntity
+from tablemapper.engines.azure.tables.entity_json import marks_of
+from tablemapper.engines.azure.tables.reserved_names import OP, OPS
+from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
@@ -160,6 +165,63 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
         with sound_store(place, models=MODELS) as store:
             assert repaired(store).ok
             assert store[Author.key("x", "a0")].books == 5
+
+
+def _as_first_written(memory: Memory) -> None:
+    """Give all entities their marks in the form that the first accounts have."""
+    for name, table in memory.tables.items():
+        for key, one in list(table.items()):
+            if OPS in one.typed:
+                text = " ".join([f"{mark}:{op}" for mark, op in marks_of({OPS: one.typed[OPS][1]}).items()])
+                memory.tables[name] = memory.tables[name] | {
+                    key: attrs.evolve(one, typed=one.typed | {OPS: ("String", text)})
+                }
+
+
+@pytest.mark.parametrize("marked", [lambda memory: None, _as_first_written], ids=["now", "first"])
+@pytest.mark.parametrize("lost", [False, True], ids=["built", "repaired"])
+def test_a_field_that_was_built_follows_each_later_write(
+    memory: Counted, marked: Callable[[Memory], None], lost: bool
+) -> None:
+    place: Any = AzurePlace(memory=memory, still=True)
+    bare = author()
+    with tm.open(place, models=[Novel, bare]) as store:
+        store.insert_many([bare("x", f"a{n}") for n in range(2)])
+        store.insert_many([Novel("x", "a0", n, n, Decimal(n)) for n in range(6)])
+    with sound_store(place, models=MODELS) as store:
+        if lost:  # (then all groups are built anew)
+            tables = [one.table for one in store._engine._classes.models if ":" in one.name]  # type: ignore[attr-defined]
+            memory.tables |= {table: {} for table in tables}
+            assert store.repair().ok
+        marked(memory)
+        store.delete(Novel.key("x", "a0", 0))
+        store.merge(Novel.key("x", "a0", 1), pages=10)
+        store.replace(store[Novel.key("x", "a0", 5)].replace(pages=4, price=Decimal(7)))
+        store.move(store[Novel.key("x", "a0", 2)], Novel.key("x", "a1", 2))
+        one, other = store[Author.key("x", "a0")], store[Author.key("x", "a1")]
+        assert (one.books, one.longest, one.worth) == (4, 10, Decimal(1 + 3 + 4 + 7))
+        assert (other.books, other.longest, other.worth) == (1, 2, Decimal(2))
+        store.delete_many([Novel.key("x", "a0", n) for n in (1, 3, 4, 5)])
+        one = store[Author.key("x", "a0")]
+        assert (one.books, one.longest, one.worth) == (0, None, Decimal(0))
+
+
+def test_what_two_definitions_left_unfinished_is_carried_out(memory: Counted) -> None:
+    place: Any = AzurePlace(memory=memory, still=True)
+    bare = author()
+    with tm.open(place, models=[bare]) as store:
+        store.insert(bare("x", "a", 7))
+    ((partition, row), held), *_ = memory.tables["AuthorsByBorn"].items()
+    op = memory.tables["Authors"]["x", "a"].typed[OP][1]
+    memory.tables["AuthorsByBorn"] = {}
+    members: dict[str, Any] = {name: value for name, (_, value) in held.typed.items()}
+    put = PutRow("AuthorsByBorn", partition, row, members, "by_born")
+    twice = Intent("Authors", "x", op, puts=[put, put])
+    memory.send(GroupTransaction("Authors", "x", (twice.change("C"),)))
+    memory.ahead += 1000
+    with sound_store(place, models=[bare]) as store:
+        assert store.sweep(full=True) == 1
+        assert [one.name for one in store.query(bare.by_born(7))] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_marks_are_read_as_they_were_written(ops: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("damaged", ["", "{", '{"a": 1}', "by_team", 7])
 def test_a_mark_that_cannot_be_read_names_its_entity(damaged: object) -> None:
-    with pytest.raises(tm.CorruptStore, match=r"\('p', 'r'\): _tm_ix cannot be read: .*; write it again"):
+    with pytest.raises(tm.CorruptStore, match=r"\('p', 'r'\): its property _tm_ix cannot be read: .*; another program"):
         marks_of({OPS: damaged, "PartitionKey": "p", "RowKey": "r"})
 
 

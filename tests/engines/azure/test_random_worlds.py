@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -12,15 +13,20 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure import writes
+from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.tables import entity_json
 from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
-from tablemapper.engines.azure.tables.service import GetEntity
+from tablemapper.engines.azure.tables.service import GetEntity, Members
 from tablemapper.engines.protocol import Operation
-from tablemapper.schema.model import compile_schema, model_of
+from tablemapper.evolution import newer_versions
+from tablemapper.schema.maintenance import Maintenance, maintenance
+from tablemapper.schema.model import Schema, compile_schema, model_of
 from tablemapper.store.operations import Operations
 from tests.whole.answers import Trial, random_rows
-from tests.whole.models import Record, compiled
+from tests.whole.growth import reduced, thinner
+from tests.whole.models import Model, Record, compiled
 from tests.whole.oracle import State
 from tests.whole.random_models import random_model, with_levels, with_maintained, with_undeclared
 
@@ -32,8 +38,22 @@ from .test_beyond import RATES, TIMES, _no_marker, _removed_at_zero, left_over, 
 pytestmark = pytest.mark.usefixtures("no_warnings_of_scans")
 
 
+class Program:
+    """A version of a program: its classes, and the entities that it writes."""
+
+    def __init__(self, world: World, model: Model) -> None:
+        self.model = model
+        self.names = compiled(model.source())
+        schema = compile_schema([self.names[record.name] for record in model.records])
+        self.engine = AzureEngine.open(world.memory, "in memory", schema, sleep=world.pass_by)
+        self.engine._outbox = Outbox("TableMapper", TIMES)
+        self.store = tm.Store(self.engine)
+        self.operations = Operations(self.engine)
+        self.rows = {one.name: random_rows(world.rng, one, 10) for one in model.entities}
+
+
 class World:
-    """Clients that write some entities of random classes, and some that sweep."""
+    """A store that grew from an older version; clients of both that write some entities, and some that sweep."""
 
     def __init__(self, seed: int) -> None:
         random.seed(seed)  # (of pauses)
@@ -45,65 +65,100 @@ class World:
             model = attrs.evolve(
                 model, records=tuple([attrs.evolve(one, indexes=()) if one.name == "Whole" else one for one in records])
             )
-        self.model = with_undeclared(self.rng, model) if seed % 3 == 0 else model
-        self.names = compiled(self.model.source())
+        model = with_undeclared(self.rng, model) if seed % 3 == 0 else model
+        older, newer = thinner(self.rng, model), reduced(self.rng, model)
         self.now = 1_700_000_000.0
         self.schedule: Schedule | None = None
         self.memory = Memory(clock=lambda: int((self.now + (self.schedule.now if self.schedule else 0.0)) * 1e6))
-        schema = compile_schema([self.names[record.name] for record in self.model.records])
-        self.engine = AzureEngine.open(self.memory, "in memory", schema, sleep=lambda seconds: None)
-        self.engine._outbox = Outbox("TableMapper", TIMES)
-        self.operations = Operations(self.engine)
-        self.schedule = Schedule(self.memory, seed, RATES, 10.0)
-        self.rows = {one.name: random_rows(self.rng, one, 10) for one in self.model.entities}
         self.ops = itertools.count()
-        for _ in range(8):
-            self.schedule.start(self.client(Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")))
+        before = Program(self, older)
+        for record in older.entities:
+            for row in before.rows[record.name]:
+                with suppress(tm.EntityExists, tm.UniqueViolation):
+                    before.store.insert(before.names[record.name](**row))
+        self.program = Program(self, newer)
+        assert self.program.store.build().ok
+        assert (report := self.program.store.check()).ok, str(report)
+        before = Program(self, older)  # (restarted)
+        self.model = newer
+        self.schedule = Schedule(self.memory, seed, RATES, 10.0)
+        for number in range(8):
+            outbox = Outbox("TableMapper", TIMES, lambda: f"{next(self.ops):013x}{0:012x}")
+            self.schedule.start(self.client(outbox, self.program if number % 4 else before))
         for _ in range(3):
-            self.schedule.start(sweeper(self.engine, self.rng, TIMES))
+            self.schedule.start(sweeper(self.program.engine, self.rng, TIMES))
 
-    def client(self, box: Outbox) -> Effects[None]:
+    def pass_by(self, seconds: float) -> None:
+        self.now += 100 * seconds  # (until all know of a change)
+
+    def client(self, box: Outbox, program: Program) -> Effects[None]:
         for _ in range(4):
             yield Sleep(self.rng.random() * 10)
-            record = self.rng.choice([one for one in self.model.entities if self.rows[one.name]] or [None])
+            record = self.rng.choice([one for one in program.model.entities if program.rows[one.name]] or [None])
             if record is None:
                 return
-            operation = yield from self.choose(record)
+            operation = yield from self.choose(record, program)
             try:
-                yield from writes.write(self.engine._classes, [operation], box, timeout=TIMES.deadline)
+                yield from writes.write(program.engine._classes, [operation], box, timeout=TIMES.deadline)
             except tm.TableMapperError:
                 continue
 
-    def choose(self, record: Record) -> Effects[Operation]:
+    def choose(self, record: Record, program: Program) -> Effects[Operation]:
         """Return a write of an entity: as it may be at this moment, or will be in another form of a random row."""
-        make, cls = self.operations, self.names[record.name]
-        new = cls(**self.rng.choice(self.rows[record.name]))
+        make, cls = program.operations, program.names[record.name]
+        new = cls(**self.rng.choice(program.rows[record.name]))
         model = model_of(cls)
-        found = yield from read(GetEntity(model.table, new.key.partition, new.key.row), 60.0)
-        old: Any = None if found is None else model.build_one(self.engine._classes.codec(model).row(found))
         drawn = self.rng.random()
+        if program is not self.program:  # (which cannot read all that newer ones write)
+            return make.delete(new.key, None) if drawn < 0.3 else make.upsert(new, merge=False)
+        found = yield from read(GetEntity(model.table, new.key.partition, new.key.row), 60.0)
+        old: Any = None if found is None else model.build_one(program.engine._classes.codec(model).row(found))
         if old is None:
             return make.insert(new) if drawn < 0.6 else make.upsert(new, merge=False)
         if drawn < 0.3:
             return make.delete(old if drawn < 0.2 else old.key, None)
-        other = self.rng.choice(self.rows[record.name])
+        other = self.rng.choice(program.rows[record.name])
         key = {slot.field for template in model.declaration.templates for slot in template.slots}
         changed = old.replace(**{name: value for name, value in other.items() if name not in key})
         return make.replace(changed, None) if drawn < 0.7 else make.upsert(changed, merge=False)
 
+    def check(self, store: tm.Store) -> None:
+        """Check that nothing is wrong but rows of indexes that late requests left over."""
+        wrong = [problem for problem in store.check().problems if problem.kind != "dangling"]
+        assert not wrong, str(wrong[0])
+
+    def write_on(self, store: tm.Store) -> None:
+        """Delete, move and insert some entities of each class."""
+        for record in self.model.entities:
+            cls = self.program.names[record.name]
+            some: list[Any] = list(store.query(cls).allow_scan().limit(3))
+            for one in some[:1]:
+                store.delete(one)
+            for row in self.program.rows[record.name]:
+                new = cls(**row)
+                beside = [one for one in some[1:] if one.key.partition == new.key.partition and one.key != new.key]
+                with suppress(tm.EntityExists, tm.UniqueViolation):
+                    if beside:
+                        some.remove(beside[0])
+                        with suppress(tm.InvalidEntity):  # (its other fields belong to the key that it has)
+                            store.move(beside[0], new.key)
+                    else:
+                        store.insert(new)
+
     def run(self) -> None:
         assert self.schedule is not None
         self.schedule.run()
-        store = tm.Store(self.engine)
+        store = self.program.store
         for _ in range(3):
             self.now += 10_000
             store.sweep(full=True)
         assert not left_over(self.memory)
-        report = store.check()
-        wrong = [problem for problem in report.problems if problem.kind != "dangling"]
-        assert not wrong, str(wrong[0])
+        self.check(store)
         assert not repaired(store).remaining
-        trial = Trial(store, self.names, State(self.model))
+        self.write_on(store)
+        self.check(store)  # (beside the row of an entity there may have been one that a late request left)
+        assert not store.repair().remaining
+        trial = Trial(store, self.program.names, State(self.model))
         trial.take_over()
         trial.compare_all()
         trial.compare_indexes()
@@ -117,6 +172,10 @@ def play(seeds: Iterable[int]) -> tuple[int, int]:
             one = World(seed)
         except tm.InvalidModel:  # (what an account does not keep yet)
             continue
+        except tm.SchemaMismatch as refused:  # (of two equal indexes the older version has the other one)
+            if "call it so, as Azure Tables keep its rows by that name" in str(refused):
+                continue
+            raise
         try:
             one.run()
         except AssertionError as error:
@@ -130,12 +189,38 @@ def play(seeds: Iterable[int]) -> tuple[int, int]:
 @pytest.mark.one_python
 @pytest.mark.long
 def test_all_that_is_maintained_follows_whatever_is_lost(full_size: bool) -> None:
-    worlds, requests = play(range(3_000 if full_size else 60))
+    worlds, requests = play(range(3_000 if full_size else 30))
     assert requests > 40 * worlds > 400
 
 
-@pytest.mark.parametrize("mutant", [_no_marker, _removed_at_zero], ids=lambda one: one.__name__)
+def _split_at_a_colon(patch: pytest.MonkeyPatch) -> None:
+    """Marks are taken apart at the first colon, which that of a maintained field has in its name."""
+    plain = entity_json.marks_of
+
+    def split(entity: Members) -> Mapping[str, str]:
+        text = " ".join([f"{name}:{op}" for name, op in plain(entity).items()])
+        return dict([one.split(":", 1) for one in text.split(" ") if one])
+
+    patch.setattr(entity_json, "marks_of", split)
+
+
+def _defined_twice(patch: pytest.MonkeyPatch) -> None:
+    """An index is maintained as a class declares it, and as the catalogue has it."""
+    plain = newer_versions.stored_maintenance
+
+    def twice(schema: Schema, model: Any, forms: Any, names: Any, followed: Any) -> Maintenance:
+        stored, declared = plain(schema, model, forms, names, followed), maintenance(schema, model)
+        return attrs.evolve(stored, indexes=(*stored.less([declared]).indexes, *declared.indexes))
+
+    patch.setattr(open_classes, "stored_maintenance", twice)
+
+
+MUTANTS = {_no_marker: 0, _removed_at_zero: 120, _split_at_a_colon: 41, _defined_twice: 15}
+"""Each with the first of some seeds that find it."""
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.__name__)
 def test_a_mutant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    with pytest.raises(AssertionError):
-        play(range(300))
+    with pytest.raises((AssertionError, tm.InvalidEntity)):
+        play(range(MUTANTS[mutant], MUTANTS[mutant] + 300))

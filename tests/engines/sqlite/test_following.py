@@ -592,7 +592,7 @@ def test_a_property_that_holds_nothing_may_be_left_out(path: Path, open_store: O
     newer.merge(wide.key("x", 1), rank=4)
     store.merge(plain.key("x", 1), price=2.0)
     assert newer[wide.key("x", 1)].rank == 4
-    with pytest.raises(tm.SchemaMismatch, match=r'the property "rank" \(int\) is in the file') as caught:
+    with pytest.raises(tm.SchemaMismatch, match=r'the property "rank" \(int\) is in the store') as caught:
         tm.open(path, models=[version(more=str | None, note=str | None)])
     assert "m.drop(old.Product.rank)" in (caught.value.script or "")
 

@@ -72,8 +72,12 @@ class AccountContents(StoredContents):
             if field.in_key:  # (there is no property to look into)
                 return True
             held = stored_value(entity, stored)
-            listed = msgspec.json.decode(held) if held is not None and field.type.startswith("list[") else [held]
-            return any(one in values for one in listed)
+            if held is None or not field.type.startswith("list["):
+                return held in values
+            try:
+                return any(one in values for one in msgspec.json.decode(held))
+            except (TypeError, msgspec.DecodeError):  # (it is damaged, as a check says)
+                return False
 
         return self._there_is(_Question(name, f"{property} among {values!r}", (stored,), holds))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from typing import Any
 
+import attrs
 from msgspec import UNSET
 
 from ....catalogue.property_names import catalogue_view
@@ -32,6 +34,8 @@ from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock
 from ..tables.entity_json import EntityCodec, codec_of
+from ..tables.reserved_names import BASE_ROW
+from ..tables.service import PARTITION, ROW, Members
 from .placement import is_inner
 from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
 
@@ -150,6 +154,9 @@ class OpenClasses:
                 and (default := stored_default(form[field.property])) != whole.defaults[field.property]
             ]
             codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
+            if (followed := self.followed.get(model)) is not None and (followed.narrow or followed.narrow_keys):
+                row, check = partial(_known_row, codec.row, followed), partial(_known_value, followed)
+                codec = attrs.evolve(codec, row=row, check=check)
             self._codecs[model] = codec
         return codec
 
@@ -250,6 +257,20 @@ class OpenClasses:
 def _is_inside(model: Model, part: MaintainedPart) -> bool:
     """Return whether a part of what is maintained from a class lies in the partitions of its entities."""
     return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
+
+
+def _known_row(read: Callable[[Members], Row], followed: ExtendedModel, entity: Members) -> Row:
+    """Return the row of an entity; raise SchemaMismatch if it holds a value that only a newer version knows."""
+    row = read(entity)
+    followed.check_row(row)
+    return row
+
+
+def _known_value(followed: ExtendedModel, field: FieldModel, value: Any, entity: Members) -> Any:
+    """Return a value in the row of an index; raise SchemaMismatch if only a newer version knows it."""
+    if field.name not in followed.narrow:
+        return value
+    return followed.check(field.name, value, entity[PARTITION], entity.get(BASE_ROW, entity[ROW]))
 
 
 class CatalogueRefresher:

@@ -236,13 +236,13 @@ class Deadline:
 
 def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bool]]:
     """Yield the works that put rows: those of one partition together."""
-    places: dict[tuple[str, str], list[RowChange]] = {}
-    for one in puts:
-        places.setdefault((one.table, one.partition), []).append(RowChange("upsert", one.row, one.members))
+    places: dict[tuple[str, str], dict[str, RowChange]] = {}
+    for one in puts:  # (an intent may name a row twice, of an index that was once maintained by two definitions)
+        places.setdefault((one.table, one.partition), {})[one.row] = RowChange("upsert", one.row, one.members)
     for (table, partition), changes in places.items():
         some: list[RowChange] = []
         room = _ROOM
-        for change in changes:
+        for change in changes.values():
             length = sum(len(value) for value in change.members.values() if isinstance(value, str))
             if some and (len(some) == MAX_CHANGES or length > room):
                 yield patience.send(table, partition, *some)

@@ -77,6 +77,8 @@ class EntityCodec:
     """Row → the members of its properties."""
     row: Callable[[Members], Row]
     """An entity as it came → row, with `HiddenProperties` at its end."""
+    check: Callable[[FieldModel, Any, Members], Any] | None = None
+    """Of a class whose entities may hold what only newer versions know: a value that was read → the same, or an error."""
 
     def group(self, row: Row, state: bytes, values: bytes) -> Entity:
         """Return the members of a group."""
@@ -88,7 +90,8 @@ class EntityCodec:
 
     def value(self, field: FieldModel, entity: Members) -> Any:
         """Return one property in stored form; None if it is missing."""
-        return _read(entity, as_stored(field, self.stored), None)
+        value = _read(entity, as_stored(field, self.stored), None)
+        return value if self.check is None else self.check(field, value, entity)
 
     @property
     def width(self) -> int:
@@ -300,7 +303,7 @@ def marks_of(entity: Members) -> Mapping[str, str]:
         return dict([one.rsplit(":", 1) for one in written.split(" ")])
     except (TypeError, ValueError) as error:
         raise CorruptStore(
-            f"{entity.get(PARTITION), entity.get(ROW)}: {OPS} cannot be read: {error}; write it again"
+            f"{entity.get(PARTITION), entity.get(ROW)}: its property {OPS} cannot be read: {error}; another program changed it; restore it"
         ) from error
 
 
