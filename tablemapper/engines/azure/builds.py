@@ -201,7 +201,7 @@ class Builder:
                 ops = {other: op for other, op in of_writes(row).items() if other != mark}
                 old = (*row[:-1], row[-1]._replace(ops=ops))
                 what = Operation("build", model, *one.entity, new=row[:-1], old=old, etag=row[2])
-                yield from in_rounds(self.current.classes, [what], self.outbox, 1, self.timeout)
+                yield from in_rounds(self.current, [what], self.outbox, 1, self.timeout)
         return still
 
     def _go_on(self, classes: OpenClasses, job: JobSpec, most: int, now: int) -> Effects[BuildStep]:
@@ -262,7 +262,7 @@ class Builder:
             if not operations:
                 return whole
             size = 1 if singly else self.size(classes, model)
-            chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
+            chunks = yield from in_rounds(self.current, operations, self.outbox, size, self.timeout)
             again: list[Operation] = []
             for chunk in chunks:
                 whole = whole and chunk.followed

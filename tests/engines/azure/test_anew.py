@@ -60,6 +60,7 @@ class Anew(Play):
     def __init__(self, seed: int, rates: Rates = RATES) -> None:
         store = self.begun(seed, NEW)
         self.alone = self.built = False
+        self.killed = 0.0
         self.shops = "aab"
         items = cls(NEW, "Item")
         for shop in "ab":
