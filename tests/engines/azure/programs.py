@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import time
 import zlib
 from collections.abc import Callable
 from functools import partial
@@ -193,6 +194,7 @@ class Writer:
         except tm.TableMapperError as error:
             several = getattr(error, "written", 0) or ()
             self.note("unknown" if several else "failed", type(error).__name__, str(error))
+            time.sleep(0.02)  # (a frozen store refuses at once)
         else:
             self.note("done")
             for name, one in after.items():
