@@ -114,7 +114,7 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
     with _open(place, models) as store:
         report = store.repair(progress=not json)
     summary = str(report).partition("\n")[0]
-    shapes = [*_problems("repaired", report.repaired), *_problems("left", report.left)]
+    shapes = [*_problems("repaired", report.repaired), *_problems("left", report.remaining)]
     return show(report, summary, *shapes, json=json, ok=report.ok)
 
 

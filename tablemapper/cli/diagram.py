@@ -24,7 +24,7 @@ def diagram(
     """Draw the classes of a store or of a module, with what is maintained from each, on the standard output."""
     if place is not None:
         with opened(place, models) as store:
-            states = {one.where: one.state for one in store.status().items if one.state != "ready"}
+            states = {one.where: one.state for one in store.status().objects if one.state != "ready"}
             classes = list(store.classes.values())
     elif models is not None:
         classes, states = load_models(models), {}

@@ -73,9 +73,9 @@ class IndexStatistics:
     bytes: int = 0
     """Keys, the entity's key, included properties."""
     partitions: PartitionSummary = PartitionSummary()
-    most: int = 0
+    max_rows: int = 0
     """The most rows of one entity, in an index over the elements of a list."""
-    most_key: tuple[str, str] | None = None
+    max_rows_key: tuple[str, str] | None = None
     """The key of that entity."""
 
 

@@ -52,7 +52,7 @@ RECORD_HABITS: Mapping[str, str] = _mends(
     ("model_dump dict to_dict as_dict asdict keys values items", _DICT),
     ("model_dump_json json to_json", _JSON),
     ("model_json_schema schema schema_json", "tm.json_schema({0})"),
-    ("model_fields metadata", "tm.schema_form([{0}]) of a class, or tm.info(entity) of an entity"),
+    ("model_fields metadata", "tm.schema_snapshot([{0}]) of a class, or tm.info(entity) of an entity"),
     ("etag ETag", "tm.info(entity).etag"),
     ("timestamp Timestamp", "tm.info(entity).timestamp, or tm.timestamp({0}) in a query"),
     ("partition_key PartitionKey", "tm.info(entity).partition_key"),
@@ -151,8 +151,17 @@ def without_habits(cls: type, names: Iterable[str]) -> list[str]:
     return [name for name, one in found.items() if not isinstance(one, _Habit) or one.is_behind(cls)]
 
 
-def _dir(owned: object) -> list[str]:
-    return without_habits(type(owned), object.__dir__(owned))
+def verbs_of(value: object) -> list[str]:
+    """Return the verbs that users call on an expression, for completion: its data and its walks are for the library."""
+    cls = type(value)
+    return [
+        name
+        for name in object.__dir__(value)
+        if name.startswith("__") or (inspect.isfunction(getattr(cls, name, None)) and name not in _WALKS)
+    ]
+
+
+_WALKS = frozenset({"attributes", "shape", "with_attributes", "with_constants"})
 
 
 def habit_fault(what: str, name: str, mend: str, model: str) -> str:
@@ -179,7 +188,8 @@ def refuse_habits(mends: Mapping[str, str], describe: Callable[[Any], tuple[str,
         for name, mend in mends.items():
             if not hasattr(cls, name):
                 setattr(cls, name, _Habit(cls, name, mend, describe))
-        setattr(cls, "__dir__", _dir)  # noqa: B010
+        offered: Callable[[Any], list[str]] = cls.__dir__  # type: ignore[assignment]
+        setattr(cls, "__dir__", lambda value: without_habits(type(value), offered(value)))  # noqa: B010
         return cls
 
     return decorate

@@ -82,13 +82,13 @@ def large_entities(place: KeyOrIndex, held: Statistics) -> RuleFinding | None:
 
 def wide_fan_out(place: KeyOrIndex, held: IndexStatistics) -> RuleFinding | None:
     """TM106: an entity has very many rows in an index over the elements of a list."""
-    if held.most < _ROWS:
+    if held.max_rows < _ROWS:
         return None
-    key = {} if held.most_key is None else {"key": " ".join(held.most_key)}
+    key = {} if held.max_rows_key is None else {"key": " ".join(held.max_rows_key)}
     return RuleFinding(
-        "note", f"an entity has {held.most:,} rows in it",
+        "note", f"an entity has {held.max_rows:,} rows in it",
         "Each write of the entity compares all of them; on Azure Tables a transaction has at most 100 rows.",
-        "Keep fewer elements, or a class with an entity for each of them.", evidence={"most": held.most, **key},
+        "Keep fewer elements, or a class with an entity for each of them.", evidence={"most": held.max_rows, **key},
     )  # fmt: skip
 
 

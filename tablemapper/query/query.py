@@ -117,8 +117,8 @@ class ClassResults(Splittable[T_co]):
         prepared, values = self._plans.prepared(self._spec, self._wanted)
         if prepared.key is not None and self._spec.budget is None:
             return iter(self._only(prepared.key, values) if limit != 0 else ())
-        if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
-            return iter(entities)
+        if limit != 0 and prepared.partition is not None and (items := prepared.partition(values, limit)) is not None:
+            return iter(items)
         run = self._run(*self._bound(prepared, values, most=limit))
         return run.items(limit) if limit != 0 else iter(())
 
@@ -136,6 +136,8 @@ class ClassResults(Splittable[T_co]):
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
+            if prepared.partition is not None and (items := prepared.partition(values, 1)) is not None:
+                return items[0] if items else None
             prepared, bound = self._bound(prepared, values, most=1)
             if not prepared.whole:
                 return next(self._run(prepared, bound).items(), None)

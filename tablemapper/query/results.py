@@ -111,7 +111,7 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        seal = TokenSeal(self._plans, self._form(), safe_repr(self, _LONG))
+        seal = TokenSeal(self._plans, self._form(), lambda: safe_repr(self, _LONG))
         return read_page(seal, self._positioned, size=size, limit=self._spec.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:

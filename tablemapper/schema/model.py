@@ -60,8 +60,14 @@ class Model:
         return self.declaration.cls.__name__
 
     @cached_property
-    def _values(self) -> Callable[[Any], Any]:
-        return attrgetter(*[field.name for field in self.declaration.fields])
+    def _plain_values(self) -> Callable[[Any], Any]:
+        """The values of an entity that are the same as stored if they are equal."""
+        names = [field.name for field in self.declaration.fields if field.type.equal_as_stored]
+        return attrgetter(*names) if names else lambda entity: None
+
+    @cached_property
+    def _other_fields(self) -> list[FieldModel]:
+        return [field for field in self.declaration.fields if not field.type.equal_as_stored]
 
     def changed(self, entity: Any, row: Row) -> list[FieldModel]:
         """Return the fields whose values in an entity are not those of a row.
@@ -70,12 +76,10 @@ class Model:
         a later constraint refuses.
         """
         built = self.build_one(row)
-        if self._values(entity) == self._values(built):
-            return []
+        equal = self._plain_values(entity) == self._plain_values(built)
+        fields = self._other_fields if equal else self.declaration.fields
         return [
-            field
-            for field in self.declaration.fields
-            if not _same(field, getattr(entity, field.name), getattr(built, field.name))
+            field for field in fields if not field.type.same(getattr(entity, field.name), getattr(built, field.name))
         ]
 
     @cached_property
@@ -169,18 +173,6 @@ class Model:
     @cached_property
     def form_hash(self) -> str:
         return form_hash(self.form)
-
-
-def _same(field: FieldModel, one: Any, other: Any) -> bool:
-    """Return whether two values of a field are the same; a class that is nested may not say when its objects are."""
-    if one == other:
-        return True
-    if field.type.kind is not object or one is None or other is None:
-        return False
-    try:
-        return bool(field.type.store(one) == field.type.store(other))
-    except ValueError:  # it was changed in place, to what cannot be stored
-        return False
 
 
 def _field_form(field: FieldModel, *, in_key: bool) -> dict[str, Any]:

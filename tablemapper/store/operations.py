@@ -11,7 +11,7 @@ from ..entities.aggregates import Aggregate
 from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
-from ..errors import EntityNotFound, InvalidEntity, PreconditionFailed, safe_repr
+from ..errors import CorruptStore, EntityNotFound, InvalidEntity, PreconditionFailed, safe_repr
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
@@ -229,7 +229,10 @@ class Operations:
 
         def change(old: Row | None) -> Row:
             assert old is not None
-            entity = model.build_one(old)
+            try:
+                entity = model.build_one(old)
+            except CorruptStore:
+                entity = model.build_one(changes.mended(old))
             changes.apply(entity)
             return model.to_row(entity)
 

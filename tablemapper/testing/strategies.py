@@ -117,6 +117,7 @@ def _built(cls: type[E]) -> Callable[[dict[str, Any]], E]:
     maintained = Maintenance(
         tuple([index_maintenance(model, index) for index in model.indexes]),
         tuple([aggregate_maintenance(model, target) for target in targets]),
+        model,
     )
 
     def build(values: dict[str, Any]) -> E:

@@ -98,7 +98,8 @@ def _page(page: Page[Any]) -> str:
 
 def _status(status: Status) -> str:
     lines = [
-        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "") for one in status.items
+        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "")
+        for one in status.objects
     ]
     frozen = [] if status.frozen is None else ["frozen"]
     return _table(("", "kind", "state", "done"), lines, *frozen, *(f"{one.id}: {one.state}" for one in status.history))
@@ -106,7 +107,7 @@ def _status(status: Status) -> str:
 
 def _store(store: Store) -> str:
     try:
-        states = {one.where: one.state for one in store.status().items}
+        states = {one.where: one.state for one in store.status().objects}
     except TableMapperError as error:
         return _text(f"{type(error).__name__}: {error}")
     lines = []

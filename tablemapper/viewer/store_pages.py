@@ -43,7 +43,7 @@ class TimedCache:
 
 def picture(ask: PageRequest) -> tuple[str, str]:
     """Return the picture of the store's classes as SVG and as text."""
-    states = {one.where: one.state for one in ask.store.status().items if one.state != "ready"}
+    states = {one.where: one.state for one in ask.store.status().objects if one.state != "ready"}
     trees = trees_of(ask.store.classes.values(), states)
     return svg(trees), text(trees)
 

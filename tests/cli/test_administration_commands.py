@@ -109,7 +109,7 @@ def test_status_needs_no_models(place: Path, capsys: pytest.CaptureFixture[str])
         ["Part.by_color", "index", "ready"],
         ["Colors", "aggregate", "ready"],
     ]
-    assert [item["where"] for item in _json(capsys, "status", "parts.db")[1]["items"]] == [
+    assert [item["where"] for item in _json(capsys, "status", "parts.db")[1]["objects"]] == [
         "Part", "Part.by_color", "Colors",
     ]  # fmt: skip
 

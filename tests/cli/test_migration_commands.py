@@ -123,7 +123,7 @@ def test_what_was_added_to_an_error_is_shown(
     error: type[Exception], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any, **__: Any) -> Any:
-        options = {"report": tm.MigrationReport(False, ())} if error is tm.MigrationStopped else {}
+        options = {"report": tm.reports.MigrationReport(False, ())} if error is tm.MigrationStopped else {}
         stopped = error("it stopped", **options)
         stopped.add_note("the store may be frozen")
         raise stopped

@@ -67,10 +67,10 @@ def classes(source: str) -> list[Any]:
     return found
 
 
-advised: dict[tuple[Any, ...], tuple[tm.Advice, ...]] = {}
+advised: dict[tuple[Any, ...], tuple[tm.reports.Advice, ...]] = {}
 
 
-def advice(source: str) -> tuple[tm.Advice, ...]:
+def advice(source: str) -> tuple[tm.reports.Advice, ...]:
     return advised[tuple(classes(source))]
 
 
@@ -176,7 +176,7 @@ def test_accept_silences_it(code: str, level: str, where: str, gets: str, neighb
         accepting = f"{gets[:end]}, {reason}{gets[end:]}"
     assert accepting != gets
     assert [one for one in advice(accepting) if one.code in (code, "TM010") and one.where == where] == []
-    assert tm.changes(tm.schema_form(classes(gets)), classes(accepting)) == ()
+    assert tm.changes(tm.schema_snapshot(classes(gets)), classes(accepting)) == ()
 
 
 def test_two_times_and_a_text_have_nothing_to_put_first() -> None:

@@ -117,7 +117,7 @@ def test_a_partition_of_the_newest_gets_the_numbers_too_and_stays_a_warning() ->
 
 def test_the_line_behind_the_code_is_about_what_is_pasted() -> None:
     def last(where: str, declaration: str) -> str:
-        one = tm.Advice("TM001", "note", where, "a", "b", "c", declaration)
+        one = tm.reports.Advice("TM001", "note", where, "a", "b", "c", declaration)
         return str(one).splitlines()[-2]
 
     assert "needs a migration" in last("Thing.key", 'key = tm.Key[str](partition="{name}")')
@@ -125,7 +125,7 @@ def test_the_line_behind_the_code_is_about_what_is_pasted() -> None:
     assert last("Thing.key", "id: tm.Field[UUID] = tm.field(factory=tm.uuid7)").startswith("      id: ")
 
 
-async def advice_of(place: str) -> tuple[tm.Advice, ...]:
+async def advice_of(place: str) -> tuple[tm.reports.Advice, ...]:
     async with tm.open_async(place, models=[Thing]) as store:
         return await store.advise()
 

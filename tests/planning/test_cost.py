@@ -119,7 +119,7 @@ async def test_the_cost_is_counted_in_the_thread_that_explains() -> None:
 
 def test_prices_are_replaced_one_by_one() -> None:
     prices = tm.Prices(read=2.0, storage=0.5)
-    assert tm.Cost(5, 5, 5, at_least=False).price(prices) == 5 * 2.0 / 10_000
+    assert tm.reports.Cost(5, 5, 5, at_least=False).price(prices) == 5 * 2.0 / 10_000
     assert prices.of_storage(2**31) == 1.0
     assert prices.write == tm.Prices().write
     assert tm.Prices().source.startswith("https://azure.microsoft.com/")

@@ -193,8 +193,8 @@ def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
         report = store.repair()
         assert not report.ok
         where, remedy = LEFT[sql]
-        assert [problem.where for problem in report.left] == [where], report
-        assert remedy in report.left[0].detail
+        assert [problem.where for problem in report.remaining] == [where], report
+        assert remedy in report.remaining[0].detail
         assert [problem.where for problem in store.check().problems] == [where]
         if where == "Item.by_code":
             store.merge(Item.key("p1", "r5"), code="c55")
@@ -206,9 +206,9 @@ def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
 def test_a_clean_store_is_read_once_and_left_as_it_is(path: Path) -> None:
     with tm.open(path, models=MODELS) as store:
         etag = tm.info(store[Total.key("p0")]).etag
-        done: list[tm.Progress] = []
+        done: list[tm.reports.Progress] = []
         report = store.repair(progress=done.append)
-        assert (report.ok, report.repaired, report.left, report.entities) == (True, (), (), 10)
+        assert (report.ok, report.repaired, report.remaining, report.entities) == (True, (), (), 10)
         assert report.seconds >= 0
         assert done[-1].done == 10
         assert tm.info(store[Total.key("p0")]).etag == etag
@@ -263,7 +263,7 @@ def test_a_file_that_is_damaged_itself_is_not_written(path: Path) -> None:
         if (report := store.repair()).ok:
             pytest.skip("SQLite did not see it")
         assert report.repaired == ()
-        assert any("restore a backup" in problem.detail for problem in report.left)
+        assert any("restore a backup" in problem.detail for problem in report.remaining)
 
 
 WRITER = """
@@ -396,7 +396,7 @@ def test_random_damage_is_repaired_beside_random_writes(path: Path, seed: int, m
         between(monkeypatch, lambda: list(scribble(store, rnd, rnd.randrange(4))))
         first = store.repair()
         between(monkeypatch, lambda: None)
-        assert all("call repair() again" in problem.detail for problem in first.left), first
+        assert all("call repair() again" in problem.detail for problem in first.remaining), first
         assert store.repair().ok
 
 
@@ -436,7 +436,7 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
     run_sql(path, "UPDATE Totals SET _state = (SELECT _state FROM Totals WHERE PartitionKey = 'p0')", HOT[3])
     with tm.open(path, models=MODELS) as store, tm.open(path, models=MODELS) as other:
         real = repairing.Repair.run
-        reports: list[tm.RepairReport] = []
+        reports: list[tm.reports.RepairReport] = []
 
         def run(self: Any, sqlite: Any, fixes: Any) -> None:
             if not reports:
@@ -480,7 +480,7 @@ def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(place: P
         found = store.check()
         report = store.repair()
         assert {problem.where for problem in report.repaired} == {"Book.by_size", "Shelf"}, found
-        assert [(problem.where, problem.key) for problem in report.left] == [("Book", ("p", "r2True"))]
+        assert [(problem.where, problem.key) for problem in report.remaining] == [("Book", ("p", "r2True"))]
     with tm.open(place, models=classes(new=True)) as store:
         assert [problem.key for problem in store.check().problems] == [("p", "r2True")]
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper import AsyncQuery
 from tablemapper.expressions.foreign_names import QUERY_HABITS, RECORD_HABITS
+from tablemapper.types import AsyncQuery
 
 from ..classes import Loose, entity
 
@@ -339,7 +339,7 @@ def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
         ("Timestamp", "tm.info(entity).timestamp, or tm.timestamp(Item) in a query"),
         ("PartitionKey", "tm.info(entity).partition_key"),
         ("RowKey", "tm.info(entity).row_key"),
-        ("metadata", "tm.schema_form([Item]) of a class, or tm.info(entity) of an entity"),
+        ("metadata", "tm.schema_snapshot([Item]) of a class, or tm.info(entity) of an entity"),
     ],
 )
 def test_a_class_and_an_entity_of_another_library_say_what_to_write(name: str, mend: str) -> None:

@@ -22,7 +22,7 @@ class Seen(list[tm.Event]):
     """The events so far; each time they are looked at, those since the last time."""
 
     def take(self) -> list[tuple[Any, ...]]:
-        events = [(e.verb, e.model, e.path, e.read, e.written, e.outcome) for e in self]
+        events = [(e.verb, e.model, e.path, e.returned, e.written, e.outcome) for e in self]
         self.clear()
         return events
 
@@ -241,7 +241,7 @@ def test_seconds_are_those_in_the_store_not_in_the_body_of_a_loop(monkeypatch: p
 
     for _ in call.iterate(items):
         now += 100
-    assert [(event.read, event.seconds) for event in events] == [(3, 3.0)]
+    assert [(event.returned, event.seconds) for event in events] == [(3, 3.0)]
 
 
 def test_a_loop_that_is_left_is_an_event(store: tm.Store, seen: Seen) -> None:

@@ -214,7 +214,7 @@ def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monke
     running, free = threading.Semaphore(0), threading.Event()
     most, status = [0], tm.Store.status
 
-    def slow(self: tm.Store) -> tm.Status:
+    def slow(self: tm.Store) -> tm.reports.Status:
         most[0] += 1
         running.release()
         free.wait(60)

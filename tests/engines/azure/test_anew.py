@@ -239,7 +239,7 @@ def test_groups_are_not_read_while_they_are_built_anew_by_a_program_that_only_re
     memory.now += TIMES.look + 0.1
     with pytest.raises(tm.NotReady, match=r"Board: it must be built again; call store\.build\(\)"):
         reader.get(Board.key("red"))
-    states = {(one.where, one.state) for one in reader.status().items if one.state != "ready"}
+    states = {(one.where, one.state) for one in reader.status().objects if one.state != "ready"}
     assert states == {("Board", "disabled"), ("Board.by_members", "disabled")}
     assert reader.query(Member).where(Member.crew == "a").count() == 20
     assert set(reader.build().built) == {"Board", "Board.by_members"}  # (whoever builds goes on with it)
@@ -307,8 +307,8 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
 
     engine.driver._sleep = write  # type: ignore[attr-defined]
     report = tm.Store(engine).repair()
-    assert {one.key[:2] for one in report.left} == {("red", "")}
-    assert "call store.freeze(), and then repair" in report.left[0].detail
+    assert {one.key[:2] for one in report.remaining} == {("red", "")}
+    assert "call store.freeze(), and then repair" in report.remaining[0].detail
     store.freeze()
     assert store.repair().ok
     store.unfreeze()

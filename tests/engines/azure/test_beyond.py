@@ -352,7 +352,7 @@ class Play:
             elif told.outcome == "failed":
                 assert not any(counts), told
         repaired = store.repair()
-        assert not repaired.left, str(repaired)
+        assert not repaired.remaining, str(repaired)
         assert store.check().ok, str(store.check())
         outcomes = [told.outcome for told in self.told]
         of_outcomes = {name: outcomes.count(name) for name in ("done", "failed", "unknown")}

@@ -377,7 +377,7 @@ def test_a_number_that_others_wrote_smaller_is_read_and_a_text_in_its_place_is_n
     memory.send(GroupTransaction("Every", EVERY.key.partition, (RowChange("merge", "", {"whole": 5, "real": 2}, "*"),)))
     assert (store[EVERY.key].whole, store[EVERY.key].real) == (5, 2.0)
     memory.send(GroupTransaction("Every", EVERY.key.partition, (RowChange("merge", "", {"whole": "5"}, "*"),)))
-    with pytest.raises(tm.CorruptStore, match='the property "whole" is String, but the field whole is Int64'):
+    with pytest.raises(tm.CorruptStore, match="whole: '5' of the type String is not the stored form of int"):
         store.get(EVERY.key)
 
 

@@ -68,7 +68,7 @@ def test_what_was_lost_is_put_back(part: int, full_size: bool) -> None:
             lost = damage(rng, memory, {record.table for record in model.records}, store._engine._classes)  # type: ignore[attr-defined]
             tried += lost
             report = store.repair()
-            assert not report.left, (seed, report.left)
+            assert not report.remaining, (seed, report.remaining)
             before = trial.state
             trial.take_over()  # (what ever was in a group that was lost is gone)
             for record in model.entities:

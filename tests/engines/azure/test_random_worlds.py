@@ -101,7 +101,7 @@ class World:
         report = store.check()
         wrong = [problem for problem in report.problems if problem.kind != "dangling"]
         assert not wrong, str(wrong[0])
-        assert not store.repair().left
+        assert not store.repair().remaining
         trial = Trial(store, self.names, State(self.model))
         trial.take_over()
         trial.compare_all()

@@ -256,7 +256,7 @@ def test_a_page_that_is_lost_is_found_and_made_again(
         assert "is left to sweep(): ('all', 'a'): a page of the values of a group is not there" in caplog.text
     assert any(problem.where == f"{cls.__name__} values" for problem in store.check().problems)
     report = store.repair()
-    assert all("call store.sweep()" in problem.detail for problem in report.left), str(report)
+    assert all("call store.sweep()" in problem.detail for problem in report.remaining), str(report)
     racing.ahead += 120
     store.sweep()
     agrees(store, cls, left)

@@ -17,11 +17,11 @@ import msgspec
 from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
-from ....errors import CorruptStore, InvalidEntity
+from ....errors import InvalidEntity
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
-from ....schema.rows import FIRST, Row
+from ....schema.rows import FIRST, Mistyped, Row
 from .reserved_names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
@@ -209,10 +209,7 @@ def _read(entity: Members, field: FieldModel, default: Any) -> Any:
     if came != edm and came not in _READABLE.get(edm, ()):
         if edm == "Int64" and came == "String" and field.wide:
             return value
-        key = entity.get(PARTITION), entity.get(ROW)
-        raise CorruptStore(
-            f'{key}: the property "{name}" is {came}, but the field {field.name} is {edm}; write it again'
-        )
+        return Mistyped(came, value)
     return _loaded(edm, value)
 
 

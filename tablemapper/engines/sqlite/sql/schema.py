@@ -54,7 +54,7 @@ class SqliteSchema(StoredClasses):
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
         followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
-        inserts: the functions that insert one entity of a class, once they were needed.
+        inserts, updates: the functions that insert or change one entity of a class, once they were needed.
     """
 
     @as_corruption()
@@ -94,6 +94,7 @@ class SqliteSchema(StoredClasses):
         self.sides: dict[tuple[Model, str], Any] = {}
         self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}
+        self.updates: dict[Model, Any] = {}
 
     # ------------------------------------------------------------------------------------------ what is maintained
 
@@ -110,7 +111,7 @@ class SqliteSchema(StoredClasses):
         if followed is not None:
             indexes += followed.indexes
             aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
-        return Maintenance(tuple(indexes), tuple(aggregates))
+        return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
 
     def _unready(self) -> dict[str, str]:
         states = states_here(self.catalogue, self._other_rules, self.guests)
