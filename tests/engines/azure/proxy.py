@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
@@ -101,9 +101,15 @@ class Proxy(ThreadingHTTPServer):
 
     def later(self, *request: Any) -> None:
         """Hand a request on some time later, when nobody waits for the answer."""
+
+        def send() -> None:
+            with suppress(OSError):
+                self.hand_on(*request)
+            self.leave()
+
         with self._lock:
             seconds = self.faults.late_by * self._draw.random()
-        timer = threading.Timer(seconds, self.hand_on, request)
+        timer = threading.Timer(seconds, send)
         timer.daemon = True
         timer.start()
 

@@ -26,6 +26,7 @@ from .programs import COUNTERS, FAULT, TEAMS, TIMES, classes, state
 from .proxy import Faults, Proxy, proxy
 
 pytestmark = [pytest.mark.one_python, pytest.mark.long, pytest.mark.usefixtures("no_warnings_of_scans", "short_times")]
+_MOST = 60.0  # seconds
 FAULTS = Faults(busy=0.03, lost_requests=0.01, lost_answers=0.02, cut_answers=0.01, late=0.01, doubled=0.02, empty=0.05)
 
 
@@ -51,7 +52,8 @@ class Round:
         place: the connection to that.
         folder: for the notes of writers.
         seed: draws the classes, and what happens.
-        seconds: for which writers are at it.
+        seconds: for which writers are at it, at least.
+        least: how many writes are to be done, on a machine that is not too slow for that.
         migrates: whether a script copies the entities at the end, beside writers.
     """
 
@@ -61,6 +63,7 @@ class Round:
     folder: Path
     seed: int
     seconds: float
+    least: int = 0
     size: int = 4
     migrates: bool = False
     fault: str = ""
@@ -94,7 +97,7 @@ class Round:
         while not all(path.exists() and path.stat().st_size > 500 for path in self.notes):
             time.sleep(0.05)
         began, stopped, builder = time.monotonic(), dict[int, float](), None
-        while (now := time.monotonic() - began) < self.seconds:
+        while (now := time.monotonic() - began) < self.seconds or (self._done() < self.least and now < _MOST):
             for at in [at for at, until in stopped.items() if until < now]:
                 del stopped[at]
                 crew[at].send_signal(signal.SIGCONT)
@@ -121,6 +124,10 @@ class Round:
         if self.migrates:
             self._migrate(draw)
         self._end(crew)
+
+    def _done(self) -> int:
+        """Return how many writes were told as done so far."""
+        return sum(path.read_text().count('["done"') for path in self.notes if path.exists())
 
     def _migrate(self, draw: random.Random) -> None:
         with tm.open(self.connection, models=classes(self.seed, 2).models):
@@ -254,17 +261,19 @@ def test_what_processes_were_told_is_true_and_all_that_is_maintained_follows(
 ) -> None:
     rounds = range(20) if full_size else range(1)
     for seed in rounds:
-        size, seconds = (4, 60.0) if full_size else (3, 5.0)
-        counts = played(azurite, tmp_path / f"{seed}", seed, size=size, seconds=seconds, migrates=full_size)
+        much: dict[str, Any] = {"size": 4, "seconds": 60.0} if full_size else {"size": 3, "seconds": 4.0, "least": 20}
+        counts = played(azurite, tmp_path / f"{seed}", seed, migrates=full_size, **much)
         assert min(counts["done"], counts["killed"], counts["stopped"]) > 0, counts
 
 
 @pytest.mark.parametrize("fault", ["nothing was done", "no marker"])
-def test_a_fault_of_programs_is_caught(azurite: Azurite, tmp_path: Path, fault: str) -> None:
+def test_a_fault_of_programs_is_caught(azurite: Azurite, tmp_path: Path, full_size: bool, fault: str) -> None:
+    if not full_size:
+        pytest.skip("takes a minute; the simulations look for the same faults in each run")
     often = attrs.evolve(FAULTS, lost_answers=0.2)
     with pytest.raises(AssertionError):
         for seed in range(5):
-            played(azurite, tmp_path / f"{seed}", seed, seconds=4.0, size=3, fault=fault, faults=often)
+            played(azurite, tmp_path / f"{seed}", seed, seconds=20.0, least=200, fault=fault, faults=often)
 
 
 def test_no_key_is_in_what_a_proxy_that_fails_brings_about(azurite: Azurite, connection: str) -> None:
