@@ -134,7 +134,7 @@ def _without_waits(plain: Any, state: str) -> Any:
         known = yield from self.current.look()
         times = self.outbox.times
         if any(one.state == state for one in known.catalogue.states.values()):
-            self.outbox.times = attrs.evolve(times, look=-times.deadline / 2)  # (nothing is waited for)
+            self.outbox.times = attrs.evolve(times, look=-times.deadline - times.request)  # (nothing is waited for)
         try:
             return (yield from plain(self, most, labels))
         finally:

@@ -324,7 +324,7 @@ def _builder_too_soon(patch: Patch) -> None:
     def step(self: Builder, most: int, labels: Any) -> Any:
         known = yield from self.current.look()
         if any(state.state == "building" for state in known.catalogue.states.values()):
-            self.outbox.times = attrs.evolve(TIMES, look=-TIMES.deadline / 2)
+            self.outbox.times = attrs.evolve(TIMES, look=-TIMES.deadline - TIMES.request)
         found = yield from plain(self, most, labels)
         self.outbox.times = TIMES
         return found
