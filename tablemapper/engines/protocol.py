@@ -61,7 +61,7 @@ class Operation:
         return self.partition, self.row
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.model.name} {self.key}"
+        return f"{self.verb} {self.model.declaration.shown_key(self.key)}"
 
 
 Part: TypeAlias = tuple[list[Row], int]

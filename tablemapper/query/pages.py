@@ -14,6 +14,7 @@ import msgspec
 from ..engines.protocol import Position
 from ..errors import InvalidQuery, InvalidToken, safe_repr
 from ..execution.prepared import PlanCache
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import dump
 from ..planning.query_spec import QuerySpec
 
@@ -22,6 +23,7 @@ _VERSION = 2
 _SEAL = 12  # bytes
 
 
+@refuse_foreign_names("page", lambda _: ("a page", "Product"), "either")
 @attrs.frozen
 class Page(Generic[T]):
     """Some results of a query, and the token of the next page."""

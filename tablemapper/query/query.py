@@ -20,7 +20,7 @@ from ..execution.plan_reader import PlanReader
 from ..execution.prepared import PreparedPlan
 from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
-from ..expressions.foreign_names import ROWS_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
@@ -541,7 +541,7 @@ class Query(ClassResults[E]):
         return summed_up([] if row is None else [row], slot)
 
 
-@refuse_habits(ROWS_HABITS, lambda rows: ("a query after .select(…)", rows._names))
+@refuse_foreign_names("rows", lambda rows: ("a query after .select(…)", rows._names))
 class Rows(ClassResults[T]):
     """Tuples of fields of the entities that a query finds."""
 

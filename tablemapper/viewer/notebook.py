@@ -11,7 +11,7 @@ from ..engines.statistics import Statistics
 from ..engines.status import Status
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of
-from ..entities.json import to_dict
+from ..entities.json import field_values, to_dict
 from ..errors import TableMapperError
 from ..guidance.advice import Advice
 from ..planning.explanation import Explanation, MixedExplanation
@@ -48,8 +48,8 @@ def _value(value: object, plain: object = None) -> str:
 
 
 def _values(entity: Record) -> list[str]:
-    plain = to_dict(entity)
-    return [_value(getattr(entity, one.name), plain.get(one.property)) for one in _fields(entity)]
+    plain = field_values(entity)
+    return [_value(getattr(entity, one.name), plain[one.property]) for one in _fields(entity)]
 
 
 def _fields(entity: Record) -> Sequence[Any]:

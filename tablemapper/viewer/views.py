@@ -13,7 +13,7 @@ from ..engines.status import ObjectStatus, Status
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
-from ..entities.json import to_dict
+from ..entities.json import field_values, to_dict
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
 from ..guidance.workload import Workload
@@ -340,11 +340,11 @@ def entity(ask: PageRequest) -> PageResponse:
     if found is None:
         raise NotFound(f"no {safe_repr(ask.name)} has the key {safe_repr(key.partition)} / {safe_repr(key.row)}")
     of, size = info(found), _size(found)
-    plain, most = to_dict(found, etag=True), max(LONG, _WHOLE // ask.shrink)
+    plain, most, values = to_dict(found, etag=True), max(LONG, _WHOLE // ask.shrink), field_values(found)
     fields = [
         {
             "name": one.name, "property": one.property, "edm": one.type.edm, "size": size.get(one.property),
-            "cell": cell(getattr(found, one.name), plain.get(one.property), most=most),
+            "cell": cell(getattr(found, one.name), values[one.property], most=most),
         }
         for one in declaration_of(cls).fields
     ]  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import apply_schema
 
+from ..stores import repaired
 from .test_builds import names, part
 
 pytestmark = pytest.mark.file
@@ -89,7 +90,7 @@ def test_an_index_that_changed_is_built_beside_the_old_one(change: str, open_sto
         assert sorted((one.shelf, one.number) for one in newer.query(new.by_name("N1" if change != "folded" else "n1"))) == expected  # fmt: skip
     for store in (running, newer):
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
     assert newer.status()["Part.by_name"].state == "ready"
     tables = {row[0] for row in newer._engine.file.read("SELECT name FROM sqlite_schema")}  # type: ignore[attr-defined]
     assert {"PartsByName", "Named" if change == "its table" else "PartsByName_2"} <= tables
@@ -242,7 +243,7 @@ def test_an_aggregate_that_changed_is_built_beside_the_old_one(change: str, open
         assert "N1" in [one.name for one in new.query(second.by_parts(len(parts)))]
     for store in (old, new, alone):
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
     status = new.status()
     assert (status["Names"].state, status["Names"].declared) == ("ready", True)
     assert (status["Names#1"].state, status["Names#1"].declared) == ("ready", False)

@@ -16,6 +16,7 @@ from tablemapper.engines.sqlite.online.transition_runner import change
 from tablemapper.store import builds
 
 from ..classes import Other, entity
+from ..stores import repaired
 from .test_beside import fill, found, totals, write
 from .test_builds import part
 
@@ -62,7 +63,7 @@ def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
         assert state(store, "Part.by_name") == "dropping"
         write(store, PLAIN, "b")
         assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 30  # type: ignore[attr-defined]
-        for report in (store.check(), store.repair()):
+        for report in (store.check(), repaired(store)):
             assert report.ok
         batch = store._engine.build(12, None)
         assert batch is not None
@@ -180,7 +181,7 @@ def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
             "Part": "ready", "Part.by_name": "disabled", "Names": "disabled", "Names.by_parts": "disabled"
         }  # fmt: skip
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
         assert not store.build(limit=8, rest=0).done
         assert state(store, "Part.by_name") == "building"
         write(other, PLAIN, "d")

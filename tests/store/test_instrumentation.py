@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.events import Observer
-from tablemapper.expressions.foreign_names import STORE_HABITS
+from tablemapper.expressions.foreign_names import FOREIGN_NAMES
 from tablemapper.query.query import Query
 from tablemapper.store.instrumentation import ObservedStore
 from tablemapper.store.store import Store
@@ -338,6 +338,6 @@ async def test_the_calls_of_an_async_store_are_events(seen: Seen) -> None:
 
 
 def test_every_verb_that_is_awaited_or_called_is_reported() -> None:
-    silent = {"classes", "close", "query", "transaction", "uncompiled"} | STORE_HABITS.keys()
+    silent = {"classes", "close", "query", "transaction", "uncompiled"} | FOREIGN_NAMES["store"].keys()
     verbs = {name for name in vars(Store) if not name.startswith("_")} - silent
     assert verbs <= vars(ObservedStore).keys()

@@ -17,7 +17,7 @@ import tablemapper as tm
 from tablemapper.keys.zones import fingerprint, release
 
 from ..classes import aggregate, entity
-from ..stores import sound_store
+from ..stores import repaired, sound_store
 from ..zones import rules_from
 
 pytestmark = pytest.mark.file
@@ -259,7 +259,7 @@ def test_repair_gives_up_what_newer_rules_made(path: Path, new_rules: Any) -> No
     rules_from(ZoneInfo, "2031a")
     models = classes()
     with sound_store(path, models=models) as store:
-        assert store.repair().ok
+        assert repaired(store).ok
         assert days_of(store, models[1]) == days(OSLO)
         store.insert(models[0]("x", BEGIN - timedelta(days=1)))
     new_rules("2031b")

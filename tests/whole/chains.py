@@ -17,6 +17,7 @@ from typing import Any
 
 import tablemapper as tm
 
+from ..stores import repaired
 from .answers import Trial, random_rows
 from .chain_steps import UNDECLARED, Change, Data
 from .chain_worlds import Classes, Draw, Rows, Shape, random_value, random_world
@@ -390,7 +391,7 @@ class Chain:
     def _tidy(self) -> None:
         """Repair what needs no repair, and give back space."""
         with self._open(self.at) as store:
-            if not (report := store.repair()).ok or report.repaired:
+            if not (report := repaired(store)).ok or report.repaired:
                 raise Wrong(f"there was something to repair: {report}")
             store.compact()
         self.counts["tidied"] += 1

@@ -48,7 +48,6 @@ def test_everything_in_the_account_is_found(place: AzurePlace) -> None:
         assert list(store.query(Day.by_books(2))) == days[1:]
 
 
-@pytest.mark.xfail(reason="a maintained field that was built over entities does not follow them yet")
 def test_what_is_written_there_is_maintained_and_repaired(place: AzurePlace) -> None:
     with tm.open(place, models=MODELS) as store:
         store.replace(store[BOOKS[1].key].replace(price=Decimal(70), tags=["sea"]))

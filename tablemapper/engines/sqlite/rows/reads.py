@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial, wraps
@@ -35,8 +36,6 @@ P = ParamSpec("P")
 _CHUNK = 256
 _FOLLOWS = 10  # times that a read follows the catalogue; after that others change it faster than this one reads
 _FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
-_MANY = 10_000  # rows: of fewer, all keys are read
-_SAMPLES = 32  # keys for each part
 _SAMPLED = 100  # rows whose mean size stands for that of all
 _OVERFLOW_STEP = "SEARCH b USING INTEGER PRIMARY KEY"  # of a plan of SQLite
 
@@ -296,29 +295,36 @@ class SqliteReads:
 
     @_again
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
-        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
+        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer.
+
+        SQLite counts the rows, and passes over so many from one place to the next.
+        """
         select = self.select(bound.plan)
+        index = None if bound.plan.index is None else bound.plan.index.name
+        places: dict[KeyPosition, None] = {}
         with self._file.snapshot() as snapshot:
 
-            def every() -> Iterator[KeyPosition]:
-                return chain.from_iterable(chain.from_iterable(snapshot.stream(*one) for one in select.keys(bound)))
+            def count(sql: str, args: Sequence[Any]) -> int:
+                return int(snapshot.read(f"SELECT count(*) FROM ({sql})", args)[0][0])
 
-            keys = list(islice(every(), _MANY))
-            if len(keys) == _MANY and len(keys := self._sampled(bound, parts)) < 2 * parts:
-                stride = max(sum(1 for _ in every()) // (parts * _SAMPLES), 1)
-                keys = list(islice(every(), stride - 1, None, stride))
-        return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
+            def place_at(of: BoundPlan, passed: int) -> KeyPosition:
+                for sql, args in select.keys(of):
+                    if rows := snapshot.read(f"{sql} LIMIT 1 OFFSET ?", (*args, passed)):
+                        return rows[0]
+                    passed -= count(sql, args)
+                raise LookupError(passed)
 
-    def _sampled(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
-        """Return keys between the bounds that lie evenly, in order; few if the file is not known to have them."""
-        table, columns = self.select(bound.plan).keyed
-        index = None if bound.plan.index is None else bound.plan.index.name
-
-        def reaches(low: KeyPosition | None, high: KeyPosition | None) -> bool:
-            return bool(narrowed(bound, QueryPart(index, low, high)).ranges)
-
-        keys = self._file.upper_keys(table, columns, parts * _SAMPLES, reaches)
-        return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
+            counts = [count(*statement) for statement in select.keys(bound)]
+            total, first = sum(counts), 0
+            numbers = deque(dict.fromkeys(part * total // parts for part in range(1, parts)) if total else ())
+            for one, rows in zip(bound.ranges, counts, strict=True):
+                rest, before = attrs.evolve(bound, ranges=(one,)), first
+                first += rows
+                while numbers and numbers[0] < first:
+                    place = place_at(rest, numbers[0] - before)
+                    rest, before = narrowed(rest, QueryPart(index, place)), numbers.popleft()
+                    places[place] = None
+        return list(places)
 
     @_again
     def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:

@@ -304,12 +304,6 @@ class Select:
             return self._statements.table.name, self._places
         return self._index.name, self._places[:2] if self._index.index.unique else self._places
 
-    @property
-    def keyed(self) -> tuple[str, int]:
-        """The table that is read, and how many columns its key has."""
-        table, places = self._keyed
-        return table, len(places)
-
     def _text(self, *form: Any) -> str:
         if (text := self._texts.get(form)) is None:
             text = self._texts[form] = self._ranged(*form)
