@@ -105,8 +105,10 @@ class _Account:
         from .azure.cross_partition.outbox import LOCAL
         from .azure.tables.reserved_names import CATALOGUE
 
+        service = Wire(account)
         return {
-            "service": Wire(account),
+            "service": service,
+            "monotonic": service.elapsed,
             "name": str(account),
             "catalogue": catalogue or CATALOGUE,
             "timeout": 30.0 if timeout is None else timeout,

@@ -7,10 +7,11 @@
 - `outcomes`: what a refusal means that no reading explains, and where nobody knows what was written.
 - `partition_view`: what is known of a partition when a write is decided: assumed, or read.
 - `writes`: one write: what is sent, what a refusal means, what is done in doubt.
+- `duplicate_notes`: values that are held twice in what is to be unique.
+- `late_writes`: writes of programs that stood still, and what mends them.
 - `group_writer`: rows that others than writes change: copies, repairs, builds that begin anew, drops.
 - `batch_writes`: many entities: transactions side by side, and what follows from them together.
 - `recovery`: what writers left that ended before they were done: finished, or undone.
-- `duplicate_notes`: values that are held twice in what is to be unique.
 - `freeze_barrier`: an account that is only read while it moves.
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `check`: what the tables hold, for the comparison with the entities.

@@ -6,16 +6,17 @@ changes of one group. Each intent stays until all that follows from its round is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from ..protocol import Operation
-from .catalogue.open_classes import OpenClasses
+from .catalogue.open_classes import CatalogueRefresher
 from .cross_partition.intent_execution import CommittedIntent, carry_out_together
 from .cross_partition.outbox import Outbox
+from .late_writes import write_in_time
 from .tables.driver import Effects, Parallel
-from .writes import TransactionTooLarge, write
+from .writes import TransactionTooLarge
 
 _TOGETHER = 16  # transactions
 
@@ -32,7 +33,7 @@ class TransactionChunk:
 
 
 def insert(
-    classes: Callable[[], Effects[OpenClasses]],
+    current: CatalogueRefresher,
     operations: Sequence[Operation],
     outbox: Outbox,
     size: int,
@@ -42,7 +43,7 @@ def insert(
     """Insert entities: each transaction is of one partition, and has as many of them as it takes.
 
     Args:
-        classes: gives what is maintained, as it is just then.
+        current: the classes as the process knows them.
         operations: of any partitions; they get what was stored.
         outbox: of the process.
         size: how many a transaction is expected to take.
@@ -54,7 +55,7 @@ def insert(
     """
     rounds = _rounds(operations, size)
     while rounds:
-        chunks = yield from _done(classes, rounds, outbox, timeout)
+        chunks = yield from _done(current, rounds, outbox, timeout)
         written += [chunk.written for chunk in chunks]
         for chunk in chunks:
             if chunk.error is not None:
@@ -62,7 +63,7 @@ def insert(
 
 
 def in_rounds(
-    classes: Callable[[], Effects[OpenClasses]],
+    current: CatalogueRefresher,
     operations: Sequence[Operation],
     outbox: Outbox,
     size: int,
@@ -71,7 +72,7 @@ def in_rounds(
     """Do operations as `insert` does; return what became of all of them."""
     rounds, chunks = _rounds(operations, size), list[TransactionChunk]()
     while rounds:
-        chunks += yield from _done(classes, rounds, outbox, timeout)
+        chunks += yield from _done(current, rounds, outbox, timeout)
     return chunks
 
 
@@ -88,15 +89,15 @@ def _chunks(operations: Sequence[Operation], size: int) -> list[TransactionChunk
 
 
 def _done(
-    classes: Callable[[], Effects[OpenClasses]], rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
+    current: CatalogueRefresher, rounds: list[list[TransactionChunk]], outbox: Outbox, timeout: float
 ) -> Effects[list[TransactionChunk]]:
     """Do the first of what is to be done in some partitions, and return that."""
     some = rounds[:_TOGETHER]
     chunks = [queue.pop(0) for queue in some]
     rounds[:] = [*rounds[_TOGETHER:], *filter(None, some)]
     following: list[CommittedIntent] = []
-    yield Parallel([_written(classes, chunk, outbox, timeout, following) for chunk in chunks])
-    known = yield from classes()
+    yield Parallel([_written(current, chunk, outbox, timeout, following) for chunk in chunks])
+    known = yield from current.classes()
     if not (yield from carry_out_together(following, known, timeout, outbox)):
         for chunk in chunks:
             chunk.followed = False
@@ -104,7 +105,7 @@ def _done(
 
 
 def _written(
-    classes: Callable[[], Effects[OpenClasses]],
+    current: CatalogueRefresher,
     chunk: TransactionChunk,
     outbox: Outbox,
     timeout: float,
@@ -115,7 +116,7 @@ def _written(
     while operations:
         some = operations[:size]
         try:
-            yield from write((yield from classes()), some, outbox, timeout=timeout, following=following)
+            yield from write_in_time(current, some, outbox, timeout=timeout, following=following)
         except TransactionTooLarge as error:
             if size == 1:
                 chunk.error = error

@@ -123,6 +123,8 @@ class Builder:
     id: str = attrs.field(factory=lambda: secrets.token_hex(8))
     _taken_up: bool = False
     """Whether duplicates were looked at since there was last nothing to be built."""
+    _trouble: int | None = 0
+    """As that of `BuildProgress`, however little of it could be noted; None: something may be left since the last step."""
 
     def step(self, most: int, labels: Collection[str] | None) -> Effects[BuildStep | None]:
         """Build the next entities, at most so many, or wait for others; None if nothing of some labels is to be built."""
@@ -199,24 +201,29 @@ class Builder:
                 ops = {other: op for other, op in of_writes(row).items() if other != mark}
                 old = (*row[:-1], row[-1]._replace(ops=ops))
                 what = Operation("build", model, *one.entity, new=row[:-1], old=old, etag=row[2])
-                yield from in_rounds(self.current.classes, [what], self.outbox, 1, self.timeout)
+                yield from in_rounds(self.current, [what], self.outbox, 1, self.timeout)
         return still
 
     def _go_on(self, classes: OpenClasses, job: JobSpec, most: int, now: int) -> Effects[BuildStep]:
         """Build the next entities of a job, unless another builder does."""
         (held,) = yield from progress(self.table, [job.name], self.timeout)
-        if held.etag is not None and held.by != self.id:
-            if (now - int(Stamp(held.etag))) / 1e6 <= self.outbox.times.lease:
-                yield Sleep(_WAIT)
-                return BuildStep(job.owner, 0, held.done, 0)
-            held = attrs.evolve(held, trouble=now)  # (it may have left a write unfinished)
-        after = attrs.evolve(held, by=self.id)
+        if held.etag is None:  # (who writes entities is named before, so that the next builder looks for what it left)
+            yield from self._note(job, attrs.evolve(held, by=self.id))
+            return BuildStep(job.owner, 0, 0, 0, pace=_QUICK)
+        is_mine = held.by == self.id
+        if not is_mine and (now - int(Stamp(held.etag))) / 1e6 <= self.outbox.times.lease:
+            yield Sleep(_WAIT)
+            return BuildStep(job.owner, 0, held.done, 0)
+        if self._trouble is None or not is_mine:  # (a write may be unfinished)
+            self._trouble = now
+        after = attrs.evolve(held, by=self.id, trouble=max(held.trouble, self._trouble))
         if held.over:
             return (yield from self._end(job, after, now))
         model = classes.schema.by_name[job.owner]
         entities, last, over = yield from self._page(model, held, most)
-        if not (yield from self._add(classes, job, model, entities)):
-            after = attrs.evolve(after, trouble=now)
+        trouble, self._trouble = self._trouble, None
+        if (yield from self._add(classes, job, model, entities)):
+            self._trouble = trouble
         after = attrs.evolve(after, done=held.done + len(entities), over=over)
         if last is not None:
             after = attrs.evolve(after, partition=last[0], row=last[1])
@@ -255,7 +262,7 @@ class Builder:
             if not operations:
                 return whole
             size = 1 if singly else self.size(classes, model)
-            chunks = yield from in_rounds(self.current.classes, operations, self.outbox, size, self.timeout)
+            chunks = yield from in_rounds(self.current, operations, self.outbox, size, self.timeout)
             again: list[Operation] = []
             for chunk in chunks:
                 whole = whole and chunk.followed
@@ -297,6 +304,7 @@ class Builder:
             return finished(_draft(barred), held.value, job.targets)
 
         yield from changed(self.table, self.timeout, end)
+        self._trouble = 0
         yield from self.current.look()
         with suppress(NoResponse, ErrorResponse):  # (nobody reads it any more)
             yield GroupTransaction(self.table, JOBS, (RowChange("delete", job.name, {}, "*"),))

@@ -39,6 +39,7 @@ from .cross_partition.outbox import Deadline, Outbox, Timing
 from .duplicate_notes import by_value, violations
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
+from .late_writes import write_in_time
 from .reading.filters import visible
 from .reading.reads import AzureReads
 from .reading.rollup_fields import completed
@@ -59,7 +60,6 @@ from .tables.service import (
     GetEntity,
     Service,
 )
-from .writes import write
 
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
@@ -356,7 +356,9 @@ class AzureEngine:
             beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
             limit = maintained_limit
             self.run(
-                write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
+                write_in_time(
+                    self.current, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside
+                )
             )
             self._sweep_behind()
 
@@ -375,7 +377,7 @@ class AzureEngine:
             for some in made:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
-                    self.run(insert(self.current.classes, some, self._outbox, size, self.timeout, written))
+                    self.run(insert(self.current, some, self._outbox, size, self.timeout, written))
                     self._sweep_behind()
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]

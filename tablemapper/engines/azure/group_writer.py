@@ -166,13 +166,13 @@ class GroupWriter:
         yield from self._deleted(QueryEntities(model.table), is_of)
 
     def _deleted(self, find: QueryEntities, which: Callable[[Entity], bool]) -> Effects[None]:
-        """Delete the rows that a request finds, and a function chooses."""
+        """Delete the rows that a request finds, and a function chooses, unless they were written since."""
         while True:
             page: EntityPage = yield from read(find, self.timeout)
             yield from self.patience.check()
             places: dict[str, list[RowChange]] = {}
             for one in filter(which, page.entities):
-                places.setdefault(one[PARTITION], []).append(RowChange("delete", one[ROW], {}, "*"))
+                places.setdefault(one[PARTITION], []).append(RowChange("delete", one[ROW], {}, one[ETAG]))
             works = [deleted(self.patience, find.table, partition, changes) for partition, changes in places.items()]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])

@@ -1,19 +1,22 @@
 """A proxy before a Table service, that does what networks and busy services do: says 503, loses answers and requests,
-is cut off for a while, or takes its time."""
+is cut off for a while, executes requests late or twice, cuts answers, or takes its time."""
 
 from __future__ import annotations
 
 import http.client
 import random
+import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import attrs
 
+_EMPTY = b'{"odata.metadata":"","value":[]}'
 _KEPT = {"connection", "transfer-encoding", "keep-alive", "content-length"}  # headers of one hop
 
 
@@ -27,6 +30,15 @@ class Faults:
     """Requests that do not come through."""
     lost_answers: float = 0.0
     """Requests that are executed, though nobody learns of it."""
+    cut_answers: float = 0.0
+    """Answers of which half the body comes."""
+    late: float = 0.0
+    """Writes that are executed up to `late_by` seconds after their sender was cut off."""
+    late_by: float = 0.8
+    doubled: float = 0.0
+    """Writes that are executed twice."""
+    empty: float = 0.0
+    """Queries that are answered by a page without entities, behind which the others are."""
     wait: float = 0.0
     """Seconds that each request takes more."""
     cut: bool = False
@@ -45,26 +57,61 @@ class Proxy(ThreadingHTTPServer):
         self.to = to
         self.faults = faults
         self.requests = 0
+        self.counts = Counter[str]()
         self._draw = random.Random(seed)
         self._lock = threading.Lock()
+        self._asked: dict[str, str] = {}
+        """The queries that were answered by an empty page, by what stands for them."""
         self._local = threading.local()
 
-    def fault(self) -> str:
+    def fault(self, method: str, path: str) -> str:
         """Say what goes wrong with the next request, "" if nothing does."""
         with self._lock:
             self.requests += 1
             drawn = self._draw.random()
-        if self.faults.cut:
+        faults, writes = self.faults, method != "GET"
+        if faults.cut:
             return "lost"
         for name, share in (
-            ("busy", self.faults.busy),
-            ("lost", self.faults.lost_requests),
-            ("answer", self.faults.lost_answers),
+            ("busy", faults.busy),
+            ("lost", faults.lost_requests),
+            ("answer", faults.lost_answers),
+            ("half", faults.cut_answers),
+            ("late", faults.late if writes else 0.0),
+            ("doubled", faults.doubled if writes else 0.0),
+            ("empty", faults.empty if "()" in path and not writes else 0.0),
         ):
             if drawn < share:
+                self.counts[name] += 1
                 return name
             drawn -= share
         return ""
+
+    def emptied(self, path: str) -> str:
+        """Return what stands for a query whose answer is a page without entities."""
+        with self._lock:
+            name = f"proxy{len(self._asked)}"
+            self._asked[name] = path
+        return name
+
+    def asked(self, path: str) -> str:
+        """Return a path as the service is to be asked."""
+        name = re.search(r"NextPartitionKey=(proxy\d+)", path)
+        return path if name is None else self._asked[name[1]]
+
+    def later(self, *request: Any) -> None:
+        """Hand a request on some time later, when nobody waits for the answer."""
+
+        def send() -> None:
+            with suppress(OSError):
+                self.hand_on(*request)
+            self.leave()
+
+        with self._lock:
+            seconds = self.faults.late_by * self._draw.random()
+        timer = threading.Timer(seconds, send)
+        timer.daemon = True
+        timer.start()
 
     def hand_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any, bytes]:
         """Return status, headers and body of the service's answer."""
@@ -101,16 +148,28 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if here.faults.wait:
             time.sleep(here.faults.wait)
-        fault = here.fault()
+        fault, path = here.fault(self.command, self.path), here.asked(self.path)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _KEPT}
         if fault == "busy":
             self.send_response(503)
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        if fault != "lost":
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in _KEPT}
-            status, answered, content = here.hand_on(self.command, self.path, body, headers)
-        if fault or here.faults.cut:
+        if fault == "empty":
+            self.send_response_only(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("x-ms-continuation-NextPartitionKey", here.emptied(path))
+            self.send_header("Content-Length", str(len(_EMPTY)))
+            self.end_headers()
+            self.wfile.write(_EMPTY)
+            return
+        if fault == "late":
+            here.later(self.command, path, body, headers)
+        elif fault != "lost":
+            status, answered, content = here.hand_on(self.command, path, body, headers)
+            if fault == "doubled":
+                here.hand_on(self.command, path, body, headers)
+        if fault in ("lost", "answer", "late") or here.faults.cut:
             self.close_connection = True
             return
         self.send_response_only(status)
@@ -120,7 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
         if status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        half = fault == "half" and bool(content)
+        self.wfile.write(content[: len(content) // 2] if half else content)
+        self.close_connection |= half
 
     def finish(self) -> None:
         super().finish()

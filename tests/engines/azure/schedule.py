@@ -40,6 +40,8 @@ class Rates:
     """The request is executed some time after its sender was told that there is no answer."""
     busy: float = 0.0
     """The service says that it is busy, and may have executed the request."""
+    stopped: float = 0.0
+    """The process stands still before it sends a transaction."""
 
 
 @attrs.define(eq=False)
@@ -47,6 +49,7 @@ class Process:
     """A generator, and those that it waits for."""
 
     work: Work
+    rates: Rates
     parent: Process | None = None
     answer: Any = None
     error: BaseException | None = None
@@ -54,6 +57,8 @@ class Process:
     results: list[Any] = attrs.field(factory=list)
     place: int = 0
     ready_at: float = 0.0
+    held: Request | None = None
+    """What it sends as soon as it goes on."""
     result: Any = None
     ended: bool = False
 
@@ -65,19 +70,23 @@ class Process:
 class Schedule:
     """A service whose clients take turns by chance."""
 
-    def __init__(self, memory: Memory, seed: int, rates: Rates | None = None, late_by: float = 5.0) -> None:
+    def __init__(
+        self, memory: Memory, seed: int, rates: Rates | None = None, late_by: float = 5.0, away: float = 60.0
+    ) -> None:
         self.memory = memory
         self.rng = random.Random(seed)
         self.rates = rates or Rates()
         self.now = 0.0
-        self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0)
+        self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy", "stopped"], 0)
         self._processes: list[Process] = []
         self._late: list[tuple[float, Request]] = []
         self.late_by = late_by
+        self.away = away
+        """Seconds for which a process stands still at most."""
 
-    def start(self, work: Work) -> Process:
-        """Add a client."""
-        process = Process(work)
+    def start(self, work: Work, rates: Rates | None = None) -> Process:
+        """Add a client, with rates of its own or those of all."""
+        process = Process(work, rates or self.rates)
         self._processes.append(process)
         return process
 
@@ -99,6 +108,10 @@ class Schedule:
 
     def _step(self, process: Process) -> None:
         self.now += 0.001
+        if process.held is not None:
+            held, process.held = process.held, None
+            self._answer(process, held)
+            return
         try:
             error, process.error = process.error, None
             step = process.work.throw(error) if error is not None else process.work.send(process.answer)
@@ -116,14 +129,14 @@ class Schedule:
                 process.ready_at = self.now + seconds
             case Parallel(works=works):
                 process.waits, process.results = len(works), [None] * len(works)
-                self._processes += [Process(work, process, place=at) for at, work in enumerate(works)]
+                self._processes += [Process(work, process.rates, process, place=at) for at, work in enumerate(works)]
             case _:
                 self._send(process, step)
 
     def _send(self, process: Process, request: Request) -> None:
         self.counts["requests"] += 1
         drawn = self.rng.random()
-        rates = self.rates
+        rates = process.root.rates
         if drawn < rates.crash:
             if self.rng.random() < 0.5:
                 self._deliver(request)
@@ -136,6 +149,12 @@ class Schedule:
             process.error = NoResponse("the request is late")
             return
         drawn -= rates.late
+        if drawn < rates.stopped and isinstance(request, GroupTransaction):
+            self.counts["stopped"] += 1
+            process.held, process.ready_at = request, self.now + self.rng.random() * self.away
+            process.root.rates = attrs.evolve(process.root.rates, crash=0.0)  # (else nobody mends what it writes late)
+            return
+        drawn -= rates.stopped
         if drawn < rates.lost + rates.busy:
             name = "lost" if drawn < rates.lost else "busy"
             self.counts[name] += 1
@@ -143,6 +162,9 @@ class Schedule:
                 self._deliver(request)
             process.error = NoResponse(name, 0.02 if name == "busy" else None)
             return
+        self._answer(process, request)
+
+    def _answer(self, process: Process, request: Request) -> None:
         try:
             process.answer = self.memory.send(request)
         except (NoResponse, ErrorResponse) as error:

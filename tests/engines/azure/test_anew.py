@@ -61,6 +61,7 @@ class Anew(Play):
     def __init__(self, seed: int, rates: Rates = RATES) -> None:
         store = self.begun(seed, NEW)
         self.alone = self.built = False
+        self.killed = 0.0
         self.shops = "aab"
         items = cls(NEW, "Item")
         for shop in "ab":
@@ -134,7 +135,7 @@ def _without_waits(plain: Any, state: str) -> Any:
         known = yield from self.current.look()
         times = self.outbox.times
         if any(one.state == state for one in known.catalogue.states.values()):
-            self.outbox.times = attrs.evolve(times, look=-times.deadline / 2)  # (nothing is waited for)
+            self.outbox.times = attrs.evolve(times, look=-times.deadline - times.request)  # (nothing is waited for)
         try:
             return (yield from plain(self, most, labels))
         finally:

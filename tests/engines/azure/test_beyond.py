@@ -234,7 +234,7 @@ class Play:
                 if several:
                     users = [User(tenant, 10 + next(self.tokens), **self.values(told)) for tenant in "aabb"]
                     inserts = [self.operations.insert(user) for user in users]
-                    yield from batch_writes.insert(self.engine.current.classes, inserts, box, 1, times.deadline, [])
+                    yield from batch_writes.insert(self.engine.current, inserts, box, 1, times.deadline, [])
                 else:
                     operations = self.choose(tenant, number, mine, other, told)
                     yield from writes.write(self.engine._classes, operations, box, timeout=times.deadline)

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds, duplicate_notes, writes
+from tablemapper.engines.azure import builds, duplicate_notes, late_writes, writes
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
@@ -29,21 +30,22 @@ from tablemapper.engines.azure.cross_partition import intent_execution, outbox
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
-from tablemapper.engines.azure.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
 from tablemapper.store.operations import Operations
 
 from ...classes import entity
-from .memory import Memory, Options
+from .memory import Faulty, Memory, Options
 from .schedule import Rates, Schedule, played
 from .versions import ADDED, new, old
 
-TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
+TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
 RATES = Rates(crash=0.003, lost=0.03, late=0.02, busy=0.02)
+STOPPED = attrs.evolve(RATES, stopped=0.05)
 Patch = pytest.MonkeyPatch
 SIZES = (0.1, 1e16, -3.5, 2.0)
 
@@ -81,11 +83,13 @@ class Program:
 class Play:
     """Programs of two versions that write the same entities, and builders, which may end early."""
 
-    def __init__(self, seed: int, rates: Rates = RATES, *, alone: bool = False) -> None:
+    def __init__(self, seed: int, rates: Rates = RATES, *, alone: bool = False, killed: float = 0.0) -> None:
         store = self.begun(seed, OLD)
         (item,) = [one for one in OLD.models if one.name == "Item"]
         self.alone = alone
         """Whether one older writer is beside one builder, and no values are to be unique."""
+        self.killed = killed
+        """How often a request of the builders before the last is their last one."""
         self.shops = "abcdefghijklmnop" if alone else "aab"
         for shop in dict.fromkeys(self.shops):
             some = [
@@ -99,6 +103,8 @@ class Play:
             self.schedule.start(self.program(OLD, 0.0, 1 if alone else 4))
         for at in () if alone else (3.0, 6.0):
             self.schedule.start(self.program(NEW, at * self.rng.random(), 4))
+        for _ in range(3 if killed else 0):
+            self.schedule.start(self.builder(), Rates(crash=killed))
         for _ in range(1 if alone else 2):
             self.schedule.start(self.builder())
         for _ in range(0 if alone else 2):
@@ -140,7 +146,7 @@ class Play:
             try:
                 known = yield from program.current.classes()
                 operation = yield from self.choose(known, program)
-                yield from write(known, [operation], program.outbox, timeout=TIMES.deadline)
+                yield from write_in_time(program.current, [operation], program.outbox, timeout=TIMES.deadline)
             except (tm.SchemaMismatch, tm.CorruptStore) as error:
                 self.errors.append(error)
             except tm.TableMapperError:
@@ -211,6 +217,9 @@ class Play:
                 if (held := store.get(key)) is not None:
                     store.replace(held.replace(code=None, nick=None))
         assert all(engine.status()[label].state == "ready" for label in ADDED)
+        if self.killed:  # (the last builder has looked for what others left, before it said that all is ready)
+            found = [one for one in store.check().problems if "call store.sweep()" not in one.detail]
+            assert {problem.kind for problem in found} <= {"dangling"}, found
         self.memory.now += 10_000
         store.sweep(full=True)
         report = store.check()
@@ -257,18 +266,28 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 @pytest.mark.long
 def test_what_is_built_beside_writers_is_complete(full_size: bool) -> None:
     counts = play(range(2_000 if full_size else 40))
-    assert min(counts.values()) > 0, counts
+    assert min(counts[name] for name in counts if name != "stopped") > 0, counts
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_what_is_built_beside_writers_that_stand_still_is_complete(full_size: bool) -> None:
+    assert play(range(2_000 if full_size else 10), rates=STOPPED)["stopped"] > 100
 
 
 def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    play(range(70, 81), rates=Rates(), alone=True)
+    play(range(2, 3), rates=Rates(), alone=True)
 
     def end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
         yield from patience.send(gone.table, gone.partition, RowChange("delete", gone.row, {}, "*"))
 
     monkeypatch.setattr(intent_execution, "_end", end)  # (whether it is there yet or not)
     with pytest.raises(AssertionError, match="dangling"):
-        play(range(70, 81), rates=Rates(), alone=True)
+        play(range(2, 3), rates=Rates(), alone=True)
+
+
+def test_what_killed_builders_left_is_finished_before_it_is_read() -> None:
+    play(range(6), rates=Rates(), alone=True, killed=0.02)
 
 
 # ---------------------------------------------------------------------------------------------- mutants
@@ -305,7 +324,7 @@ def _builder_too_soon(patch: Patch) -> None:
     def step(self: Builder, most: int, labels: Any) -> Any:
         known = yield from self.current.look()
         if any(state.state == "building" for state in known.catalogue.states.values()):
-            self.outbox.times = attrs.evolve(TIMES, look=-TIMES.deadline / 2)
+            self.outbox.times = attrs.evolve(TIMES, look=-TIMES.deadline - TIMES.request)
         found = yield from plain(self, most, labels)
         self.outbox.times = TIMES
         return found
@@ -352,26 +371,37 @@ def _any_entity(patch: Patch) -> None:
     patch.setattr(writes._Transaction, "_entity", entity)
 
 
-MUTANTS = {
-    "atonce": (_at_once, 24),
-    "ready": (_not_once_ready, 6),
-    "soon": (_builder_too_soon, 4),
-    "twice": (_added_twice, 0),
-    "any": (_any_entity, 195),
-    "barred": (_not_barred, 0),
-    "taken over": (_taken_over, 0),
+def _no_second_look(patch: Patch) -> None:
+    """Who stood still does not look at the catalogue again."""
+
+    def never(self: Any) -> Any:
+        return False
+        yield
+
+    patch.setattr(late_writes._Mending, "is_late", never)
+
+
+MUTANTS: dict[str, tuple[Callable[[Patch], None], int, dict[str, Any]]] = {
+    "atonce": (_at_once, 24, {}),
+    "ready": (_not_once_ready, 6, {}),
+    "soon": (_builder_too_soon, 4, {}),
+    "twice": (_added_twice, 0, {}),
+    "any": (_any_entity, 3, {"rates": Rates(), "alone": True}),
+    "barred": (_not_barred, 0, {}),
+    "taken over": (_taken_over, 0, {}),
+    "late": (_no_second_look, 204, {"rates": STOPPED}),
 }
-"""Each with a seed at which the search begins that finds it."""
+"""Each with a seed at which the search begins that finds it, and how it is played."""
 
 
 @pytest.mark.one_python
 @pytest.mark.long
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutate, start = MUTANTS[name]
+    mutate, start, options = MUTANTS[name]
     mutate(monkeypatch)
     with pytest.raises(AssertionError):
-        play(range(start, start + 300))
+        play(range(start, start + 300), **options)
 
 
 # ---------------------------------------------------------------------------------------------- what a user calls
@@ -470,6 +500,32 @@ def test_a_builder_that_ended_early_is_followed_by_another_one() -> None:
     assert store.build().entities == 20
     assert memory.now - began >= TIMES.lease
     assert store.check().ok
+
+
+class Mortal(Clocked, Faulty):
+    """A service with a clock, of which one request ends its client."""
+
+
+@pytest.mark.parametrize("way", ["before", "after", "lost"])
+def test_what_a_builder_left_at_any_request_is_finished_before_it_is_read(way: str) -> None:
+    item = cls(OLD, "Item")
+    for at in itertools.count(1):
+        memory = Mortal(1)
+        before = tm.Store(memory.open(OLD))
+        before.insert_many([item("shop0", n, ["red", "green"][n % 2], n / 8, code=f"{n}") for n in range(4)])
+        engine = memory.open(NEW)
+        memory.number, memory.at, memory.way = 0, at, way
+        with suppress(KeyboardInterrupt):
+            while engine.build(2, None) is not None:
+                pass
+        if memory.number < at:
+            break
+        memory.at = -1
+        assert way != "lost" or not engine.unready
+        store = tm.Store(memory.open(NEW))
+        assert store.build().done
+        assert store.check().ok, f"request {at}: {store.check()}"
+    assert at > 70
 
 
 def test_an_entity_that_is_added_by_another_writer_while_it_is_read_is_no_duplicate() -> None:
@@ -577,7 +633,7 @@ def test_an_index_and_totals_are_built_while_an_older_process_writes(
     connection: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        outbox, "LOCAL", Timing(look=0.3, deadline=2.0, lease=4.0, grace=6.0)
+        outbox, "LOCAL", Timing(look=0.3, deadline=2.0, lease=4.0, grace=6.0, request=0.3)
     )  # (the head tells others)
     first = old()
     item: Any = first[0]

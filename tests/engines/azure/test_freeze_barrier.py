@@ -6,20 +6,23 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import freeze_barrier, writes
+from tablemapper.engines.azure import freeze_barrier, late_writes, writes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
 from tablemapper.engines.azure.catalogue.publication import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
+from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, delay
-from tablemapper.engines.azure.writes import write
+from tablemapper.engines.azure.tables.reserved_names import INTENTS
+from tablemapper.engines.azure.tables.service import GroupTransaction, Request
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 
@@ -27,7 +30,7 @@ from .crew import Board, Member
 from .schedule import Rates, Schedule, played
 from .test_builds import Clocked
 
-TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0)
+TIMES = Timing(look=1.0, deadline=1.5, lease=3.0, grace=30.0, request=1.0)
 RATES = Rates(crash=0.004, lost=0.25, late=0.1, busy=0.05)
 SCHEMA = compile_schema([Member, Board])
 
@@ -35,15 +38,24 @@ SCHEMA = compile_schema([Member, Board])
 class Play:
     """Writers of several processes, one that freezes, and one that sweeps."""
 
-    def __init__(self, seed: int, settled: float = TIMES.settled) -> None:
+    def __init__(self, seed: int, settled: float = TIMES.settled, stopped: float = 0.0) -> None:
         random.seed(seed)  # (of pauses)
         self.rng = random.Random(seed)
         self.memory = Clocked(seed)
         self.ops = itertools.count()
         self.settled = settled
+        self.stopped = stopped
+        """How often a writer stands still before it sends a transaction."""
+        self.told: list[Request] = []
+        """What writers sent that were told that it is done."""
+        self.late: list[Request] = []
+        """What changed entities that were to change no more."""
         self.store = tm.Store(self.memory.open(SCHEMA, TIMES))
         self.frozen: list[Any] | None = None
-        self.schedule = self.memory.schedule = Schedule(self.memory, seed, RATES, TIMES.look)
+        self.schedule = self.memory.schedule = Schedule(
+            self.memory, seed, attrs.evolve(RATES, stopped=stopped), TIMES.look
+        )
+        self.memory.send = self.noted(self.memory.send)  # type: ignore[method-assign]
         for _ in range(4):
             self.schedule.start(self.program())
         self.schedule.start(self.freezer())
@@ -61,7 +73,7 @@ class Play:
 
     def writer(self, current: CatalogueRefresher, outbox: Outbox) -> Effects[None]:
         model = SCHEMA.by_name["Member"]
-        for _ in range(25):
+        for _ in range(25 if not self.stopped else 12):
             yield Sleep(self.rng.random() * 0.8)
             partition, row = Member.key(self.rng.choice("ab"), self.rng.choice("pqrs"))[1:]
             values = {
@@ -72,11 +84,24 @@ class Play:
             new = (partition, row, 0, *[values.get(one.name) for one in model.columns])
             verb = self.rng.choice(["upsert", "upsert", "delete"])
             operation = Operation(verb, model, partition, row, None if verb == "delete" else new)  # type: ignore[arg-type]
+            sent: list[Request] = []
             try:
-                known = yield from current.classes()
-                yield from write(known, [operation], outbox, timeout=TIMES.deadline)
+                yield from _noted(write_in_time(current, [operation], outbox, timeout=TIMES.deadline), sent)
+                self.told += sent
             except tm.TableMapperError:
                 pass
+
+    def noted(self, send: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        """Return a function that sends a request, and notes it if it changes a frozen entity."""
+
+        def sends(request: Request) -> Any:
+            answer = send(request)
+            changes = request.changes if isinstance(request, GroupTransaction) and request.table == "Members" else ()
+            if self.frozen is not None and not all(change.row.startswith(INTENTS[0]) for change in changes):
+                self.late.append(request)
+            return answer
+
+        return sends
 
     def freezer(self) -> Effects[None]:
         yield Sleep(self.rng.random() * 6)
@@ -85,7 +110,8 @@ class Play:
         while (yield from freeze_barrier.wait("TableMapper", current, self.settled, 60.0)):
             pass
         self.frozen = self.members()
-        yield from sweep(current, outbox, 60.0)
+        if not self.stopped:
+            yield from sweep(current, outbox, 60.0)
 
     def members(self) -> list[Any]:
         return list(self.store.query(Member).allow_scan())
@@ -94,6 +120,10 @@ class Play:
         self.schedule.run()
         if self.frozen is None:
             return {}
+        if self.stopped:
+            wrong = [one for one in self.late if any(one is other for other in self.told)]
+            assert not wrong, wrong[0]
+            return {"frozen": 1, "late": len(self.late)}
         assert self.members() == self.frozen
         self.memory.now += 10_000
         self.store.sweep(full=True)
@@ -107,8 +137,46 @@ class Play:
         return {"frozen": 1}
 
 
-def play(seeds: Iterable[int], settled: float = TIMES.settled) -> Counter[str]:
-    return played(partial(Play, settled=settled), seeds)
+def _noted(work: Effects[None], sent: list[Request]) -> Effects[None]:
+    """Do a work, and note the transactions that it sends by itself."""
+    answer: Any = None
+    error: Exception | None = None
+    while True:
+        try:
+            step = work.send(answer) if error is None else work.throw(error)
+        except StopIteration:
+            return
+        if isinstance(step, GroupTransaction):
+            sent.append(step)
+        answer = error = None
+        try:
+            answer = yield step
+        except Exception as raised:
+            error = raised
+
+
+def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
+    return played(partial(Play, **options), seeds)
+
+
+@pytest.mark.one_python
+@pytest.mark.long
+def test_no_writer_that_stood_still_is_told_that_it_changed_a_frozen_entity(full_size: bool) -> None:
+    seeds = 1_000 if full_size else 40
+    counts = play(range(seeds), stopped=0.05)
+    assert counts["frozen"] > seeds * 0.8
+    assert counts["late"] > seeds / 20
+
+
+@pytest.mark.one_python
+def test_writers_that_do_not_look_again_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: Any) -> Any:
+        return False
+        yield
+
+    monkeypatch.setattr(late_writes._Mending, "is_late", never)
+    with pytest.raises(AssertionError):
+        play(range(50), stopped=0.05)
 
 
 @pytest.mark.one_python
@@ -130,7 +198,7 @@ def test_no_entity_changes_once_a_store_is_frozen(full_size: bool) -> None:
 )
 def test_a_shorter_wait_is_caught(settled: float, first: int) -> None:
     with pytest.raises(AssertionError):
-        play(range(first, first + 300), settled)
+        play(range(first, first + 300), settled=settled)
 
 
 @pytest.mark.one_python

@@ -160,7 +160,7 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
             old.insert(Novel("x", "a0", 100, 1, Decimal(1)))
             old.merge(bare.key("x", "a0"), born=5)
             assert early[Author.key("x", "a0")].books in (3, 4)  # (the old program knows of it within its look)
-            old._engine.current._looked = -1e9  # type: ignore[attr-defined]
+            old._engine.current.known.seen = -1e9  # type: ignore[attr-defined]
             old.insert(Novel("x", "a0", 101, 1, Decimal(1)))
         with sound_store(place, models=MODELS) as store:
             assert repaired(store).ok

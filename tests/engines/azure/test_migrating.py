@@ -81,7 +81,7 @@ def opened(place: Any, models: list[Any], **options: Any) -> tm.Store:
 
 def later(store: tm.Store) -> None:
     """Let it be time for a process to look at the catalogue again."""
-    store._engine.current._looked = -1e9  # type: ignore[attr-defined]
+    store._engine.current.known.seen = -1e9  # type: ignore[attr-defined]
 
 
 def old_of(item: tuple[Any, ...]) -> Any:

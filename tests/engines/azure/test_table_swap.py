@@ -141,7 +141,7 @@ def test_entities_are_converted_and_the_old_version_ends(place: Any) -> None:
         assert (report.applied, report.entities, report.ok) == (("ages",), 30, True)
         assert {(step.old_version, step.reversible) for step in report.plan} == {("stops", True)}
         assert {step.entities for step in report.plan} == {30}
-        old._engine.current._looked = -1e9  # type: ignore[attr-defined]
+        old._engine.current.known.seen = -1e9  # type: ignore[attr-defined]
         with pytest.raises(tm.SchemaMismatch, match="ages"):
             old.insert(user(50))
     assert FORTH.seen(place) == FORTH.after(map(user, range(30)))
@@ -685,7 +685,7 @@ def test_a_script_that_copied_is_undone_and_done_again(place: Any) -> None:
             31,
             {"stops"},
         )
-        new._engine.current._looked = -1e9  # type: ignore[attr-defined]
+        new._engine.current.known.seen = -1e9  # type: ignore[attr-defined]
         with pytest.raises(tm.SchemaMismatch, match="the undoing of ages"):
             new.insert(New.User("a", 91, "n", 9))
     users = [*map(user, range(30)), Old.User("a", 90, "n", "9")]

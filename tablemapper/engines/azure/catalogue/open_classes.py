@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
@@ -32,7 +33,7 @@ from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, label
 from ..cross_partition.outbox import Timing
 from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
-from ..tables.driver import Effects, ReadClock
+from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
 from ..tables.reserved_names import BASE_ROW
 from ..tables.service import PARTITION, ROW, Members
@@ -46,6 +47,7 @@ class OpenClasses:
     Attributes:
         head: of the catalogue.
         catalogue: of the store.
+        seen: when it was last certain that the catalogue has them so, by the clock of the process.
         unready: what cannot be read yet: its state, by label.
         marks: what says of an entity whether it is in an index or an aggregate.
         names: the tables that have other names in the account, by their public ones.
@@ -60,6 +62,7 @@ class OpenClasses:
     def __init__(self, schema: Schema, published: StoredCatalogue) -> None:
         self.head = published.head
         self.catalogue = catalogue = published.value
+        self.seen = math.inf  # (until a process begins to look)
         self.names = names_of(catalogue)
         self.schema = schema
         others = other_rules(catalogue)
@@ -289,8 +292,8 @@ class CatalogueRefresher:
         self, table: str, classes: OpenClasses, looked: float, times: Timing, timeout: float, *, read_only: bool = False
     ) -> None:
         self.known = classes
+        classes.seen = looked
         self._table = table
-        self._looked = looked
         self._times = times
         self._timeout = timeout
         self._read_only = read_only
@@ -298,7 +301,7 @@ class CatalogueRefresher:
     def classes(self) -> Effects[OpenClasses]:
         """Return the classes by which something may be sent now."""
         now: float = yield ReadClock()
-        return self.known if now - self._looked <= self._times.look else (yield from self.look())
+        return self.known if now - self.known.seen <= self._times.look else (yield from self.look())
 
     def look(self) -> Effects[OpenClasses]:
         """Return the classes as the catalogue has them now.
@@ -306,11 +309,13 @@ class CatalogueRefresher:
         Raises:
             SchemaMismatch: a class cannot be used any more.
         """
-        now: float = yield ReadClock()
+        known, now = self.known, (yield from clock())
         head: Head | None = yield from read_head(self._table, self._timeout)
-        if head is not None and head.generation != self.known.head.generation:
-            self.known = OpenClasses(self.known.schema, (yield from self._published()))
-        self._looked = max(self._looked, now)
+        if head is not None and head.generation != known.head.generation:
+            self.known, former = OpenClasses(known.schema, (yield from self._published())), self.known
+            self.known.seen = now if former is known else max(now, former.seen)
+        elif self.known is known:
+            known.seen = max(known.seen, now)
         return self.known
 
     def _published(self) -> Effects[StoredCatalogue]:

@@ -20,7 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from ....catalogue import registration
+from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue, JobSpec
+from ....catalogue.dropping import without_jobs
 from ....catalogue.layout import with_new
 from ....catalogue.migration_states import dropped_classes
 from ....catalogue.property_names import names_in_use
@@ -369,22 +371,29 @@ def _with_names(tables: Mapping[str, Table], forms: Forms, names: Mapping[str, s
     return after
 
 
-def given_up(held: StoredCatalogue, labels: Iterable[str]) -> Catalogue | None:
+def given_up(held: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False) -> Catalogue | None:
     """Return the catalogue in which some of what is ready is to be built anew, by the rules of time zones that are here.
 
     An index on an aggregate is built with that. None: nothing of it is ready.
+
+    Args:
+        held: the catalogue.
+        labels: of what is to be built anew.
+        while_built: whether that is given up, too, which is being built.
     """
     number, models, states = held.head.generation + 1, held.value.models, held.value.states
+    given = ("ready", "building", "violated") if while_built else ("ready",)
     wanted: dict[str, set[str]] = {}
     for label in labels:
         owner = Label.of(label).owner
         source = models[owner].source
         all_of_it = {label} if source is None else {owner, *(f"{owner}.{name}" for name in models[owner].indexes)}
-        if all(states[one].state == "ready" for one in all_of_it):
+        if all(states[one].state in given for one in all_of_it):
             wanted.setdefault(source or owner, set()).update(all_of_it)
     if not wanted:
         return None
-    after = registered(held.value, wanted, BuildStateSpec("disabled", 0, number=number), number)
+    value = without_jobs(ActionPlan(0, tuple), held.value, set().union(*wanted.values())) if while_built else held.value
+    after = registered(value, wanted, BuildStateSpec("disabled", 0, number=number), number)
     ruled = {label: ruled_here(models, label, after.states[label]) for some in wanted.values() for label in some}
     return attrs.evolve(after, states=after.states | ruled)
 

@@ -149,7 +149,7 @@ def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[Ro
     """Delete rows of a partition that others may delete, too."""
     for at in range(0, len(changes), MAX_CHANGES):
         some = changes[at : at + MAX_CHANGES]
-        if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (who sweeps was faster)
+        if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (others were faster with some)
             for one in some:
                 yield from patience.send(table, partition, one)
 

@@ -170,14 +170,16 @@ class Timing:
     """For which an intent is left to its writer."""
     grace: float = 600.0
     """For which an intent is kept that may still be in somebody's hands; no request is under way for as long."""
+    request: float = 30.0
+    """For which the service goes on with a request at most, whether anybody waits for the answer or not."""
 
     @property
     def settled(self) -> float:
-        """After which nobody writes any more who does not know of a change of the catalogue."""
-        return 2 * self.look + self.deadline  # (a request may be under way for as long as a look lasts)
+        """After which nobody writes any more who does not know of a change of the catalogue, unless he stood still."""
+        return self.look + self.deadline + self.request
 
 
-LOCAL = Timing(look=1.0, deadline=10.0)
+LOCAL = Timing(look=1.0, deadline=10.0, request=1.0)
 """Of a store that is created on this machine, on an emulator."""
 
 
@@ -214,7 +216,7 @@ class Deadline:
         yield pause
 
     def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
-        """Send changes that may be made twice; return whether all that they need was there.
+        """Send changes that may be made twice; return whether all that they need was there, and as it was to be.
 
         Raises:
             Late, Refused
@@ -227,7 +229,7 @@ class Deadline:
                 yield from self.again(attempt, lost)
                 attempt += 1
             except ErrorResponse as refused:
-                if refused.status == 404 and refused.code != "TableNotFound":
+                if refused.status in (404, 412) and refused.code != "TableNotFound":
                     return False
                 raise
             else:

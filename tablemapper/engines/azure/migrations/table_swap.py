@@ -211,7 +211,7 @@ class AzureReplacement:
         """Finish what is left of writes into the new tables, and let no request be under way any more."""
         target, since = self.target, self.run(server_time(self.table, self.timeout))
         if target.driver.has_lost:
-            while self.run(waited(self.table, since, self.times.deadline, self.timeout)):
+            while self.run(waited(self.table, since, self.times.request, self.timeout)):
                 self.alive()
         times = attrs.evolve(self.times, lease=0.0, grace=0.0)
         target.run(sweep(target.current, Outbox(self._catalogue, times), self.timeout))

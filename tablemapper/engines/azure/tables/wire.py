@@ -15,6 +15,7 @@ import msgspec
 import urllib3
 
 from .accounts import Account
+from .elapsed_clock import ElapsedClock
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
 from .service import (
     PARTITION,
@@ -52,7 +53,11 @@ _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
 class Wire:
-    """A Table service over HTTP."""
+    """A Table service over HTTP.
+
+    Attributes:
+        elapsed: the clock that its answers keep right.
+    """
 
     def __init__(
         self, account: Account, *, pool: Any = None, clock: Callable[[], float] = time.time, boundary: Any = uuid4
@@ -60,6 +65,7 @@ class Wire:
         self._account = account
         self._clock = clock
         self._boundary = boundary
+        self.elapsed = ElapsedClock()
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
         kind = urllib3.HTTPSConnectionPool if account.scheme == "https" else urllib3.HTTPConnectionPool
@@ -172,6 +178,7 @@ class Wire:
             answer = self._pool.urlopen(method, url, body=body, headers=head, redirect=False, retries=False)
         except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
             raise NoResponse(f"{account}: {type(error).__name__}") from None
+        self.elapsed.heard(answer.headers.get("Date"))
         if answer.status in OPEN:
             raise NoResponse(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
         return answer.status, answer.headers, answer.data or b""

@@ -1,0 +1,48 @@
+"""A clock of what has gone by, also while this machine slept, or stood still."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+
+_STEP = 5.0  # seconds: a service says no fractions, and its servers may differ by some
+_SLEEPING = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+"""The clock that goes on while the system sleeps, where it has one."""
+
+
+def _monotonic() -> float:
+    return time.monotonic() if _SLEEPING is None else time.clock_gettime(_SLEEPING)
+
+
+class ElapsedClock:
+    """Gives seconds that never go back.
+
+    The clocks of a virtual machine that is paused stand still with it. The times in the answers of a service say for how long.
+
+    Args:
+        monotonic: the clock of this machine.
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = _monotonic) -> None:
+        self._monotonic = monotonic
+        self._stood = 0.0
+        self._ahead: float | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self) -> float:
+        return self._monotonic() + self._stood
+
+    def heard(self, date: str | None) -> None:
+        """Take note of the time in an answer that has just come."""
+        try:
+            ahead = parsedate_to_datetime(date or "").timestamp() - self._monotonic()
+        except ValueError:
+            return
+        with self._lock:
+            if self._ahead is None:
+                self._ahead = ahead
+            elif ahead > self._ahead + _STEP:
+                self._stood += ahead - self._ahead
+                self._ahead = ahead
