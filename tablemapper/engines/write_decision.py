@@ -144,7 +144,7 @@ def decide(
         for maintenance, passed in maintained.duties(change.operation.model):
             if passed is None or passed(change.operation.key):
                 rows = maintained.concerned(maintenance, change.old, change.new)
-                _add(decision.changes, Maintenance(maintenance.indexes, ()), *rows)
+                _add(decision.changes, maintenance.of_indexes, *rows)
     _check_unique(decision.changes, stored)
     if maintained_limit is not None:
         check_limit(len(operations), decision.changes, maintained_limit)
@@ -187,7 +187,7 @@ def _add(changes: ChangeSet, maintenance: Maintenance, old: Row | None, new: Row
     if old is not None and new is not None:
         changes.changed(maintenance, [(old, new)])
     elif new is not None:
-        changes.added(maintenance, [new])
+        changes.built(maintenance, [new])
     elif old is not None:
         changes.removed(maintenance, [old])
 
@@ -204,7 +204,7 @@ def _decide_groups(
         for maintenance, passed in maintained.duties(change.operation.model):
             if passed is None or passed(change.operation.key):
                 rows = maintained.concerned(maintenance, change.old, change.new)
-                _add(changes, Maintenance((), maintenance.aggregates), *rows)
+                _add(changes, maintenance.of_aggregates, *rows)
     own = {(change.operation.model, change.operation.key) for change in written}
     dependents: dict[tuple[Model, Key], Row] = {}
     for aggregate, deltas in changes.groups.items():
@@ -223,12 +223,12 @@ def _decide_groups(
                 continue  # what is shown did not change
             for maintenance, passed in maintained.duties(aggregate.model):
                 if passed is None or passed(found.key):
-                    _add(changes, Maintenance(maintenance.indexes, ()), old, new)
+                    _add(changes, maintenance.of_indexes, old, new)
     for (owner, key), entity in dependents.items():
         after = _with_maintained(maintained, owner, entity, decision, stored)
         for maintenance, passed in maintained.duties(owner):
             if passed is None or passed(key):
-                changes.changed(Maintenance(maintenance.indexes, ()), [(entity, after)])
+                changes.changed(maintenance.of_indexes, [(entity, after)])
 
 
 def _decide_group(
@@ -324,9 +324,17 @@ def violation(
 # ---------------------------------------------------------------------------------------------- errors of operations
 
 
+_IF_MISSING = {
+    "merge": "if it may be missing, .upsert(entity, merge=True) inserts it then",
+    "replace": "if it may be missing, .upsert(entity) inserts it then",
+    "delete": "if it may be missing, ask .exists(key) before, or catch EntityNotFound",
+}
+
+
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
     fault = "there is no such entity" if _condition(operation) is None else "it was deleted since it was read"
+    fault += f"; {_IF_MISSING[operation.verb]}" if operation.verb in _IF_MISSING else ""
     return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 
 

@@ -192,6 +192,11 @@ def abstract_declaration(cls: Any) -> AbstractDeclaration:
     return declaration
 
 
+def has_table(value: object) -> bool:
+    """Return whether something is a record class with a table, not one that only lends its fields."""
+    return isinstance(value, type) and isinstance(getattr(value, "__declaration__", None), Declaration)
+
+
 def declaration_of(cls: type[Any]) -> Declaration:
     """Return the compiled declaration of a record class with a table."""
     declaration = abstract_declaration(cls)
@@ -279,7 +284,7 @@ def declare(
         return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
     table = options.table
     if not isinstance(table, str):
-        faults.append(f"table={safe_repr(table)}: the name of a table is text")
+        faults.append(f'table={safe_repr(table)}: the name of a table is text, as in table="{cls.__name__}s"')
         table = "Table"
     if (fault := check_table_name(table)) is not None:
         faults.append(f"table={safe_repr(table)}: {fault}")

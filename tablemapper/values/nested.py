@@ -237,15 +237,10 @@ def _json_type(annotation: Any) -> ValueType:
 
     both = _list_of(element, readable) if shape is list and element is not None else through_text
 
-    def load(stored: Any) -> Any:
-        try:
-            return decode(stored)
-        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: {error}") from None
-
     def store(value: Any) -> str:
         return both(value)[1]
 
+    load = _loader(decode, readable)
     schema = members = None
     if shape is list and element is not None:
         name, members = f"list[{element.name}]", element.members
@@ -257,9 +252,23 @@ def _json_type(annotation: Any) -> ValueType:
         lambda value: msgspec.json.decode(store(value)), lambda plain: load(encode(plain).decode()),
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
-        objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, sql_ordered=False, keyable=False, spillable=True,
+        objects={"store": store, "load": load, "raw": msgspec.Raw}, ordered=levels, hierarchy=levels, load_refuses=True, sql_ordered=False, keyable=False, spillable=True,
         element=element, members=members, json_schema=schema, entries=shape is dict, member=lambda name: _member(annotation, name),
     )  # fmt: skip
+
+
+def _loader(decode: Callable[[str], Any], readable: str) -> Callable[[Any], Any]:
+    """Return the function that reads a stored form."""
+
+    def load(stored: Any) -> Any:
+        if stored.__class__ is not str:
+            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: it is no text")
+        try:
+            return decode(stored)
+        except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: {error}") from None
+
+    return load
 
 
 _WHERE_TO_DEFINE = (
@@ -384,6 +393,11 @@ def _check_hooks(kind: Any) -> None:
     )
     if kind in (object, Extra) or not isinstance(kind, type):
         raise fault
+    if hasattr(kind, "__pydantic_complete__"):
+        raise ValueFault(
+            f"{_readable(kind)} is a model of pydantic, which cannot be stored; make it an attrs class, a dataclass or a "
+            "msgspec Struct, or register hooks for it on tablemapper.converter()"
+        )
     import cattrs
 
     try:

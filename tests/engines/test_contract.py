@@ -16,6 +16,7 @@ from tablemapper.engines.protocol import Engine, Note, NoteConflict, Reads
 from tablemapper.schema.model import compile_schema
 
 from ..classes import grouped
+from ..stores import repaired
 from .azure.place import AzurePlace
 from .dicts import DictPlace
 
@@ -362,7 +363,7 @@ def test_a_frozen_store_is_only_read(opened: Open, name: str) -> None:
         assert held(one) == before
         assert one.check().ok
         assert one.build().done
-        assert one.repair().ok
+        assert repaired(one).ok
         assert one.sweep() == 0
     store.unfreeze()
     other.unfreeze()

@@ -191,7 +191,7 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
             old.insert(OLD("x", 101, price="1", maker="m1", tags=[]))
     with sound_store(path, models=[bare]) as store:
         assert len(list(store.query(bare.by_maker("m1")))) == 4
-    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part", "Part.by_maker"]
+    assert [item.where for item in tm.status(path).objects if item.state == "ready"] == ["Part", "Part.by_maker"]
 
 
 def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:

@@ -171,7 +171,7 @@ def program(path: Path) -> Iterator[Program]:
     program.close()
 
 
-def migrate(path: Path, case: Case, **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, case: Case, **options: Any) -> tm.reports.MigrationReport:
     return tm.migrate(path, case.scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 

@@ -29,7 +29,7 @@ CASES = [(int | None, None, 5), (bool, True, False), (str, "", "x")]
 @pytest.mark.parametrize(("kind", "default", "value"), CASES)
 def test_it_is_refused_with_the_script_as_check_refuses_it(place: Any, kind: Any, default: Any, value: Any) -> None:
     old, new = user("deleted", kind=kind, default=default), user("removed", kind=kind, default=default)
-    (change,) = [change for change in tm.changes(tm.schema_form([old]), [new]) if change.stops]
+    (change,) = [change for change in tm.changes(tm.schema_snapshot([old]), [new]) if change.stops]
     with tm.open(place, models=[old]) as store:
         store.insert(old(1))
         with pytest.raises(tm.SchemaMismatch, match='"deleted" .* and "removed" is new') as caught:
