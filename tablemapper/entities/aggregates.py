@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ..errors import InvalidModel, safe_repr
 from ..expressions.tree import Predicate
-from ..limits import check_table_name
 from ..owner_cache import cached_on_owner
 from .declaration import AbstractDeclaration, Declaration, declaration_of, index_table
 from .entity import Record
@@ -53,33 +51,9 @@ def keepers(cls: type[Any]) -> tuple[type[Aggregate], ...]:
     """Return the aggregates that keep the maintained fields of a class of entities, one for each field.
 
     There are none for a class that was made of a catalogue's form: it only names its source.
-
-    Raises:
-        InvalidModel: the name of a field makes no name of a table.
     """
     declaration = declaration_of(cls)
-    fields = [field for field in declaration.maintained if not is_named(field)]
-    if faults := list(_name_faults(declaration, fields)):
-        raise InvalidModel(declaration.name, faults)
-    return tuple([_keeper(declaration, field) for field in fields])
-
-
-def _name_faults(declaration: Declaration, fields: Iterable[FieldModel]) -> Iterator[str]:
-    """Yield the maintained fields whose names make no name of a table, or that of another one's."""
-    tables: dict[str, str] = {}
-    for field in fields:
-        table = _keeper_table(declaration, field)
-        if (first := tables.setdefault(table.lower(), field.name)) != field.name:
-            yield f'{field.name}: the store would keep it in the table "{table}", as it keeps {first}; choose another name'
-        elif check_table_name(table) is not None:
-            yield (
-                f"{field.name}: the store keeps it in a table that is named after it, and a table has at most 63 letters (A-Z, "
-                f'a-z) and digits: "{safe_repr(table)[1:-1]}" is none; choose another name'
-            )
-
-
-def _keeper_table(declaration: Declaration, field: FieldModel) -> str:
-    return index_table(declaration.table, f"{declaration.name}_{field.property}")
+    return tuple([_keeper(declaration, field) for field in declaration.maintained if not is_named(field)])
 
 
 def is_named(field: FieldModel) -> bool:
@@ -99,7 +73,7 @@ def _keeper(declaration: Declaration, field: FieldModel) -> type[Aggregate]:
     name = f"{declaration.name}_{field.property}"  # what is generated for a class has its name, which must be one
     make: Any = type(Aggregate)
     keeper: type[Aggregate] = make(
-        name, (Aggregate,), body, of=field.measure.of, table=_keeper_table(declaration, field)
+        name, (Aggregate,), body, of=field.measure.of, table=index_table(declaration.table, name)
     )
     keeper.__name__ = keeper_name(declaration.name, field.property)
     return keeper

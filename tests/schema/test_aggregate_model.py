@@ -256,7 +256,7 @@ def test_every_difference_changes_the_fingerprint() -> None:
     ("names", "fault"),
     [
         (("größe",), "größe: the store keeps it in a table that is named after it, .* none; choose another name"),
-        (("n" * 60,), "nnn: the store keeps it in a table that is named after it, .* 63 letters"),
+        (("n" * 60,), "n+: the store keeps it in a table that is named after it, .* 63 letters"),
         (
             ("a_b", "aB"),
             'aB: the store would keep it in the table "ShelvesShelfAB", as it keeps a_b; choose another name',
@@ -270,5 +270,5 @@ def test_a_maintained_field_whose_name_makes_no_table_is_refused_by_its_name(
     book = entity("Book", "Books", {"shelf": str}, tm.Key(partition="{shelf}"))
     fields = {name: (int, tm.count(of=book)) for name in names}
     shelf = entity("Shelf", "Shelves", {"shelf": str, **fields}, tm.Key(partition="{shelf}"))
-    with pytest.raises(tm.InvalidModel, match=f"^Shelf: .*{fault}"):
+    with pytest.raises(tm.InvalidModel, match=rf"Shelf\.{fault}"):
         tm.open(":memory:", models=[book, shelf])
