@@ -59,5 +59,6 @@ def filled(annotation: Any, types: Mapping[Any, Any]) -> Any:
     """Return an annotation with types in place of parameters."""
     if isinstance(annotation, TypeVar):
         return types.get(annotation, annotation)
-    parameters = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
-    return annotation[tuple([types.get(one, one) for one in parameters])] if parameters else annotation
+    parameters: tuple[Any, ...] = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
+    generic: Any = annotation
+    return generic[tuple([types.get(one, one) for one in parameters])] if parameters else annotation
