@@ -309,6 +309,8 @@ def _table_faults(schema: Schema) -> Iterator[str]:
             if taken is not None:
                 yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; write table=…'
             owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
+    if (reserved := owner.get("sqlite")) is not None:  # (the tables beside it begin with its name and an underscore)
+        yield f'the table "{reserved[0]}" would have others beside it whose names SQLite reserves; choose another name'
 
 
 def _overlaps(table: str, models: list[Model]) -> Iterator[str]:

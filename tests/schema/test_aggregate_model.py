@@ -272,3 +272,12 @@ def test_a_maintained_field_whose_name_makes_no_table_is_refused_by_its_name(
     shelf = entity("Shelf", "Shelves", {"shelf": str, **fields}, tm.Key(partition="{shelf}"))
     with pytest.raises(tm.InvalidModel, match=rf"Shelf\.{fault}"):
         tm.open(":memory:", models=[book, shelf])
+
+
+@pytest.mark.parametrize("name", ["sqlite", "SQLite"])
+def test_a_table_beside_which_sqlite_takes_no_other_is_refused(name: str) -> None:
+    indexed = {"by_text": tm.Index(partition="{text}", table=name)}
+    for table, index in ((name, {}), ("Rows", indexed)):
+        row = entity("Row", table, {"id": str, "text": str}, tm.Key(partition="{id}"), **index)
+        with pytest.raises(tm.InvalidModel, match=f'the table "{name}" would have others beside it'):
+            compile_schema([row])
