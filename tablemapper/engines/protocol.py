@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 import attrs
 
 from ..errors import NotReady
+from ..keys.composite_times import shown_key
 from ..planning.budget import BudgetMeter
 from ..planning.capabilities import Capabilities
 from ..planning.conditions import AnyPredicate
@@ -61,7 +62,7 @@ class Operation:
         return self.partition, self.row
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.model.declaration.shown_key(self.key)}"
+        return f"{self.verb} {shown_key(self.model.name, self.model.declaration.templates, self.key)}"
 
 
 Part: TypeAlias = tuple[list[Row], int]

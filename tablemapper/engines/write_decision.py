@@ -10,6 +10,7 @@ too. What is unique is judged on the final state, so that two entities can swap 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
@@ -17,7 +18,7 @@ import attrs
 from ..entities.etag import ETAG_FORM, NO_ETAG, etag_text
 from ..entities.fields import FieldModel
 from ..errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
-from ..keys.composite_times import shown_values
+from ..keys.composite_times import shown_key, shown_values
 from ..schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
@@ -303,7 +304,7 @@ def violation(
     Args:
         holder: gives the key of the entity that has a value, once all rows that go are gone.
     """
-    label, declaration = index.label, index.owner.declaration
+    label, shown = index.label, partial(shown_key, index.owner.name, index.owner.declaration.templates)
     for row in puts:
         held = holder(*row[:2])
         holders = [] if held is None else [held]
@@ -314,7 +315,7 @@ def violation(
                 if value is None:
                     value = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
                 return UniqueViolation(
-                    f"{label}: {declaration.shown_key(row[2:4])} cannot have {value}, which {declaration.shown_key(one)} holds; "
+                    f"{label}: {shown(row[2:4])} cannot have {value}, which {shown(one)} holds; "
                     "change one of them, or swap both in one transaction",
                     entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(one),
                 )  # fmt: skip

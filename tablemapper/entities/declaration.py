@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, get_args, overload
 
@@ -13,7 +13,7 @@ from ..datetime_types import Builtin
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, safe_repr
 from ..expressions.predicates import dump
 from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, Predicate, as_predicate
-from ..keys.composite_times import composed, composed_fields, shown_values
+from ..keys.composite_times import composed, composed_fields
 from ..keys.template import Slot, Template
 from ..keys.template_parser import compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
@@ -146,11 +146,6 @@ class Declaration(AbstractDeclaration):
     def templates(self) -> tuple[Template, Template]:
         """The templates of the partition key and the row key."""
         return self.partition, self.row
-
-    def shown_key(self, key: Sequence[str]) -> str:
-        """Return a key as a user writes it, ``Product.key('b', 7)``; with its texts if they do not hold all of the values."""
-        values = shown_values(self.templates, key)
-        return f"{self.name} {tuple(key)}" if values is None else f"{self.name}.key({values})"
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:

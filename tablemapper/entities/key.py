@@ -14,7 +14,7 @@ E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
 
 TemplateText = str | tuple[str, ...]
-_ENTRY = re.compile(r"(\{\w+)\[([^\[\]{}.:!]+)\]")
+_ENTRY = re.compile(r"(\{\w+)\[([^\[\]{}.:!]+)\](?=[:}!])")
 
 
 def dotted(template: TemplateText) -> Any:

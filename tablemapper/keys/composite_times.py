@@ -90,6 +90,12 @@ def shown_values(templates: Pair, key: Sequence[str]) -> str | None:
         return None
 
 
+def shown_key(name: str, templates: Pair, key: Sequence[str]) -> str:
+    """Return a key of a class as a user writes it, ``Product.key('b', 7)``; with its texts if they lack some of a value."""
+    values = shown_values(templates, key)
+    return f"{name} {tuple(key)}" if values is None else f"{name}.key({values})"
+
+
 def _kinds(templates: Pair) -> dict[str, type]:
     return {slot.field: slot.text.base for template in templates for slot in template.slots}
 

@@ -107,6 +107,11 @@ def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults:
             literal = ""
         if conversion:
             faults.append(f"{{{field}!{conversion}}}: there are no conversions; write a spec after a colon")
+        if "[" in field:
+            faults.append(
+                f"{{{field}}}: the key of an entry that is part of a key or an index has none of . [ ] {{ }} : !"
+            )
+            continue
         if field not in kinds:
             faults.append(f'no field "{field}" (fields: {", ".join(kinds)}){did_you_mean(field, kinds)}')
             continue

@@ -11,7 +11,7 @@ from ..catalogue.transitions import ConversionFault
 from ..errors import MigrationStopped
 from ..schema.model import model_of
 from ..schema.specs import Forms
-from ..scripts.conversion_plan import affected_classes
+from ..scripts.conversion_plan import affected_classes, copied_for
 from ..scripts.links import links_of
 from ..scripts.script import Script
 from ..scripts.steps import is_edit, pairs
@@ -34,7 +34,7 @@ class MigrationStep:
     text: str
     """The step in words: ``rename Product.maker to manufacturer``."""
     entities: int
-    """The number of entities that are copied for it; 0 if only the catalogue changes."""
+    """The number of entities that are copied for it, those of other classes of its table, too; 0 if only the catalogue changes."""
     reversible: bool
     """Whether the migration can be undone, until it is contracted."""
     old_version: Literal["writes", "reads", "stops"]
@@ -173,7 +173,7 @@ def _script_steps(
             MigrationStep(
                 script.id,
                 str(step),
-                sum(count(cls.__name__) for cls in set(step.sources(script)) if cls.__name__ in affected),
+                sum(map(count, copied_for(step, script, forms))),
                 undoable,
                 "writes" if stays else level if links else "stops",
                 back,

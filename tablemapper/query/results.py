@@ -10,6 +10,7 @@ from ..engines.protocol import Position
 from ..errors import EntityNotFound, InvalidQuery, did_you_mean, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.arithmetic import Computed
+from ..expressions.elements import ElementAttr
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Attr, Order, Predicate
 from ..planning.query_spec import QuerySpec
@@ -147,6 +148,11 @@ def check_condition(given: object, names: str) -> None:
 
 def own_field(attr: object, model: Model) -> Attr[Any, Any]:
     """Return an attribute of the model's class; raise InvalidQuery if it is something else."""
+    if isinstance(attr, ElementAttr):
+        raise InvalidQuery(
+            f"{attr!r} is for the groups of an aggregate: declare one with tm.group_by({attr!r}), and query that; for a condition "
+            f"write {attr.list!r}.contains(…)"
+        )
     if not isinstance(attr, Attr) or not issubclass(model.cls, attr.owner):
         names = [field.name for field in model.declaration.fields]
         name = attr.name if isinstance(attr, Attr) else attr if isinstance(attr, str) else None

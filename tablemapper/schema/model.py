@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from ..entities.aggregates import keepers
-from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table
+from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table, index_table
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, safe_repr
@@ -20,7 +20,7 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..limits import entity_size, is_name
+from ..limits import check_table_name, entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
@@ -256,7 +256,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
             models.append(model_of(cls))
         except InvalidModel as error:
             faults += [f"{error.subject}: {fault}" for fault in error.faults]
-    models += [model_of(one) for model in list(models) if model.maintained for one in keepers(model.cls)]
+    for model in [model for model in models if model.maintained]:
+        unnamed = list(_keeper_faults(model.declaration))
+        faults += unnamed
+        models += [] if unnamed else map(model_of, keepers(model.cls))
     schema = Schema(tuple(dict.fromkeys(models)))
     if len(schema.by_name) < len(schema.models):
         names = [model.name for model in models]
@@ -280,6 +283,21 @@ def _not_a_model(given: object) -> str:
     return f"{safe_repr(given)} is not an entity class with table={hint}"
 
 
+def _keeper_faults(declaration: Declaration) -> Iterator[str]:
+    """Yield the maintained fields whose names make no name of a table, or that of another one's."""
+    tables: dict[str, str] = {}
+    for field in declaration.maintained:
+        table = index_table(declaration.table, f"{declaration.name}_{field.property}")
+        name = f"{declaration.name}.{field.name}"
+        if (first := tables.setdefault(table.lower(), field.name)) != field.name:
+            yield f'{name}: the store would keep it in the table "{table}", as it keeps {first}; choose another name'
+        elif check_table_name(table) is not None:
+            yield (
+                f"{name}: the store keeps it in a table that is named after it, and a table has at most 63 letters (A-Z, a-z) "
+                f'and digits: "{safe_repr(table)[1:-1]}" is none; choose another name'
+            )
+
+
 def _table_faults(schema: Schema) -> Iterator[str]:
     owner: dict[str, tuple[str, str]] = {}
     for table in schema.tables():
@@ -291,6 +309,8 @@ def _table_faults(schema: Schema) -> Iterator[str]:
             if taken is not None:
                 yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; write table=…'
             owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
+    if (reserved := owner.get("sqlite")) is not None:  # (the tables beside it begin with its name and an underscore)
+        yield f'the table "{reserved[0]}" would have others beside it whose names SQLite reserves; choose another name'
 
 
 def _overlaps(table: str, models: list[Model]) -> Iterator[str]:

@@ -29,7 +29,7 @@ from ..schema.specs import FieldSpec, Forms, LinkSpec, ModelSpec
 from .field_converter import FieldConverter
 from .links import links_of, several, way_back
 from .script import Script
-from .steps import Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
+from .steps import AnyStep, Drop, Join, Resolve, Rewrite, is_edit, names_of, pairs
 
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
@@ -274,6 +274,15 @@ def _unnamed(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -
     return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
 
 
+def copied_for(step: AnyStep, script: Script, forms: Forms) -> tuple[str, ...]:
+    """Return the classes of entities that a script copies for one of its steps: those of its table, too."""
+    if is_edit(script):
+        return ()
+    sources = {cls.__name__ for cls in step.sources(script)}
+    names = _with_what_depends(sources, {forms[name].table for name in sources if name in forms}, forms)
+    return tuple([name for name in names if forms[name].source is None])
+
+
 def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     """Return the classes of a store that a script copies or ends: those of its steps, and all that depend on one another.
 
@@ -283,7 +292,11 @@ def affected_classes(script: Script, forms: Forms) -> tuple[str, ...]:
     if is_edit(script):
         return ()
     affected = {cls.__name__ for step in script.steps for cls in step.sources(script)}
-    tables = {model_of(cls).table for cls in _new_classes(script, affected)}
+    return _with_what_depends(affected, {model_of(cls).table for cls in _new_classes(script, affected)}, forms)
+
+
+def _with_what_depends(affected: set[str], tables: set[str], forms: Forms) -> tuple[str, ...]:
+    """Return classes of a store with all that depend on one another, and those that some tables hold."""
     while True:
         tables |= {forms[name].table for name in affected if name in forms}
         more = {name for name, form in forms.items() if form.table in tables or form.source in affected}

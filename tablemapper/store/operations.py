@@ -14,6 +14,7 @@ from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, EntityNotFound, InvalidEntity, PreconditionFailed, safe_repr
 from ..expressions.tree import Assignment
+from ..keys.composite_times import shown_key
 from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
 from ..schema.maintenance import aggregate_maintenance
@@ -352,7 +353,7 @@ def _stamp(model: Model, entity: Any, row: Row | None) -> None:
 def not_found(key: KeyOf[Any]) -> EntityNotFound:
     """Return the error of reading what is not there."""
     name = key.entity.__name__
-    shown = declaration_of(key.entity).shown_key(key[1:])
+    shown = shown_key(name, declaration_of(key.entity).templates, key[1:])
     kind, hint = "entity", ".get(key) returns None"
     if issubclass(key.entity, Aggregate):
         kind, hint = "group", "store.group(key) returns an empty one"

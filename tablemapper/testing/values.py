@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from ..entities.fields import FieldModel
 from ..limits import check_property_name
+from ..type_aliases import unfolded
 from ..values.constraints import constraint_of
 from ..values.extra import Extra, Int32Value
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
 from ..values.scalars import INT32, SCALARS
-from ..values.type_aliases import unfolded
 from .key_budget import KeyBudget
 from .scalar_strategies import Strategy, ValueRange, finite_floats, scalars, texts
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, NewType, get_args, get_origin
 
 import msgspec
 
+from ..type_aliases import unfolded
 from .scalars import ValueFault
-from .type_aliases import unfolded
 
 _PACKAGES = ("annotated_types", "pydantic")
 _BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")

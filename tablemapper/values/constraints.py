@@ -20,8 +20,8 @@ from msgspec import inspect
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import safe_repr
+from ..type_aliases import unfolded
 from .scalars import INT32_RANGE, ValueFault, ValueType
-from .type_aliases import unfolded
 
 _NUMBERS = {
     "gt": ("{v} > {b}", "> {}"),

@@ -28,6 +28,7 @@ from msgspec import inspect
 
 from ..datetime_types import Builtin, builtin_time
 from ..errors import did_you_mean, safe_repr
+from ..type_aliases import filled, unfolded
 from .choices import enum_type, literal_type
 from .constraint_aliases import with_meta
 from .constraints import constraint_of
@@ -36,7 +37,6 @@ from .geo import GeoPoint
 from .json_schema import json_schema
 from .precision import Precision, with_precision
 from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
-from .type_aliases import filled, unfolded
 
 if TYPE_CHECKING:
     import cattrs

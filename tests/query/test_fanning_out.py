@@ -80,3 +80,17 @@ def test_an_entity_is_written_once(store: tm.Store, start: Any, conditions: list
     assert {post.p: post.a - 10 for post in changed} == {name: POSTS[name][0] for name in names}
     assert changed.delete() == len(names)
     assert store.check().ok
+
+
+def test_a_query_is_not_grouped_by_elements_and_says_what_is() -> None:
+    class Post(tm.Entity, table="Posts"):
+        name: tm.Field[str]
+        tags: tm.Field[list[str]] = tm.field(factory=list)
+
+        key = tm.Key[str](partition="{name}")
+
+    with tm.open(":memory:", models=[Post]) as store:
+        posts: Any = store.query(Post).allow_scan()
+        for call in (lambda: posts.group_by(Post.tags.each()).count(), lambda: posts.select(Post.tags.each())):
+            with pytest.raises(tm.InvalidQuery, match=r"declare one with tm.group_by\(Post.tags.each\(\)\)"):
+                call()

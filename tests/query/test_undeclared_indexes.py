@@ -162,3 +162,12 @@ def test_a_text_and_a_value_of_another_type_are_nobodys() -> None:
         parts.insert_many([Part(1, tm.Extra(size="a")), Part(2, tm.Extra(size=2))])
         for where in ((size == 2, size == "a"), (size == "a", size == 2), (size == 2.0, size.is_in(["a", "b"]))):
             assert list(parts.query(Part).where(*where).allow_scan()) == []
+
+
+@pytest.mark.parametrize(
+    "slot", ["{sizes[a.b]}", "{sizes[a]b]}", "{sizes[a[b]}", "{sizes[a:b]}", "{sizes[]}", "{more[a.b]:fold}"]
+)
+def test_a_key_that_no_template_can_name_is_refused_and_names_no_other(slot: str) -> None:
+    members = {"id": str, "more": MORE, "sizes": (dict[str, int], tm.field(factory=dict))}
+    with pytest.raises(tm.InvalidModel, match=r"the key of an entry that is part of a key or an index has none of"):
+        entity("Device", "Devices", members, tm.Key(partition="{id}"), by_slot=tm.Index(partition=slot))

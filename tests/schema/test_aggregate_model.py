@@ -13,7 +13,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.schema.model import compile_schema
 
-from ..classes import Other, aggregate
+from ..classes import Other, aggregate, entity
 from ..stores import sound_store
 
 
@@ -250,3 +250,34 @@ def test_every_difference_changes_the_fingerprint() -> None:
     ]
     assert len(set(variants)) == len(variants)
     assert made(x=tm.max(Reading.value)) == variants[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "fault"),
+    [
+        (("größe",), "größe: the store keeps it in a table that is named after it, .* none; choose another name"),
+        (("n" * 60,), "n+: the store keeps it in a table that is named after it, .* 63 letters"),
+        (
+            ("a_b", "aB"),
+            'aB: the store would keep it in the table "ShelvesShelfAB", as it keeps a_b; choose another name',
+        ),
+    ],
+    ids=["not ASCII", "long", "alike"],
+)
+def test_a_maintained_field_whose_name_makes_no_table_is_refused_by_its_name(
+    names: tuple[str, ...], fault: str
+) -> None:
+    book = entity("Book", "Books", {"shelf": str}, tm.Key(partition="{shelf}"))
+    fields = {name: (int, tm.count(of=book)) for name in names}
+    shelf = entity("Shelf", "Shelves", {"shelf": str, **fields}, tm.Key(partition="{shelf}"))
+    with pytest.raises(tm.InvalidModel, match=rf"Shelf\.{fault}"):
+        tm.open(":memory:", models=[book, shelf])
+
+
+@pytest.mark.parametrize("name", ["sqlite", "SQLite"])
+def test_a_table_beside_which_sqlite_takes_no_other_is_refused(name: str) -> None:
+    indexed = {"by_text": tm.Index(partition="{text}", table=name)}
+    for table, index in ((name, {}), ("Rows", indexed)):
+        row = entity("Row", table, {"id": str, "text": str}, tm.Key(partition="{id}"), **index)
+        with pytest.raises(tm.InvalidModel, match=f'the table "{name}" would have others beside it'):
+            compile_schema([row])

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_origin
 
-from .scalars import ValueFault
-
 
 def unfolded(annotation: Any) -> Any:
     """Return what an alias stands for, with its arguments; any other annotation as it is.
 
     Raises:
-        ValueFault: it lacks an argument, has a parameter that is no type, or stands for something that holds it.
+        ValueError: it lacks an argument, has a parameter that is no type, or stands for something that holds it.
     """
     while _is_alias(alias := get_origin(annotation) or annotation):
         _check_ends(alias, ())
@@ -25,11 +23,11 @@ def _is_alias(annotation: Any) -> bool:
 
 
 def _check_ends(annotation: Any, inside: tuple[Any, ...]) -> None:
-    """Raise `ValueFault` if an alias is found in what it stands for."""
+    """Raise `ValueError` if an alias is found in what it stands for."""
     origin, parts = get_origin(annotation) or annotation, get_args(annotation)
     if _is_alias(origin):
         if origin in inside:
-            raise ValueFault(
+            raise ValueError(
                 f"the alias {origin.__name__} holds itself: write dict[str, Any] or list[Any] for any JSON, or an attrs class"
             )
         _check_ends(origin.__value__, (*inside, origin))
@@ -44,12 +42,12 @@ def _types_of(alias: Any, arguments: tuple[Any, ...]) -> Mapping[Any, Any]:
     for at, parameter in enumerate(parameters):
         has_default = hasattr(parameter, "has_default") and parameter.has_default()
         if not isinstance(parameter, TypeVar):
-            raise ValueFault(
+            raise ValueError(
                 f"the alias {alias.__name__} has the parameter {parameter}, which is no type; write what it means"
             )
         if at >= len(arguments) and not has_default:
             names = ", ".join([one.__name__ for one in parameters])
-            raise ValueFault(
+            raise ValueError(
                 f"the alias {alias.__name__}[{names}] lacks a type: write {alias.__name__}[str], for example"
             )
         default: Any = getattr(parameter, "__default__", None)
@@ -61,5 +59,6 @@ def filled(annotation: Any, types: Mapping[Any, Any]) -> Any:
     """Return an annotation with types in place of parameters."""
     if isinstance(annotation, TypeVar):
         return types.get(annotation, annotation)
-    parameters = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
-    return annotation[tuple([types.get(one, one) for one in parameters])] if parameters else annotation
+    parameters: tuple[Any, ...] = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
+    generic: Any = annotation
+    return generic[tuple([types.get(one, one) for one in parameters])] if parameters else annotation
