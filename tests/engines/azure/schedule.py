@@ -16,6 +16,7 @@ from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, 
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
+from .http_answers import answer_of, received
 from .memory import Memory
 
 Work = Generator[Step, Any, Any]
@@ -40,6 +41,8 @@ class Rates:
     """The request is executed some time after its sender was told that there is no answer."""
     busy: float = 0.0
     """The service says that it is busy, and may have executed the request."""
+    cut: float = 0.0
+    """The connection ends within the answer to a transaction."""
 
 
 @attrs.define(eq=False)
@@ -53,6 +56,7 @@ class Process:
     waits: int = 0
     results: list[Any] = attrs.field(factory=list)
     place: int = 0
+    sweeps: bool = False
     ready_at: float = 0.0
     result: Any = None
     ended: bool = False
@@ -70,14 +74,14 @@ class Schedule:
         self.rng = random.Random(seed)
         self.rates = rates or Rates()
         self.now = 0.0
-        self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0)
+        self.counts = Counter(dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0))
         self._processes: list[Process] = []
         self._late: list[tuple[float, Request]] = []
         self.late_by = late_by
 
-    def start(self, work: Work) -> Process:
-        """Add a client."""
-        process = Process(work)
+    def start(self, work: Work, *, sweeps: bool = False) -> Process:
+        """Add a client, or one that sweeps."""
+        process = Process(work, sweeps=sweeps)
         self._processes.append(process)
         return process
 
@@ -131,7 +135,7 @@ class Schedule:
             return
         drawn -= rates.crash
         if drawn < rates.late and isinstance(request, GroupTransaction):
-            self.counts["late"] += 1
+            self.counts["late sweeps" if process.root.sweeps else "late"] += 1
             self._late.append((self.now + self.rng.random() * self.late_by, request))
             process.error = NoResponse("the request is late")
             return
@@ -143,10 +147,23 @@ class Schedule:
                 self._deliver(request)
             process.error = NoResponse(name, 0.02 if name == "busy" else None)
             return
+        drawn -= rates.lost + rates.busy
         try:
             process.answer = self.memory.send(request)
         except (NoResponse, ErrorResponse) as error:
             process.error = error
+        if drawn < rates.cut and isinstance(request, GroupTransaction):
+            self.counts["cut"] += 1
+            whole: Any = process.error or process.answer
+            sent = answer_of(request, whole)
+            cut = sent[: self.rng.randrange(len(sent))]
+            try:
+                heard = received(request, cut)
+            except (NoResponse, ErrorResponse) as error:
+                heard = error
+            assert isinstance(heard, NoResponse) or repr(heard) == repr(whole), f"{cut!r} is taken for {heard!r}"
+            if isinstance(heard, NoResponse):
+                process.answer, process.error = None, heard
 
     def _deliver(self, request: Request) -> None:
         with suppress(ErrorResponse):
