@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import msgspec
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from .accounts import Account
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
@@ -81,13 +82,13 @@ class WholeHead(http.client.HTTPResponse):
             self.fp = answer
 
 
-class Connection(urllib3.connection.HTTPConnection):
+class Connection(HTTPConnection):
     """A connection whose answers are whole, or none."""
 
     response_class = WholeHead
 
 
-class SecureConnection(urllib3.connection.HTTPSConnection):
+class SecureConnection(HTTPSConnection):
     """The same over TLS."""
 
     response_class = WholeHead
@@ -96,13 +97,13 @@ class SecureConnection(urllib3.connection.HTTPSConnection):
 class Pool(urllib3.HTTPConnectionPool):
     """Such connections."""
 
-    ConnectionCls = Connection
+    ConnectionCls: Any = Connection
 
 
 class SecurePool(urllib3.HTTPSConnectionPool):
     """The same over TLS."""
 
-    ConnectionCls = SecureConnection
+    ConnectionCls: Any = SecureConnection
 
 
 class Wire:
