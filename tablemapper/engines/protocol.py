@@ -382,10 +382,11 @@ class Engine(Protocol):
         """Return the label of a class, or of an index that it declares, in what is unready."""
         ...
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index.
 
-        Where indexes may be older than their entities, their fields count as lacking, unless that may be ``eventual``.
+        None stands for an index whose rows may be older than their entities, and so answer nothing alone, unless that may
+        be ``eventual``.
         """
         ...
 

@@ -293,7 +293,8 @@ def _covers(form: QueryShape, path: AccessPath, needed: Iterable[Attr[Any, Any]]
     if path.index is None or not selected:
         return False
     lacking = form.lacking.get(path.index.name, ())
-    return all(path.holds(attr) and attr.name not in lacking for attr in needed)
+    # (Where nothing is needed, as for a count, rows that may be older than the entities are no answer either.)
+    return lacking is not None and all(path.holds(attr) and attr.name not in lacking for attr in needed)
 
 
 class _Taken:

@@ -45,8 +45,8 @@ class QueryShape:
     """Whether that order is reversed."""
     unready: Mapping[str, str] = {}
     """The indexes that cannot be read yet, by name, each with the reason."""
-    lacking: Mapping[str, Collection[str]] = {}
-    """The fields that indexes are declared to hold, and do not, by the name of the index."""
+    lacking: Mapping[str, Collection[str] | None] = {}
+    """The fields that indexes are declared to hold, and do not, by the name of the index; None: its rows are no answer."""
     part: tuple[str | None, bool] | None = None
     """The index (None: the key) that a part of a query is a part of, and whether that is one partition; None if this is
     a whole query."""
@@ -109,7 +109,7 @@ def query_form(
     by_time: bool = True,
     state: bool = False,
     unready: Mapping[str, str] = MappingProxyType({}),
-    lacking: Mapping[str, Collection[str]] = MappingProxyType({}),
+    lacking: Mapping[str, Collection[str] | None] = MappingProxyType({}),
 ) -> QueryShape:
     """Return what a query asks, with parameters in place of its constants."""
     model, along = spec.model, spec.range

@@ -389,7 +389,7 @@ class DictEngine:
     def label(self, model: Model, index: str | None = None) -> str:
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         return {}
 
     def describe(self, label: str) -> PendingBuild:

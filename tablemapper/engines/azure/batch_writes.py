@@ -10,13 +10,15 @@ from collections.abc import Sequence
 
 import attrs
 
+from ...errors import OutcomeUnknown
 from ..protocol import Operation
 from .catalogue.open_classes import CatalogueRefresher
 from .cross_partition.intent_execution import CommittedIntent, carry_out_together
 from .cross_partition.outbox import Outbox
 from .late_writes import write_in_time
+from .outcomes import afterwards
 from .tables.driver import Effects, Parallel
-from .writes import TransactionTooLarge
+from .writes import LEFT, TransactionTooLarge
 
 _TOGETHER = 16  # transactions
 
@@ -57,9 +59,9 @@ def insert(
     while rounds:
         chunks = yield from _done(current, rounds, outbox, timeout)
         written += [chunk.written for chunk in chunks]
-        for chunk in chunks:
-            if chunk.error is not None:
-                raise chunk.error
+        errors = [chunk.error for chunk in chunks if chunk.error is not None]
+        for error in [*[one for one in errors if isinstance(one, OutcomeUnknown)], *errors]:
+            raise error  # (of the others it is known that nothing was written)
 
 
 def in_rounds(
@@ -97,11 +99,19 @@ def _done(
     rounds[:] = [*rounds[_TOGETHER:], *filter(None, some)]
     following: list[CommittedIntent] = []
     yield Parallel([_written(current, chunk, outbox, timeout, following) for chunk in chunks])
-    known = yield from current.classes()
-    if not (yield from carry_out_together(following, known, timeout, outbox)):
+    says = f"{chunks[0].operations[0]} and others are written; {LEFT}"
+    if following and not (yield from afterwards(says, _followed(current, following, timeout, outbox), otherwise=False)):
         for chunk in chunks:
             chunk.followed = False
     return chunks
+
+
+def _followed(
+    current: CatalogueRefresher, following: list[CommittedIntent], timeout: float, outbox: Outbox
+) -> Effects[bool]:
+    """Do what follows from the transactions of some chunks."""
+    yield from carry_out_together(following, (yield from current.classes()), timeout, outbox)
+    return True
 
 
 def _written(

@@ -388,7 +388,7 @@ class AzureEngine:
 
     def _sweep_behind(self) -> None:
         if self._outbox.shared:
-            self.run(sweep_behind(self.current, self._outbox, self.timeout))
+            self.driver.run(sweep_behind(self.current, self._outbox, self.timeout))  # (of a closed store, too)
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
@@ -409,16 +409,15 @@ class AzureEngine:
         """Return the label of a class, or of an index."""
         return model.name if index is None else f"{model.name}.{index}"
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         """Return for each index the fields that its rows lack.
 
-        In other partitions these are all fields, as rows may be older than the entities. If that may be, they are those that the
-        rows of unique values do not hold.
+        In other partitions it is None, as rows may be older than the entities. If that may be, it is the fields that the rows of
+        unique values do not hold.
         """
-        names = [field.name for field in model.declaration.fields]
         outer = [one for one in model.indexes if not is_local(model, one)]
         if not eventual:
-            return self._classes.lacking(model) | {one.name: names for one in outer}
+            return {**self._classes.lacking(model), **dict.fromkeys([one.name for one in outer])}
         return self._classes.lacking(model) | {
             one.name: [field.name for field in one.include] for one in outer if one.unique
         }

@@ -21,10 +21,10 @@ from .cross_partition.intent_execution import CommittedIntent, carry_out_togethe
 from .cross_partition.marks import label_of, marked, parts_of
 from .cross_partition.outbox import Outbox
 from .duplicate_notes import bar
-from .outcomes import unknown
+from .outcomes import afterwards, unknown
 from .tables.driver import Effects, ReadClock, delay, read
 from .tables.service import ErrorResponse, GetEntity, NoResponse, RowChange
-from .writes import write
+from .writes import LEFT, write
 
 _ATTEMPTS = 8  # to add an entity, each as long as a write
 _log = logging.getLogger("tablemapper.azure")
@@ -65,16 +65,18 @@ def write_in_time(
         if (yield from mend.is_late()):
             try:
                 yield from mend.run()
-                yield from carry_out_together(made, current.known, timeout, outbox)
-            except TableMapperError as more:
+                if made:
+                    yield from carry_out_together(made, current.known, timeout, outbox)
+            except Exception as more:
                 raise error from more
         raise
     if (yield from mend.is_late()):
         yield from mend.run()
-    if following is None:
-        yield from carry_out_together(made, current.known, timeout, outbox)
-    else:
+    if following is not None:
         following += made
+    elif made:
+        work = carry_out_together(made, current.known, timeout, outbox)
+        yield from afterwards(f"{operations[0]} is written; {LEFT}", work, None)
 
 
 @attrs.define(eq=False)

@@ -1,15 +1,22 @@
-"""What a refusal means that no reading explains, and what is said where nobody knows whether something was written."""
+"""What came of a write, in one place for each rule: of a request without an answer, of a refusal, of what fails after a commit."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from ...errors import CorruptStore, InvalidEntity, OutcomeUnknown, StoreError
 from ..protocol import Operation
-from .tables.driver import Effects
-from .tables.service import ErrorResponse
+from .cross_partition.intent_execution import UnknownAggregate
+from .cross_partition.outbox import Deadline, DeadlineExceeded
+from .tables.driver import EXPECTED, Effects, proven
+from .tables.service import ErrorResponse, GroupTransaction, NoResponse
 
 T = TypeVar("T")
+_EXPECTED = (*EXPECTED, DeadlineExceeded, UnknownAggregate)
+_log = logging.getLogger("tablemapper.azure")
 
 
 def unknown(what: Operation, why: str) -> OutcomeUnknown:
@@ -18,25 +25,67 @@ def unknown(what: Operation, why: str) -> OutcomeUnknown:
     return OutcomeUnknown(message, entity=what.model.name, key=what.key)
 
 
-def in_doubt(what: Operation, work: Effects[T]) -> Effects[T]:
-    """Return what a work finds out of a transaction that may have been executed.
+def outcome(
+    transaction: GroupTransaction,
+    what: Operation,
+    patience: Deadline,
+    was_done: Callable[[ErrorResponse], Effects[bool]],
+) -> Effects[Sequence[str | None] | None]:
+    """Send a transaction until it is known what came of it.
+
+    After a request without an answer only a proof counts: anything else that comes leaves the outcome unknown.
+
+    Args:
+        transaction: is sent again while no answer comes.
+        what: the operation, for errors.
+        patience: up to when it is sent.
+        was_done: finds out, after a refusal, whether a send before it was executed, of which no answer came.
+
+    Returns:
+        The ETags; none if it was executed without an answer; None if it was refused, and nothing was written.
 
     Raises:
-        OutcomeUnknown: it finds nothing out, as no answer comes.
+        OutcomeUnknown: nobody knows whether it was executed.
+        CorruptStore, StoreError, InvalidEntity: nothing was written, for a reason that no reading explains.
+    """
+    attempt = 0
+    while True:
+        try:
+            etags: Sequence[str | None] = yield transaction
+        except ErrorResponse as refused:
+            if attempt and (yield from proven(was_done(refused), partial(unknown, what))):
+                return []
+            judge(refused, what)
+            return None
+        except NoResponse as lost:
+            yield from proven(patience.again(attempt, lost), partial(unknown, what), str(lost))
+            attempt += 1
+        except Exception as error:
+            raise unknown(what, f"{type(error).__name__}: {error}") from error
+        else:
+            return etags
+
+
+def afterwards(says: str, work: Effects[T], otherwise: T) -> Effects[T]:
+    """Do what follows once it is known what was written: whatever fails is logged, and left to who sweeps.
+
+    Args:
+        says: what was written, and what is left, for the log.
+        work: is done.
+        otherwise: is returned if it fails.
     """
     try:
         return (yield from work)
-    except OutcomeUnknown:
-        raise
-    except StoreError as error:
-        raise unknown(what, str(error)) from None
+    except Exception as error:
+        _log.warning("%s: %s", says, error, exc_info=not isinstance(error, _EXPECTED))
+        return otherwise
 
 
 def judge(refused: ErrorResponse, what: Operation) -> None:
     """Raise for a refusal that no reading explains."""
     if refused.code == "TableNotFound":
         raise CorruptStore(f"{what}: its table is not there any more")
-    if refused.status in (401, 403):
-        raise StoreError(f"{what}: the account refuses the key ({refused.code})")
+    if refused.denial:
+        raise StoreError(f"{what}: {refused.denial}")
     if refused.status not in (404, 409, 412):
         raise InvalidEntity(str(what), [f"the service refuses it: {refused}"])

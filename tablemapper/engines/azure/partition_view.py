@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 
+from ...entities.entity import stored_row
 from ...entities.etag import Stamp
 from ...errors import CorruptStore
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
@@ -82,6 +83,11 @@ class PartitionView:
         """Assume the row of an operation, if that is possible."""
         model, place = operation.model, (operation.model, operation.row)
         etag, old = operation.etag, operation.old
+        if etag is None and operation.entity is not None and operation.change is None:
+            # (Whatever is there is to be written: that it is what was read, is likely. A request that comes late is refused.)
+            last = stored_row(operation.entity)
+            if last is not None and last[:2] == operation.key:
+                old, etag = last, last[2]
         if operation.verb == "insert":
             self.rows[place], self.etags[operation.row] = None, None
             return True
@@ -125,7 +131,7 @@ class PartitionView:
             claimed = entity is not None and self.classes.claims(model, self.partition, row)
             whole = None if not claimed or entity is None else {**entity, **fields.get(row, {})}
             held = None if whole is None else self.classes.codec(model).row(whole)
-            if held is not None and (old := carried.get(row)) is not None and _same_write(old, held):
+            if held is not None and (old := carried.get(row)) is not None and same_write(model, old, held):
                 held = (*held[:2], old[2], *held[FIRST:])  # (what moved its ETag changed nothing)
             self.rows[model, row] = held
 
@@ -215,12 +221,15 @@ class PartitionView:
         return self.others[row]
 
 
-def _same_write(one: Row, other: Row) -> bool:
-    """Return whether two rows of an entity are of the same write."""
+def same_write(model: Model, one: Row, other: Row) -> bool:
+    """Return whether two rows of an entity are of one write, and nobody has changed since what it wrote.
+
+    Other programs keep the property that says of which write it is.
+    """
     ours, theirs = one[-1], other[-1]
-    return (
-        isinstance(ours, HiddenProperties)
-        and isinstance(theirs, HiddenProperties)
-        and bool(ours.op)
-        and ours.op == theirs.op
-    )
+    if not isinstance(ours, HiddenProperties) or not isinstance(theirs, HiddenProperties) or len(one) != len(other):
+        return False
+    if not ours.op or ours.op != theirs.op or ours.undeclared != theirs.undeclared:
+        return False
+    maintained = {model.position[field.name] for field in model.maintained}  # (from other entities)
+    return all(one[at] == other[at] for at in range(FIRST, len(one) - 1) if at not in maintained)

@@ -26,6 +26,8 @@ from .cross_partition.outbox import (
     restated,
     works_partition,
 )
+from .cross_partition.reservations import Reservations
+from .outcomes import afterwards
 from .reading.scans import in_range
 from .tables.driver import Effects, ReadClock, Sleep, found, read, server_time, side_by_side
 from .tables.entity_json import holds
@@ -87,12 +89,13 @@ def sweep_behind(current: CatalogueRefresher, outbox: Outbox, timeout: float) ->
     Arguments as those of `sweep`. That something stays there is no fault of these writes.
     """
     places, outbox.shared = outbox.shared, []
-    try:
+
+    def swept() -> Effects[None]:
         sweeper = OutboxRecovery(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
         for at in range(0, len(places), _TOGETHER):
             yield from side_by_side([sweeper.partition(*place) for place in places[at : at + _TOGETHER]])
-    except (NoResponse, ErrorResponse, TableMapperError) as error:
-        _log.warning("what writes left in %d partitions stays: %s", len(places), error)
+
+    yield from afterwards(f"what writes left in {len(places)} partitions stays", swept(), None)
 
 
 def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effects[bool]:
@@ -185,6 +188,10 @@ class OutboxRecovery:
             return False, False
         if state == "X":
             yield from take_back(intent, patience, self.timeout)
+        else:  # (what was under way for long, of its writer or of who swept, may have landed since)
+            yield from self._bury(intent, patience)
+            reservations = Reservations(intent, patience, self.timeout)
+            yield from side_by_side([reservations.bury(one) for one in intent.takes])
         yield from _tried(
             GroupTransaction(table, entity[PARTITION], (RowChange("delete", intent.row, {}, entity[ETAG]),))
         )

@@ -36,8 +36,8 @@ from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTo
 from .cross_partition.remote_groups import check_room, checked
 from .cross_partition.reservations import Reservations
 from .cross_partition.value_counts import StalePages
-from .outcomes import in_doubt, judge, unknown
-from .partition_view import PartitionView
+from .outcomes import afterwards, judge, outcome, unknown
+from .partition_view import PartitionView, same_write
 from .tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
 from .tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
 from .tables.reserved_names import BASE_ROW, OP
@@ -45,6 +45,8 @@ from .tables.service import ETAG, MAX_CHANGES, Entity, ErrorResponse, GetEntity,
 
 _BODY = 3_500_000  # bytes of a transaction
 _BESIDE = 2  # an intent, and a note
+LEFT = "what follows from it in other partitions is left to sweep()"
+"""What the log says where not all was done after a commit."""
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -138,27 +140,16 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
     stored = classes.codec(model).stored
     for name, value in assigned.items():
         members |= members_of(as_stored(model.declaration.field(name), stored), value)
-    etag, attempt = "*" if what.etag is None else what.etag.etag, 0
-    while True:
-        try:
-            yield GroupTransaction(model.table, what.partition, (RowChange("merge", what.row, members, etag),))
-        except NoResponse as lost:
-            try:
-                yield from patience.again(attempt, lost)
-            except DeadlineExceeded:
-                raise unknown(what, str(lost)) from None
-            attempt += 1
-        except ErrorResponse as refused:
-            judge(refused, what)
-            if not attempt:
-                return False
-            get = GetEntity(model.table, what.partition, what.row)
-            found = yield from in_doubt(what, read(get, outbox.times.deadline))
-            if found is not None and found.get(OP) == members[OP]:
-                return True
-            raise unknown(what, "an answer was lost, and the entity was written since") from None
-        else:
+    etag = "*" if what.etag is None else what.etag.etag
+    merge = GroupTransaction(model.table, what.partition, (RowChange("merge", what.row, members, etag),))
+
+    def was_done(_: ErrorResponse) -> Effects[bool]:
+        found = yield from read(GetEntity(model.table, what.partition, what.row), outbox.times.deadline)
+        if found is not None and found.get(OP) == members[OP]:
             return True
+        raise unknown(what, "an answer was lost, and the entity was written since")
+
+    return (yield from outcome(merge, what, patience, was_done)) is not None
 
 
 # ---------------------------------------------------------------------------------------------- what is sent
@@ -309,17 +300,23 @@ class _Transaction:
                 f"{len(operations)} operations make {size:,} bytes, of which a transaction takes {_BODY:,}; split it"
             )
 
-    def tell(self, etags: Sequence[str | None], operations: Sequence[Operation]) -> None:
-        """Give the operations what was stored."""
-        by_row = dict(zip([change.row for change in self.changes], etags, strict=True))
-        for operation, change, ops in zip(operations, self.decision.entities, self.outer.ops, strict=True):
+    def tell(self, etags: Mapping[str, str | None], operations: Sequence[Operation]) -> None:
+        """Give the operations what was stored, with the ETags by row key; what has none has one that nobody knows."""
+        written = self.written()
+        for operation, change in zip(operations, self.decision.entities, strict=True):
             operation.old = change.old
-            if change.new is None or operation.verb == "require":
-                continue
-            etag = by_row[operation.row]
-            undeclared = {} if change.old is None else change.old[-1].undeclared
-            stamp = _UNKNOWN if etag is None else Stamp(etag)
-            operation.new = (*change.new[:2], stamp, *change.new[FIRST:], HiddenProperties(self.op, undeclared, ops))
+            if (row := written.get(operation.row)) is not None:
+                etag = etags.get(operation.row)
+                operation.new = (*row[:2], _UNKNOWN if etag is None else Stamp(etag), *row[FIRST:])
+
+    def written(self) -> dict[str, Row]:
+        """Return the entities that the transaction leaves, as they are read, by row key."""
+        rows: dict[str, Row] = {}
+        for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
+            if change.new is not None and change.operation.verb != "require":
+                undeclared = {} if change.old is None else change.old[-1].undeclared
+                rows[change.operation.row] = (*change.new, HiddenProperties(self.op, undeclared, ops))
+        return rows
 
     def commit(self, pending: str | None) -> GroupTransaction:
         """Return the request, ``pending`` being the ETag of the intent that is there."""
@@ -359,8 +356,8 @@ class _Attempt:
     def intent(self) -> Intent:
         return self.made.intent
 
-    def run(self) -> Effects[list[str | None] | None]:
-        """Return the ETags of what was written; None: nothing was written, as others were faster."""
+    def run(self) -> Effects[Mapping[str, str | None] | None]:
+        """Return the ETags of what was written, by row key; None: nothing was written, as others were faster."""
         intent, known = self.intent, self.known
         try:
             yield from self.patience.check()
@@ -378,11 +375,12 @@ class _Attempt:
             if self.pending is not None:
                 yield from self._give_up()
             return None
-        following = CommittedIntent(intent, self.patience, str(known.operations[0]))
+        following = CommittedIntent(intent, self.patience)
         if self.following is not None:
             self.following.append(following)
         else:
-            yield from carry_out_together([following], known.classes, known.timeout, self.outbox)
+            work = carry_out_together([following], known.classes, known.timeout, self.outbox)
+            yield from afterwards(f"{known.operations[0]} is written; {LEFT}", work, None)
         return etags
 
     # -- before the transaction
@@ -415,17 +413,16 @@ class _Attempt:
 
     def _give_up(self) -> Effects[None]:
         """Fence the intent, and take back what was taken."""
+        says = f"{self.known.operations[0]}: nothing was written; what is left of it is for sweep()"
+        yield from afterwards(says, self._taken_back(), None)
+
+    def _taken_back(self) -> Effects[None]:
         intent = self.intent
         assert self.pending is not None
-        try:
-            yield from self._fence(self.pending)
-            yield from take_back(intent, self.patience, self.known.timeout)
-            if not self.patience.doubt:
-                yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
-        except (DeadlineExceeded, StoreError) as error:
-            _log.warning(
-                "%s: nothing was written; what is left of it is for sweep(): %s", self.known.operations[0], error
-            )
+        yield from self._fence(self.pending)
+        yield from take_back(intent, self.patience, self.known.timeout)
+        if not self.patience.doubt:
+            yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
 
     def _fence(self, etag: str) -> Effects[None]:
         attempt = 0
@@ -442,27 +439,17 @@ class _Attempt:
 
     # -- the transaction
 
-    def _commit(self) -> Effects[list[str | None] | None]:
+    def _commit(self) -> Effects[Mapping[str, str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
         made, what = self.made, self.known.operations[0]
         if not made.changes:
-            return []
-        commit, attempt = made.commit(self.pending), 0
-        while True:
-            try:
-                etags: list[str | None] = yield commit
-                return etags
-            except NoResponse as lost:
-                try:
-                    yield from self.patience.again(attempt, lost)
-                except DeadlineExceeded:
-                    raise unknown(what, str(lost)) from None
-                attempt += 1
-            except ErrorResponse as refused:
-                if attempt and (yield from in_doubt(what, self._was_done(refused))):
-                    return (yield from _etags(made, self.known))
-                judge(refused, what)
-                return None
+            return {}
+        etags = yield from outcome(made.commit(self.pending), what, self.patience, self._was_done)
+        if etags is None:
+            return None
+        if etags:
+            return dict(zip([change.row for change in made.changes], etags, strict=True))
+        return (yield from afterwards(f"{what} is written; its ETag is not known", _etags(made, self.known), {}))
 
     def _was_done(self, refused: ErrorResponse) -> Effects[bool]:
         """Return whether the transaction was executed by a send of which the answer was lost.
@@ -517,11 +504,12 @@ def _was_done(made: _Transaction, known: PartitionView, refused: ErrorResponse) 
     raise unknown(known.operations[0], "an answer was lost, and the entity was written since")
 
 
-def _etags(made: _Transaction, known: PartitionView) -> Effects[list[str | None]]:
-    """Return the ETags of what was written, None of what others wrote since, or nobody tells."""
-    works = [read(GetEntity(known.table, known.partition, one.row), known.timeout) for one in made.changes]
-    try:
-        found = yield from side_by_side(works)
-    except StoreError:  # (no answer came, and it is written)
-        return [None] * len(made.changes)
-    return [None if one is None or one.get(OP) != made.op else one[ETAG] for one in found]
+def _etags(made: _Transaction, known: PartitionView) -> Effects[dict[str, str | None]]:
+    """Return the ETags of entities that were written, by row key, without those that others have changed since."""
+    written, models = made.written(), {one.row: one.model for one in known.operations}
+    works = [read(GetEntity(known.table, known.partition, row), known.timeout) for row in written]
+    etags: dict[str, str | None] = {}
+    for (key, row), entity in zip(written.items(), (yield from side_by_side(works)), strict=True):
+        if entity is not None and same_write(models[key], row, known.classes.codec(models[key]).row(entity)):
+            etags[key] = entity[ETAG]
+    return etags

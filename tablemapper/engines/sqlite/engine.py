@@ -318,7 +318,7 @@ class SqliteEngine:
         """Return the labels of the aggregates that a read of a class needs: itself, and what keeps its fields."""
         return self._sqlite.needed(model)
 
-    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
+    def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
         """Return the fields that indexes of a class are declared to hold, and do not, by the name of the index."""
         return self._sqlite.lacking.get(model, {})
 

@@ -16,6 +16,7 @@ from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, 
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
+from .http_answers import answer_of, received
 from .memory import Memory
 
 Work = Generator[Step, Any, Any]
@@ -42,6 +43,8 @@ class Rates:
     """The service says that it is busy, and may have executed the request."""
     stopped: float = 0.0
     """The process stands still before it sends a transaction."""
+    cut: float = 0.0
+    """The connection ends within the answer to a transaction."""
 
 
 @attrs.define(eq=False)
@@ -56,6 +59,7 @@ class Process:
     waits: int = 0
     results: list[Any] = attrs.field(factory=list)
     place: int = 0
+    sweeps: bool = False
     ready_at: float = 0.0
     held: Request | None = None
     """What it sends as soon as it goes on."""
@@ -77,16 +81,16 @@ class Schedule:
         self.rng = random.Random(seed)
         self.rates = rates or Rates()
         self.now = 0.0
-        self.counts = dict.fromkeys(["requests", "killed", "lost", "late", "busy", "stopped"], 0)
+        self.counts = Counter(dict.fromkeys(["requests", "killed", "lost", "late", "busy", "stopped"], 0))
         self._processes: list[Process] = []
         self._late: list[tuple[float, Request]] = []
         self.late_by = late_by
         self.away = away
         """Seconds for which a process stands still at most."""
 
-    def start(self, work: Work, rates: Rates | None = None) -> Process:
-        """Add a client, with rates of its own or those of all."""
-        process = Process(work, rates or self.rates)
+    def start(self, work: Work, rates: Rates | None = None, *, sweeps: bool = False) -> Process:
+        """Add a client, with rates of its own or those of all; or one that sweeps."""
+        process = Process(work, rates or self.rates, sweeps=sweeps)
         self._processes.append(process)
         return process
 
@@ -144,7 +148,7 @@ class Schedule:
             return
         drawn -= rates.crash
         if drawn < rates.late and isinstance(request, GroupTransaction):
-            self.counts["late"] += 1
+            self.counts["late sweeps" if process.root.sweeps else "late"] += 1
             self._late.append((self.now + self.rng.random() * self.late_by, request))
             process.error = NoResponse("the request is late")
             return
@@ -162,13 +166,27 @@ class Schedule:
                 self._deliver(request)
             process.error = NoResponse(name, 0.02 if name == "busy" else None)
             return
-        self._answer(process, request)
+        drawn -= rates.lost + rates.busy
+        self._answer(process, request, cut=drawn < rates.cut and isinstance(request, GroupTransaction))
 
-    def _answer(self, process: Process, request: Request) -> None:
+    def _answer(self, process: Process, request: Request, *, cut: bool = False) -> None:
         try:
             process.answer = self.memory.send(request)
         except (NoResponse, ErrorResponse) as error:
             process.error = error
+        if cut:
+            assert isinstance(request, GroupTransaction)
+            self.counts["cut"] += 1
+            whole: Any = process.error or process.answer
+            sent = answer_of(request, whole)
+            part = sent[: self.rng.randrange(len(sent))]
+            try:
+                heard = received(request, part)
+            except (NoResponse, ErrorResponse) as error:
+                heard = error
+            assert isinstance(heard, NoResponse) or repr(heard) == repr(whole), f"{part!r} is taken for {heard!r}"
+            if isinstance(heard, NoResponse):
+                process.answer, process.error = None, heard
 
     def _deliver(self, request: Request) -> None:
         with suppress(ErrorResponse):

@@ -4,10 +4,12 @@ late requests, and those who sweep meanwhile."""
 from __future__ import annotations
 
 import base64
+import http.client
 import itertools
 import json
 import math
 import random
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +30,7 @@ from tablemapper.engines.azure.check import held as check_held
 from tablemapper.engines.azure.cross_partition import intent_builder, remote_groups, reservations, value_counts
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing, intent_of
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.tables import wire
 from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
 from tablemapper.engines.azure.tables.entity_json import holds
 from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS, NEXT_OP, OP, OP_UNITS, PAGES, STATE
@@ -50,7 +53,7 @@ from .memory import Memory, Options
 from .place import AzurePlace
 from .schedule import Rates, Schedule, played
 
-RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
+RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02, cut=0.02)
 TIMES = Timing(deadline=1.5, lease=3.0, grace=30.0)
 Patch = pytest.MonkeyPatch
 SCORES = (0.1, 1e16, -3.5, 2.0)
@@ -196,6 +199,7 @@ class Play:
         many: float = 0.2,
         repairers: int = 0,
     ) -> None:
+        self.repairers = repairers
         self.many = many
         """How often a client inserts several entities at once."""
         random.seed(seed)  # (of pauses)
@@ -215,7 +219,7 @@ class Play:
             for _ in range(2):
                 self.schedule.start(self.client(box, times))
         for _ in range(4):
-            self.schedule.start(sweeper(self.engine, self.rng, times))
+            self.schedule.start(sweeper(self.engine, self.rng, times), sweeps=True)
         for _ in range(repairers):
             self.schedule.start(self.repairer())
 
@@ -331,9 +335,9 @@ class Play:
             store.sweep(full=True)
         assert not left_over(self.memory)
         report = store.check()
-        wrong = [problem for problem in report.problems if problem.kind != "dangling"]
+        # (A put of who repairs may come late, too: no intent says of it, and the next repair removes it.)
+        wrong = [one for one in report.problems if one.kind != "dangling" or not self.repairers]
         assert not wrong, str(wrong[0])
-        assert all(".by_" in problem.where for problem in report.problems), str(report)
         users = list(store.query(User).allow_scan())
         for team in store.query(Team).allow_scan():
             scores = [user.score for user in users if user.team == team.team]
@@ -369,6 +373,7 @@ def play(seeds: Iterable[int], **options: Any) -> Counter[str]:
 def test_what_is_elsewhere_follows_whatever_is_lost(full_size: bool) -> None:
     counts = play(range(3_000 if full_size else 60))
     assert min(count for name, count in counts.items() if name != "unknown") > 0, counts
+    assert counts["late sweeps"] > 0 < counts["cut"]
 
 
 @pytest.mark.one_python
@@ -432,12 +437,12 @@ def test_a_repair_that_deletes_blindly_is_caught(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(repair, "_tried", tried)
     with pytest.raises(AssertionError):
-        play(range(250, 450), repairers=8, many=0.0)
+        play(range(280, 450), rates=attrs.evolve(RATES, cut=0.0), repairers=8, many=0.0)
 
 
 # ---------------------------------------------------------------------------------------------- mutants
 
-LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
+LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02, cut=0.02)
 
 
 def _no_marker(patch: Patch) -> None:
@@ -551,6 +556,24 @@ def _impatient(plain: Callable[..., Any]) -> Callable[..., Any]:
     return partition
 
 
+def _buried_once(patch: Patch) -> None:
+    """Who deletes an intent does not look once more for rows that landed behind its burying."""
+    plain, buried = recovery.OutboxRecovery._bury, set[Any]()
+
+    def bury(self: Any, intent: Any, patience: Any) -> Iterator[Any]:
+        if (self.current, intent.op) not in buried:
+            buried.add((self.current, intent.op))
+            yield from plain(self, intent, patience)
+
+    patch.setattr(recovery.OutboxRecovery, "_bury", bury)
+
+
+def _believed(patch: Patch) -> None:
+    """An answer whose head is cut is taken for a whole one."""
+    patch.setattr(wire.Connection, "response_class", http.client.HTTPResponse)
+    patch.setattr(wire, "_ETAG", re.compile(".*"))
+
+
 def _unmarked_groups(patch: Patch) -> None:
     """A group does not say of which write its rows in indexes are."""
     plain = remote_groups.rows_elsewhere
@@ -582,6 +605,8 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "release": (_released_by_anybody, 0),
     "nosecond": (_first_holder_alone, 15),
     "rewrite": (_rewritten, 6),
+    "buried once": (_buried_once, 0),
+    "believed": (_believed, 0),
     "unmarked groups": (_unmarked_groups, 0),
     "forgotten marks": (_forgotten_marks, 3),
     "unread pages": (_unread_pages, 0),

@@ -95,9 +95,7 @@ def test_others_go_on_where_the_first_of_them_fails() -> None:
         return plain(request)
 
     slow.send = broken  # type: ignore[method-assign]
-    errors = side_by_side(store, 6, 3)
-    assert {str(error) for error in errors} == {"the first of them ends here"}
-    assert len(errors) == 2
+    assert side_by_side(store, 6, 3) == [], "what fails behind a commit is left to the sweep"
     outbox = store._engine._outbox  # type: ignore[attr-defined]
     assert (outbox.led, outbox.waiting) == ({}, {})
     total = store.query(Member).where(Member.crew.is_in([f"c{n}" for n in range(6)])).count()

@@ -153,7 +153,8 @@ class World:
             self.now += 10_000
             store.sweep(full=True)
         assert not left_over(self.memory)
-        self.check(store)
+        report = store.check()
+        assert report.ok, str(report)
         assert not repaired(store).remaining
         self.write_on(store)
         self.check(store)  # (beside the row of an entity there may have been one that a late request left)

@@ -23,7 +23,7 @@ from .place import AzurePlace
 from .schedule import Killed, Process, Rates, Schedule, played
 from .test_engine import MODELS, Kind, Part
 
-RATES = Rates(crash=0.01, lost=0.05, late=0.03, busy=0.03)
+RATES = Rates(crash=0.01, lost=0.05, late=0.03, busy=0.03, cut=0.02)
 NUMBERS = range(4)
 
 

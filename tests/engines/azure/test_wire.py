@@ -38,6 +38,7 @@ from tablemapper.engines.azure.tables.service import (
 from tablemapper.engines.azure.tables.wire import Wire
 
 from .azurite import Azurite
+from .http_answers import answer_of, received
 from .memory import Memory, Options
 
 Answer = tuple[int, dict[str, str], bytes]
@@ -210,6 +211,45 @@ def test_the_answer_to_a_transaction_that_is_cut_anywhere_is_lost(body: bytes) -
     for end in range(len(body) - 2):  # (what follows the last boundary says nothing)
         with pytest.raises(NoResponse):
             wired(Transport(202, {"Content-Type": TYPE}, body[:end])).send(COMMIT)
+
+
+ONE = GroupTransaction("Users", "acme", (RowChange("insert", "1", {"n": 1}),))
+GONE = GroupTransaction("Users", "acme", (RowChange("delete", "1", {}, "*"),))
+_ETAG = "W/\"datetime'2026-03-04T05%3A06%3A07.0123456Z'\""
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (ONE, [_ETAG]),
+        (ONE, ErrorResponse(409, "EntityAlreadyExists", "", 0)),
+        (GONE, [None]),
+        (COMMIT, [_ETAG, None]),
+        (COMMIT, ErrorResponse(412, "UpdateConditionNotSatisfied", "", 1)),
+        (GET, {ETAG: _ETAG, "PartitionKey": "acme", "RowKey": "it's 7"}),
+        (GET, None),
+        (GET, ErrorResponse(404, "TableNotFound")),
+    ],
+    ids=["change", "refused", "deleted", "transaction", "transaction refused", "entity", "no entity", "no table"],
+)
+def test_an_answer_whose_head_or_body_is_cut_at_any_byte_is_none(request_: Request, answer: Any) -> None:
+    sent = answer_of(request_, answer)
+    if isinstance(answer, ErrorResponse):
+        with pytest.raises(ErrorResponse) as caught:
+            received(request_, sent)
+        assert (caught.value.status, caught.value.code) == (answer.status, answer.code)
+    else:
+        assert received(request_, sent) == answer
+    last = len(sent) if sent.endswith(b"\r\n\r\n") else len(sent) - 2  # (what follows the last boundary says nothing)
+    for end in range(last if b"multipart" in sent else len(sent)):
+        with pytest.raises(NoResponse):
+            received(request_, sent[:end])
+
+
+@pytest.mark.parametrize("etag", [None, "", "W/\"datetime'2026-03-04T05%3A06%3A"])
+def test_a_change_without_a_whole_etag_may_have_been_made(etag: str | None) -> None:
+    with pytest.raises(NoResponse):
+        wired(Transport(204, {} if etag is None else {"ETag": etag})).send(ONE)
 
 
 def test_a_transaction_is_refused_with_the_number_of_its_change_if_the_service_says_it() -> None:

@@ -12,10 +12,11 @@ from contextlib import suppress
 
 import attrs
 
+from ....errors import OutcomeUnknown
 from ....keys.codec import key_codec
 from ....limits import MAX_KEY_UNITS, utf16_units
 from ...protocol import Note, NoteConflict
-from ..tables.driver import ATTEMPTS, Effects, delay, found, read, side_by_side
+from ..tables.driver import ATTEMPTS, Effects, delay, found, proven, read, side_by_side
 from ..tables.reserved_names import NOTES, digest
 from ..tables.service import (
     ETAG,
@@ -61,27 +62,41 @@ def write_notes(table: str, notes: Sequence[Note], timeout: float) -> Effects[No
     """Change what is noted under some names, in one transaction, and nothing with it.
 
     Raises:
-        NoteChanged: it is not what it was to be, or nobody knows.
+        NoteConflict: it is not what it was to be.
+        OutcomeUnknown: nobody knows whether it was changed.
     """
+    names = ", ".join([note.name for note in notes])
     for attempt in range(ATTEMPTS):
-        held = yield from side_by_side([_read(table, _row(note.name), timeout) for note in notes])
-        texts = [one.text for one in held]
-        if attempt and texts == [note.new for note in notes]:  # (an answer was lost)
+        work = _written(table, notes, timeout, attempt)
+        if (yield from proven(work, lambda why: _unknown(names, why)) if attempt else work):
             return
-        if texts != [note.old for note in notes]:
-            raise NoteConflict
-        changes: list[RowChange] = []
-        for note, one in zip(notes, held, strict=True):
-            row, etag = _row(note.name), one.etag
-            if note.new is not None:
-                changes.append(_put(row, _members(note.new), etag))
-            elif etag is not None:
-                changes.append(RowChange("delete", row, {}, etag))
-        if (yield from _changed(table, changes, attempt)):
-            for note, one in zip(notes, held, strict=True):
-                yield from _forgotten(one, _row(note.name))
-            return
-    raise NoteConflict
+    raise _unknown(names, "no answer came")
+
+
+def _unknown(names: str, why: str) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{names}: {why}; what is noted of the run may have changed, or not: call it again later")
+
+
+def _written(table: str, notes: Sequence[Note], timeout: float, attempt: int) -> Effects[bool]:
+    """Change what is noted, once; return whether it is as it is to be."""
+    held = yield from side_by_side([_read(table, _row(note.name), timeout) for note in notes])
+    texts = [one.text for one in held]
+    if attempt and texts == [note.new for note in notes]:  # (an answer was lost)
+        return True
+    if texts != [note.old for note in notes]:
+        raise NoteConflict
+    changes: list[RowChange] = []
+    for note, one in zip(notes, held, strict=True):
+        row, etag = _row(note.name), one.etag
+        if note.new is not None:
+            changes.append(_put(row, _members(note.new), etag))
+        elif etag is not None:
+            changes.append(RowChange("delete", row, {}, etag))
+    if not (yield from _changed(table, changes, attempt)):
+        return False
+    for note, one in zip(notes, held, strict=True):
+        yield from _forgotten(one, _row(note.name))
+    return True
 
 
 def change_of(table: str, note: Note, place: tuple[str, str], timeout: float) -> Effects[RowChange]:
@@ -161,7 +176,7 @@ def _changed(table: str, changes: Sequence[RowChange], attempt: int) -> Effects[
 def _forgotten(held: _Noted, row: str) -> Effects[None]:
     """Delete the row of a note in the place that it leaves; one that stays is of a run that is no more."""
     if held.place is not None and held.there is not None:
-        with suppress(NoResponse, ErrorResponse):
+        with suppress(Exception):
             yield GroupTransaction(*held.place, (RowChange("delete", NOTES + row, {}, held.there),))
 
 

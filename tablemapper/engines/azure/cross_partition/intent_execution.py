@@ -11,14 +11,13 @@ from typing import Any, Protocol
 
 import attrs
 
-from ....errors import StoreError
 from ....schema.maintenance import AggregateMaintenance
 from ..tables.driver import Effects, ReadClock, read, side_by_side
 from ..tables.reserved_names import OP_UNITS, intent_key, mark_key
-from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, NoResponse, RowChange
+from ..tables.service import MAX_CHANGES, GetEntity, RowChange
 from .delta_batching import add_with_others
 from .marks import number_of
-from .outbox import Deadline, DeadlineExceeded, DeleteRow, GroupDelta, Intent, Outbox, put_works
+from .outbox import Deadline, DeleteRow, GroupDelta, Intent, Outbox, put_works
 from .remote_groups import GroupMaintenance
 from .reservations import Reservations
 
@@ -101,39 +100,28 @@ class CommittedIntent:
     intent: Intent
     patience: Deadline
     """Of the write: until when it may go on, and whether an answer was lost."""
-    what: str
-    """The write, for messages."""
 
 
 def carry_out_together(
     following: Sequence[CommittedIntent], classes: AggregateRegistry, timeout: float, outbox: Outbox
-) -> Effects[bool]:
-    """Do what follows from some writes of this process, together, and delete their intents; return whether all was done.
+) -> Effects[None]:
+    """Do what follows from some writes of this process, together, and delete their intents.
 
-    What is not possible is logged, and left to who sweeps.
+    Raises:
+        Exception: anything; what is not done is left to who sweeps.
     """
-    if not following:
-        return True
     patience = Deadline(min(one.patience.until for one in following))
-    intents = [one.intent for one in following]
-    try:
-        yield from carry_out(intents, classes, patience, timeout, outbox)
-        # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
-        sure = [] if patience.doubt else [one for one in following if not one.patience.doubt]
-        yield from side_by_side(list(_delete_works(patience, [one.intent for one in sure])))
-        now: float = yield ReadClock()
-        for one in sure if not patience.doubt else ():
-            if now - (one.patience.until - timeout) <= outbox.times.lease:
-                for delta in one.intent.deltas:  # (nobody else can have read the intent to finish it)
-                    if delta.label in classes.aggregates:
-                        table = classes.aggregates[delta.label].model.table
-                        outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
-    except (DeadlineExceeded, NoResponse, ErrorResponse, StoreError, UnknownAggregate) as error:
-        _log.warning(
-            "%s is written; what follows from it in other partitions is left to sweep(): %s", following[0].what, error
-        )
-        return False
-    return True
+    yield from carry_out([one.intent for one in following], classes, patience, timeout, outbox)
+    # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
+    sure = [] if patience.doubt else [one for one in following if not one.patience.doubt]
+    yield from side_by_side(list(_delete_works(patience, [one.intent for one in sure])))
+    now: float = yield ReadClock()
+    for one in sure if not patience.doubt else ():
+        if now - (one.patience.until - timeout) <= outbox.times.lease:
+            for delta in one.intent.deltas:  # (nobody else can have read the intent to finish it)
+                if delta.label in classes.aggregates:
+                    table = classes.aggregates[delta.label].model.table
+                    outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
 
 
 def _delete_works(patience: Deadline, intents: Sequence[Intent]) -> Iterable[Effects[Any]]:

@@ -155,6 +155,21 @@ class Reservations:
                 return
             attempt += 1
 
+    def bury(self, one: ReserveValue) -> Effects[None]:
+        """Give up a value that a late request took once more, after the entity had given it up."""
+        attempt = 0
+        while True:
+            found = yield from self._row(one)
+            if (
+                found is None or found[OP] != self.intent.op or NEXT_OP in found
+            ):  # (who comes next makes itself the only one)
+                return
+            if holds((yield from self._get(self.intent.partition, one.base)), one.index, self.intent.op):
+                return
+            if (yield from self._sent(one, RowChange("delete", one.row, {}, found[ETAG]), attempt)):
+                return
+            attempt += 1
+
     def _row(self, one: ReserveValue | ReleaseValue) -> Effects[Entity | None]:
         found: Entity | None = yield from read(GetEntity(one.table, one.partition, one.row), self.timeout)
         return found

@@ -18,8 +18,9 @@ from typing import Any, TypeAlias, TypeVar
 import attrs
 
 from ....entities.etag import Stamp
-from ....errors import CorruptStore, StoreError
+from ....errors import CorruptStore, OutcomeUnknown, StoreError, TableMapperError
 from ....progress import check_cancelled
+from ...protocol import NoteConflict
 from .service import (
     CreateTable,
     DeleteTable,
@@ -41,6 +42,8 @@ CLOCK = "clock"
 _THREADS = 16
 _SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
 ATTEMPTS = 30  # of a work that others are faster than
+EXPECTED = (NoResponse, ErrorResponse, TableMapperError)
+"""What a work may end with without a fault of the code; of anything else the traceback is kept."""
 
 
 @attrs.frozen
@@ -105,6 +108,26 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effec
                 raise StoreError(f"the service does not answer: {lost}") from None
             yield delay(attempt, lost)
             attempt += 1
+
+
+def proven(work: Effects[T], unknown: Callable[[str], OutcomeUnknown], why: str | None = None) -> Effects[T]:
+    """Return what a work finds out after a request without an answer.
+
+    Args:
+        work: looks what came of the request.
+        unknown: makes an error of a reason.
+        why: the reason; None: what the work ends with.
+
+    Raises:
+        OutcomeUnknown: the work ended with something that is no proof.
+        NoteConflict: what is noted is another thing.
+    """
+    try:
+        return (yield from work)
+    except (OutcomeUnknown, NoteConflict):
+        raise
+    except Exception as error:
+        raise unknown(why or str(error)) from (None if isinstance(error, EXPECTED) else error)
 
 
 def server_time(catalogue: str, timeout: float) -> Effects[int]:
@@ -174,6 +197,9 @@ class Driver:
                 answer = self._answer(step)
             except Exception as raised:
                 error = raised
+            except BaseException:
+                work.close()  # (here: what it gives back needs locks, which a thread may hold that collects garbage)
+                raise
 
     def _answer(self, step: Step) -> Any:
         match step:
@@ -252,8 +278,8 @@ def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterat
     except NoResponse as lost:
         raise StoreError(f"{name}: {lost}") from None
     except ErrorResponse as refused:
-        if refused.status in (401, 403):
-            raise StoreError(f"{name}: the account refuses the key ({refused.code})") from None
+        if refused.denial:
+            raise StoreError(f"{name}: {refused.denial}") from None
         if refused.code == "TableNotFound":
             look()
             raise CorruptStore(f"{name}: a table of the store is not there any more") from None

@@ -43,6 +43,16 @@ class ErrorResponse(Exception):
         self.code = code
         self.index = index
         """The number of the change that was not possible, where the service says so."""
+        self.denial = f"the account refuses the key ({code})" if status in (401, 403) else ""
+        """Why who asks may not, if that is the reason."""
+
+
+class RequestNotSent(ErrorResponse):
+    """Nothing proves who asks, as the credential failed: the request was not sent."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(401, "NotSent", why)
+        self.denial = why
 
 
 # ---------------------------------------------------------------------------------------------- filters

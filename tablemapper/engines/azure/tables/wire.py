@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
 import re
 import time
@@ -13,6 +14,7 @@ from uuid import uuid4
 
 import msgspec
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from .accounts import Account
 from .elapsed_clock import ElapsedClock
@@ -30,6 +32,7 @@ from .service import (
     NoResponse,
     QueryEntities,
     Request,
+    RequestNotSent,
     RowChange,
     filter_text,
 )
@@ -46,10 +49,62 @@ _HEADERS = {
 _JSON = {"Content-Type": "application/json"}
 _OF_NEW = {**_JSON, "Prefer": "return-no-content"}
 _METHODS = {"replace": "PUT", "upsert": "PUT", "merge": "PATCH"}
+_ETAG = re.compile(r"""W/"datetime'[^']+'\"""")
 _SIGNED = re.compile(r"\bsig=[^&\s]*")
 _SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
 """Characters of JSON that the emulator takes for the end of a line."""
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
+
+
+class _Lines:
+    """The lines of an answer's head."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def readline(self, limit: int) -> bytes:
+        """Return the next line; raise IncompleteRead where the connection ended in it."""
+        line: bytes = self._answer.readline(limit)
+        if not line.endswith(b"\n") and len(line) < limit:
+            raise http.client.IncompleteRead(line)
+        return line
+
+
+class WholeHead(http.client.HTTPResponse):
+    """An answer that is none unless its head has come to its end: http.client takes one that is cut for a whole one."""
+
+    fp: Any
+
+    def begin(self) -> None:
+        answer, self.fp = self.fp, _Lines(self.fp)
+        try:
+            super().begin()
+        finally:
+            self.fp = answer
+
+
+class Connection(HTTPConnection):
+    """A connection whose answers are whole, or none."""
+
+    response_class = WholeHead
+
+
+class SecureConnection(HTTPSConnection):
+    """The same over TLS."""
+
+    response_class = WholeHead
+
+
+class Pool(urllib3.HTTPConnectionPool):
+    """Such connections."""
+
+    ConnectionCls: Any = Connection
+
+
+class SecurePool(urllib3.HTTPSConnectionPool):
+    """The same over TLS."""
+
+    ConnectionCls: Any = SecureConnection
 
 
 class Wire:
@@ -68,7 +123,7 @@ class Wire:
         self.elapsed = ElapsedClock()
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
-        kind = urllib3.HTTPSConnectionPool if account.scheme == "https" else urllib3.HTTPConnectionPool
+        kind = SecurePool if account.scheme == "https" else Pool
         self._pool = pool or kind(
             account.host, account.port, maxsize=_CONNECTIONS, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
         )
@@ -110,7 +165,11 @@ class Wire:
                 return self._find(request)
             case GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
-                return send(table, partition, changes)
+                etags = send(table, partition, changes)
+                for change, etag in zip(changes, etags, strict=True):
+                    if change.kind != "delete" and (etag is None or _ETAG.fullmatch(etag) is None):
+                        raise NoResponse("the answer to a change has no ETag")
+                return etags
             case CreateTable(name=name):
                 status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
                 try:
@@ -172,7 +231,11 @@ class Wire:
         path = account.path + path
         date = formatdate(self._clock(), usegmt=True)
         query = "&".join(filter(None, [query, account.signature.query]))
-        head = {**_HEADERS, "x-ms-date": date, **headers, **account.signature.headers(path, date)}
+        try:
+            signed = account.signature.headers(path, date)
+        except Exception as error:
+            raise RequestNotSent(f"the credential gives no token: {type(error).__name__}: {error}") from error
+        head = {**_HEADERS, "x-ms-date": date, **headers, **signed}
         url = f"{path}?{query}" if query else path
         try:
             answer = self._pool.urlopen(method, url, body=body, headers=head, redirect=False, retries=False)
