@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..engines.locations import is_account, status
+from ..engines.locations import is_account, named_place, status
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
 
@@ -130,12 +130,7 @@ def located(place: str) -> dict[str, Any]:
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
     """
-    named = place.removeprefix("env:")
-    if named != place and not (place := os.environ.get(named, "")):
-        raise NotAStore(
-            f"env:{named}: there is no environment variable {named}; set it to the file of a store, or an account"
-        )
-    if not is_account(place):
+    if not is_account(place := named_place(place)):
         return {"path": Path(place)}
     return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
 
