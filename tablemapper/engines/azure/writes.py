@@ -141,7 +141,8 @@ def _assign(classes: OpenClasses, what: Operation, outbox: Outbox, patience: Dea
     etag, attempt = "*" if what.etag is None else what.etag.etag, 0
     while True:
         try:
-            yield GroupTransaction(model.table, what.partition, (RowChange("merge", what.row, members, etag),))
+            merge = RowChange("merge", what.row, members, etag)
+            yield from patience.once(GroupTransaction(model.table, what.partition, (merge,)))
         except NoResponse as lost:
             try:
                 yield from patience.again(attempt, lost)
@@ -450,8 +451,7 @@ class _Attempt:
         commit, attempt = made.commit(self.pending), 0
         while True:
             try:
-                etags: list[str | None] = yield commit
-                return etags
+                return (yield from self.patience.once(commit))
             except NoResponse as lost:
                 try:
                     yield from self.patience.again(attempt, lost)

@@ -88,7 +88,7 @@ class Memory:
 
     def close(self) -> None: ...
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         with self._lock:
             self.sent.append(request)
             match request:
@@ -300,7 +300,7 @@ class Faulty(Memory):
 
     number, at, way = 0, -1, ""
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         self.number += 1
         if self.number != self.at:
             return super().send(request)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
-from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step
+from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step, Within
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
@@ -117,6 +117,8 @@ class Schedule:
             case Parallel(works=works):
                 process.waits, process.results = len(works), [None] * len(works)
                 self._processes += [Process(work, process, place=at) for at, work in enumerate(works)]
+            case Within(request=request):
+                self._send(process, request)
             case _:
                 self._send(process, step)
 

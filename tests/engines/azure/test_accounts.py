@@ -136,7 +136,7 @@ def test_a_credential_for_asyncio_is_asked_in_the_loop_and_refused_elsewhere() -
         tm.open("azure://shop", models=[Thing], credential=AsyncTokens())
     seen, tokens = list[str](), AsyncTokens()
 
-    def send(wire: Wire, request: Any) -> Any:
+    def send(wire: Wire, request: Any, *wait: float) -> Any:
         seen.append(wire._account.signature.headers("/", "")["Authorization"])
         raise ErrorResponse(403, "Forbidden")
 

@@ -132,7 +132,7 @@ class History(Memory):
     def _time(self) -> int:
         return int((self.now + (0 if self.schedule is None else self.schedule.now)) * 1e6)
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         answer = super().send(request)
         if isinstance(request, GroupTransaction):
             if request.table == "Users":
@@ -642,7 +642,7 @@ class Faulty:
         self.at = -1
         self.way = ""
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         self.sent += 1
         if self.sent - 1 == self.at:
             if self.way == "killed before":
@@ -1023,7 +1023,7 @@ def test_a_marker_that_its_writer_deletes_is_of_an_intent_that_no_sweep_read(
         for number in "12":  # (the second one deletes the marker of the first)
             bench.store.insert(Account("acme", number, None, "red", 1.0))
 
-    def send(request: Any) -> Any:
+    def send(request: Any, *wait: float) -> Any:
         answer = plain(request)
         if not committed.is_set():
             if isinstance(request, GroupTransaction) and any(one.row.startswith(INTENTS[0]) for one in request.changes):

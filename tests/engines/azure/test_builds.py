@@ -446,7 +446,7 @@ def test_a_write_that_took_too_long_before_its_transaction_is_not_sent() -> None
     key = cls(OLD, "Item").key("shop0", 0)
     plain, sent = memory.send, len(memory.sent)
 
-    def slow(request: Any) -> Any:
+    def slow(request: Any, *wait: float) -> Any:
         memory.now += TIMES.deadline * 2 if isinstance(request, GetEntity) and request.table == "Items" else 0.0
         return plain(request)
 
@@ -484,7 +484,7 @@ def test_an_entity_that_is_added_by_another_writer_while_it_is_read_is_no_duplic
         builder.build(200, None)
     plain, writes_of_others = memory.send, iter(["another ETag", "an entity with its mark"])
 
-    def send(request: Any) -> Any:
+    def send(request: Any, *wait: float) -> Any:
         first = isinstance(request, GroupTransaction) and request.table == "Items"
         index_row = isinstance(request, GetEntity) and request.row.startswith(' "xItem.by_nick')
         if first or index_row:

@@ -53,7 +53,7 @@ class Counting:
         self.sent: list[Any] = []
         self.faults: list[Callable[[Any], Any]] = []
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         self.sent.append(request)
         if self.faults:
             return self.faults.pop(0)(request)
@@ -791,7 +791,7 @@ async def test_a_cancelled_call_ends_within_a_pause() -> None:
     AzurePlace(memory=memory).open(compile_schema([Plain])).close()
 
     class Busy(Counting):
-        def send(self, request: Any) -> Any:
+        def send(self, request: Any, *wait: float) -> Any:
             if isinstance(request, GroupTransaction):
                 self.sent.append(request)
                 raise NoResponse("busy", 20.0)
@@ -820,7 +820,7 @@ def test_a_lost_transaction_of_deletions_is_not_done_as_one_of_them_is_gone() ->
     class Losing(Memory):
         then: Any = None
 
-        def send(self, request: Any) -> Any:
+        def send(self, request: Any, *wait: float) -> Any:
             if self.then is not None and isinstance(request, GroupTransaction):
                 then, self.then = self.then, None
                 then()

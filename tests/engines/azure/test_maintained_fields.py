@@ -62,7 +62,7 @@ MODELS = [Novel, Author]
 class Counted(Memory):
     number = 0
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         self.number += 1
         return super().send(request)
 

@@ -159,7 +159,7 @@ class Watched(Memory):
     number = 0
     each: Callable[[int, Any], None] | None = None
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         each, self.each = self.each, None
         if each is not None:
             self.number += 1

@@ -14,6 +14,7 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tablemapper as tm
 from tablemapper.engines.azure.tables.accounts import account_of
 from tablemapper.engines.azure.tables.multipart import read_batch, refusal
 from tablemapper.engines.azure.tables.service import (
@@ -52,7 +53,9 @@ class Transport:
         )
         self.sent: list[tuple[str, str, Any, Any]] = []
 
-    def urlopen(self, method: str, url: str, *, body: Any, headers: Any, redirect: bool, retries: bool) -> Any:
+    def urlopen(
+        self, method: str, url: str, *, body: Any, headers: Any, redirect: bool, retries: bool, timeout: Any
+    ) -> Any:
         assert not redirect
         assert not retries
         self.sent.append((method, url, body, headers))
@@ -161,6 +164,27 @@ def test_a_page_goes_on_after_the_last_one_even_if_that_was_empty() -> None:
 
 
 # ------------------------------------------------------------------------------------------ what is made of answers
+
+
+@pytest.mark.parametrize(
+    ("keys", "ascends"),
+    [
+        ([("a", "1"), ("a", "2"), ("b", "0")], True),
+        ([("a", "\U0001f600"), ("a", "\ue000")], True),  # (as UTF-16 sorts)
+        ([("a", "2"), ("a", "1")], False),
+        ([("b", "1"), ("a", "2")], False),
+        ([("a", "1"), ("a", "1")], False),
+    ],
+)
+def test_a_page_that_does_not_ascend_is_of_another_service(keys: list[tuple[str, str]], ascends: bool) -> None:
+    """The order of Cosmos DB is another one, and behind a domain of one's own nothing else shows it."""
+    entities = [{"PartitionKey": partition, "RowKey": row, ETAG: "W/1"} for partition, row in keys]
+    wire = wired(Transport(200, {}, json.dumps({"value": entities}).encode()))
+    if ascends:
+        assert len(wire.send(QueryEntities("Users")).entities) == len(keys)
+    else:
+        with pytest.raises(tm.StoreError, match="not return entities in the order of their keys.* Cosmos DB"):
+            wire.send(QueryEntities("Users"))
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])

@@ -20,7 +20,7 @@ import msgspec
 from ....errors import CorruptStore
 from ....keys.encodings import SEPARATOR
 from ....limits import MAX_KEY_UNITS, utf16_units
-from ..tables.driver import Effects, ReadClock, delay
+from ..tables.driver import Effects, ReadClock, pause, within
 from ..tables.reserved_names import digest, intent_key
 from ..tables.service import (
     ETAG,
@@ -193,25 +193,34 @@ class Deadline:
     doubt: bool = False
     """Whether an answer was lost, so that a request may still be executed later."""
 
-    def check(self, pause: float = 0.0) -> Effects[None]:
-        """Go on if there is time left after a pause: a write sends its transaction up to then only.
+    def check(self) -> Effects[float]:
+        """Return the seconds that are left: a write sends its transaction up to then only.
 
         Raises:
-            Late: there is none.
+            DeadlineExceeded: there are none.
         """
-        if cast(float, (yield ReadClock())) + pause > self.until:
+        left = self.until - cast(float, (yield ReadClock()))
+        if left < 0:
             raise DeadlineExceeded("the deadline is over")
+        return left
 
     def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
         """Wait before another attempt.
 
         Raises:
-            Late: there is no time left.
+            DeadlineExceeded: there is no time left.
         """
         self.doubt |= lost is not None
-        pause = delay(attempt, lost)
-        yield from self.check(pause.seconds)
-        yield pause
+        step = pause((yield from self.check()), attempt, lost)
+        if step is None:
+            raise DeadlineExceeded("the deadline is over")
+        yield step
+
+    def once(self, request: GroupTransaction) -> Effects[list[str | None]]:
+        """Send a request, and wait for its answer no longer than there is time."""
+        now: float = yield ReadClock()
+        answer: list[str | None] = yield within(request, self.until - now)
+        return answer
 
     def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
         """Send changes that may be made twice; return whether all that they need was there.
@@ -222,7 +231,7 @@ class Deadline:
         attempt = 0
         while True:
             try:
-                yield GroupTransaction(table, partition, changes)
+                yield from self.once(GroupTransaction(table, partition, changes))
             except NoResponse as lost:
                 yield from self.again(attempt, lost)
                 attempt += 1

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -21,6 +21,7 @@ from ....entities.etag import Stamp
 from ....errors import CorruptStore, StoreError
 from ....progress import check_cancelled
 from .service import (
+    WAIT,
     CreateTable,
     DeleteTable,
     Entity,
@@ -39,6 +40,8 @@ T = TypeVar("T")
 CLOCK = "clock"
 """The partition of a catalogue whose one row is written for the time of that."""
 _THREADS = 16
+_LEAST = 1.0  # seconds for which an answer is waited for, if so many are left
+_BRIEF = 0.25  # seconds before the end of a timeout after which nothing is sent any more
 _SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
 ATTEMPTS = 30  # of a work that others are faster than
 
@@ -62,7 +65,15 @@ class ReadClock:
     """The time in seconds of a clock that never goes back."""
 
 
-Step: TypeAlias = Request | Parallel | Sleep | ReadClock
+@attrs.frozen
+class Within:
+    """A request whose answer is waited for only so many seconds."""
+
+    request: Request
+    seconds: float
+
+
+Step: TypeAlias = Request | Within | Parallel | Sleep | ReadClock
 Effects: TypeAlias = Generator[Step, Any, T]
 
 
@@ -79,6 +90,17 @@ def delay(attempt: int, lost: NoResponse | None = None) -> Sleep:
     return Sleep(min(0.05 * 2 ** min(attempt, 6), 2.0) * (0.5 + random.random()))
 
 
+def within(request: Request, left: float) -> Request | Within:
+    """Return a request as it is sent while so many seconds are left: where there is time, it can be sent once more."""
+    wait = max(left / 2, min(left, _LEAST), _BRIEF)
+    return request if wait >= WAIT else Within(request, wait)
+
+
+def pause(left: float, attempt: int, lost: NoResponse | None = None) -> Sleep | None:
+    """Return how long to wait before another attempt while so many seconds are left; None if there is to be none."""
+    return None if left <= _BRIEF else Sleep(min(delay(attempt, lost).seconds, left / 2))
+
+
 def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effects[Any]:
     """Send a request that changes nothing, or may be repeated, until an answer comes.
 
@@ -89,21 +111,23 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effec
 
     Raises:
         StoreError: no answer came.
-        Lost: one with such a status.
-        Refused
+        NoResponse: one with such a status.
+        ErrorResponse
     """
-    began = yield ReadClock()
+    began = now = cast(float, (yield ReadClock()))
     attempt = 0
     while True:
         try:
-            return (yield request)
+            return (yield within(request, began + timeout - now))
         except NoResponse as lost:
             if lost.status in final:
                 raise
             now = yield ReadClock()
-            if now - began > timeout:
+            step = pause(began + min(timeout, lost.patience) - now, attempt, lost)
+            if step is None:
                 raise StoreError(f"the service does not answer: {lost}") from None
-            yield delay(attempt, lost)
+            yield step
+            now = yield ReadClock()
             attempt += 1
 
 
@@ -183,11 +207,16 @@ class Driver:
                 return self._pause(seconds)
             case Parallel(works=works):
                 return self._all(works)
+            case Within(request=request, seconds=seconds):
+                return self._send(request, seconds)
+        return self._send(step)
+
+    def _send(self, request: Request, *wait: float) -> Any:
         check_cancelled()
-        if (names := self.names()) and not isinstance(step, CreateTable | DeleteTable) and step.table in names:
-            step = attrs.evolve(step, table=names[step.table])
+        if (names := self.names()) and not isinstance(request, CreateTable | DeleteTable) and request.table in names:
+            request = attrs.evolve(request, table=names[request.table])
         try:
-            return self._service.send(step)
+            return self._service.send(request, *wait)
         except NoResponse:
             self.has_lost = True
             raise
@@ -233,8 +262,8 @@ class _Shared:
 
     _service: Service
 
-    def send(self, request: Request) -> Any:
-        return self._service.send(request)
+    def send(self, request: Request, *wait: float) -> Any:
+        return self._service.send(request, *wait)
 
     def close(self) -> None: ...
 
