@@ -80,7 +80,7 @@ class _Account:
         given = self._connect(durability, timeout)
         from .azure.engine import AzureEngine
 
-        return AzureEngine.open(schema=schema, read_only=read_only, **given)
+        return AzureEngine.open(schema=schema, read_only=read_only, background=not read_only, **given)
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)

@@ -39,11 +39,12 @@ from .cross_partition.outbox import Deadline, Outbox, Timing
 from .duplicate_notes import by_value, violations
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
+from .housekeeping import Housekeeper
 from .reading.filters import visible
 from .reading.reads import AzureReads
 from .reading.rollup_fields import completed
 from .reading.scans import partition_keys, rows_of
-from .recovery import sweep, sweep_behind, unfinished, waited
+from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, left_of
 from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
 from .tables.entity_json import shown
@@ -93,6 +94,7 @@ class AzureEngine:
         *,
         read_only: bool = False,
         own: bool = False,
+        background: bool = False,
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
@@ -109,6 +111,7 @@ class AzureEngine:
         driver.names = lambda: self.current.known.names
         self._look = lambda: self.driver.run(self.current.look())
         self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
+        self._housekeeper = Housekeeper(self._run, self.current, self._outbox, timeout, background=background)
         self._closed = False
         self._process = os.getpid()
 
@@ -125,6 +128,7 @@ class AzureEngine:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         times: Timing | None = None,
+        background: bool = False,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -138,6 +142,7 @@ class AzureEngine:
             monotonic, sleep: the clock.
             times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
                 who opened the store.
+            background: whether a thread does what is left behind writes; else that is done before a sweep, a check and the end.
 
         Raises:
             InvalidModel: a class needs more than one partition has.
@@ -155,7 +160,8 @@ class AzureEngine:
                     return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times))
-                return cls(driver, name, OpenClasses(schema, published), catalogue, timeout, times)
+                classes = OpenClasses(schema, published)
+                return cls(driver, name, classes, catalogue, timeout, times, background=background)
         except BaseException:
             driver.close()
             raise
@@ -164,13 +170,18 @@ class AzureEngine:
         return f"Azure Tables {self._name}"
 
     def close(self) -> None:
-        """Close the connections. Safe to call twice."""
+        """Delete the intents of what is written, and close the connections. Safe to call twice."""
+        if not self._closed and os.getpid() == self._process:
+            self._housekeeper.close()
         self._closed = True
         self.driver.close()
 
     def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         self._check_open()
+        return self._run(work)
+
+    def _run(self, work: Effects[T]) -> T:
         with store_errors(self._name, self._look):
             return self.driver.run(work)
 
@@ -358,7 +369,7 @@ class AzureEngine:
             self.run(
                 write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
             )
-            self._sweep_behind()
+            self._housekeeper.wrote()
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -376,17 +387,13 @@ class AzureEngine:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
                     self.run(insert(self.current.classes, some, self._outbox, size, self.timeout, written))
-                    self._sweep_behind()
+                    self._housekeeper.wrote()
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
         for batch, some in zip(batches, made, strict=True):
             if batch.parts is None:
                 batch.rows[:] = [one.new for one in some if one.new is not None]
-
-    def _sweep_behind(self) -> None:
-        if self._outbox.shared:
-            self.run(sweep_behind(self.current, self._outbox, self.timeout))
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
@@ -482,6 +489,7 @@ class AzureEngine:
 
     def _examined(self, meter: Meter) -> tuple[ConsistencyCheck, list[CheckFinding], AzureCheckView]:
         classes = self.classes
+        self._housekeeper.flush()
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = ConsistencyCheck(maintained, stored, None, meter)

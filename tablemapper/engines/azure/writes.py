@@ -32,6 +32,7 @@ from .catalogue.open_classes import OpenClasses
 from .cross_partition.intent_builder import outer_of
 from .cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
 from .cross_partition.marks import of_writes
+from .cross_partition.named_partitions import FinishedIntent
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
 from .cross_partition.remote_groups import check_room, checked
 from .cross_partition.reservations import Reservations
@@ -322,11 +323,12 @@ class _Transaction:
             stamp = _UNKNOWN if etag is None else Stamp(etag)
             operation.new = (*change.new[:2], stamp, *change.new[FIRST:], HiddenProperties(self.op, undeclared, ops))
 
-    def commit(self, pending: str | None) -> GroupTransaction:
-        """Return the request, ``pending`` being the ETag of the intent that is there."""
+    def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:
+        """Return the request: ``pending`` is the ETag of the intent that is there, and what is finished goes with it."""
         changes = list(self.changes)
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
+        changes += [RowChange("delete", one.row, {}, "*") for one in finished]
         return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
 
     def keeps(self, holder: Key, take: ReserveValue) -> bool:
@@ -355,10 +357,16 @@ class _Attempt:
     following: list[CommittedIntent] | None = None
     pending: str | None = None
     """The ETag of the intent, while values are taken."""
+    finished: Sequence[FinishedIntent] = ()
+    """Intents of earlier writes that the transaction deletes."""
 
     @property
     def intent(self) -> Intent:
         return self.made.intent
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return self.intent.table, self.intent.partition
 
     def run(self) -> Effects[list[str | None] | None]:
         """Return the ETags of what was written; None: nothing was written, as others were faster."""
@@ -368,16 +376,18 @@ class _Attempt:
             if not intent:
                 return (yield from self._commit())
             yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
-            yield from self.outbox.name(self.patience, intent.table, intent.partition)
+            yield from self.outbox.name(self.patience, intent)
             if intent.takes and not (yield from self._take()):
                 return None
             yield from self.patience.check()
         except DeadlineExceeded:
             raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
-        etags = yield from self._commit()
+        etags = yield from self._commit_with_finished()
         if etags is None:
             if self.pending is not None:
                 yield from self._give_up()
+            elif not self.patience.doubt:
+                self.outbox.places.forget(self._place, [intent.row])
             return None
         following = CommittedIntent(intent, self.patience, str(known.operations[0]))
         if self.following is not None:
@@ -423,6 +433,7 @@ class _Attempt:
             yield from take_back(intent, self.patience, self.known.timeout)
             if not self.patience.doubt:
                 yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
+                self.outbox.places.forget(self._place, [intent.row])
         except (DeadlineExceeded, StoreError) as error:
             _log.warning(
                 "%s: nothing was written; what is left of it is for sweep(): %s", self.known.operations[0], error
@@ -443,15 +454,31 @@ class _Attempt:
 
     # -- the transaction
 
+    def _commit_with_finished(self) -> Effects[list[str | None] | None]:
+        """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
+        places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
+        if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
+            self.finished = places.take(self._place, room)
+        are_gone = False
+        try:
+            etags = yield from self._commit()
+            are_gone = etags is not None
+        finally:
+            if not are_gone:
+                places.finish(self._place, *self.finished)
+        if self.finished and are_gone:
+            self.outbox.deleted(self._place, self.finished, (yield ReadClock()))
+        return etags
+
     def _commit(self) -> Effects[list[str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
         made, what = self.made, self.known.operations[0]
         if not made.changes:
             return []
-        commit, attempt = made.commit(self.pending), 0
+        commit, attempt = made.commit(self.pending, self.finished), 0
         while True:
             try:
-                return (yield from self.patience.once(commit))
+                return (yield from self.patience.once(commit))[: len(made.changes)]
             except NoResponse as lost:
                 try:
                     yield from self.patience.again(attempt, lost)

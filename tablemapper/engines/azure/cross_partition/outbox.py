@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
@@ -18,10 +17,8 @@ import attrs
 import msgspec
 
 from ....errors import CorruptStore
-from ....keys.encodings import SEPARATOR
-from ....limits import MAX_KEY_UNITS, utf16_units
 from ..tables.driver import Effects, ReadClock, pause, within
-from ..tables.reserved_names import digest, intent_key
+from ..tables.reserved_names import intent_key
 from ..tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -35,13 +32,13 @@ from ..tables.service import (
     RowChange,
     properties,
 )
+from .named_partitions import FinishedIntent, NamedPartitions, Partition
 
 State: TypeAlias = Literal["P", "C", "X", "D"]
 """Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
 _ROOM = 450_000  # of the rows of an index in one transaction
-_HOUR = 3600.0
 _TOGETHER = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
 
@@ -261,16 +258,7 @@ def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bo
         yield patience.send(table, partition, *some)
 
 
-# ---------------------------------------------------------------------------------------------- which partitions
-
-
-WORKS = 16
-"""The partitions of the catalogue that name partitions in which there are intents."""
-
-
-def works_partition(number: int) -> str:
-    """Return one of these partitions."""
-    return f"work {number:x}"
+# ---------------------------------------------------------------------------------------------- what writes share
 
 
 Group: TypeAlias = tuple[str, str, str]
@@ -297,9 +285,7 @@ class Outbox:
         """Groups that a writer adds to just now, each with the time at which that is over."""
         self.waiting: dict[Group, list[Any]] = {}
         """The other writers that have something for a group."""
-        self.shared: list[tuple[str, str]] = []
-        """Partitions that were named, and others had named before: their writers may have ended early."""
-        self._named: dict[tuple[str, str], float] = {}
+        self.places = NamedPartitions(self.times.lease, self.times.grace)
         self._spent: dict[tuple[str, str], list[str]] = {}
 
     def spend(self, table: str, partition: str, marks: Sequence[str]) -> None:
@@ -314,23 +300,37 @@ class Outbox:
             self._spent[table, partition] = marks[_TOGETHER:]
         return marks[:_TOGETHER]
 
-    def name(self, patience: Deadline, table: str, partition: str) -> Effects[None]:
-        """Name a partition before the first intent is there, and again each hour; see whether it was named before."""
-        place, now = (table, partition), cast(float, (yield ReadClock()))
-        if self._named.get(place, -_HOUR) > now - _HOUR:
+    def name(self, patience: Deadline, intent: Intent) -> Effects[None]:
+        """Name the partition of an intent before it is there, and again each hour.
+
+        Raises:
+            DeadlineExceeded, ErrorResponse
+        """
+        place, now = (intent.table, intent.partition), cast(float, (yield ReadClock()))
+        if (row := self.places.begin(place, intent.row, now)) is None:
             return
-        row = f"{table}{SEPARATOR}{partition}"
-        if utf16_units(row) > MAX_KEY_UNITS:
-            row = f'{table}{SEPARATOR} "h{digest(partition)}'
-        where = works_partition(zlib.crc32(row.encode()) % WORKS)
-        members: Members = {"t": table, "p": partition}
-        try:
-            yield from patience.send(self.catalogue, where, RowChange("insert", row, members))
-        except ErrorResponse as refused:
-            if refused.status != 409:
-                raise
-            yield from patience.send(self.catalogue, where, RowChange("upsert", row, members))
-            self.shared.append(place)
-        if len(self._named) > 100_000:
-            self._named.clear()
-        self._named[place] = now
+        members: Members = {"t": intent.table, "p": intent.partition}
+        upsert = GroupTransaction(self.catalogue, self.places.owner, (RowChange("upsert", row, members),))
+        attempt, doubt = 0, patience.doubt
+        while True:
+            try:
+                (etag,) = yield from patience.once(upsert)
+            except NoResponse as lost:
+                yield from patience.again(attempt, lost)
+                attempt += 1
+            else:
+                break
+        patience.doubt = doubt  # (a name that is written once more does no harm)
+        self.places.named(place, now, etag)
+
+    def finish(self, intent: Intent, began: float, markers: Sequence[tuple[str, str, str]] = ()) -> None:
+        """Have an intent deleted that is carried out, and then the markers that kept its deltas from being added twice."""
+        self.places.finish((intent.table, intent.partition), FinishedIntent(intent.row, began, markers))
+
+    def deleted(self, place: Partition, finished: Sequence[FinishedIntent], now: float) -> None:
+        """Note that intents are gone: nobody needs their markers, unless who sweeps may have read the intent."""
+        self.places.forget(place, [one.row for one in finished])
+        for one in finished:
+            if now - one.began <= self.times.lease:
+                for table, partition, mark in one.markers:
+                    self.spend(table, partition, [mark])

@@ -5,6 +5,7 @@
 - `multipart`: multipart messages of transactions, written and read back.
 - `wire`: one request out, one answer in, over pooled connections.
 - `driver`: runs what generators say: requests, several works side by side, pauses.
+- `background`: a thread that does again and again what is due.
 - `reserved_names`: names of hidden properties, rows and tables.
 - `entity_json`: a model's rows to the members of a JSON body and back, with what is hidden.
 """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
@@ -139,12 +140,25 @@ def server_time(catalogue: str, timeout: float) -> Effects[int]:
 
 def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
     """Read all entities of a request."""
+    return (yield from found_with_date(find, timeout))[0]
+
+
+def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[Entity], str]]:
+    """Read all entities of a request; return them, and when they were read by the clock of the service."""
     page: EntityPage = yield from read(find, timeout)
-    entities = list(page.entities)
+    entities, date = list(page.entities), page.date
     while page.after is not None:
         page = yield from read(attrs.evolve(find, after=page.after), timeout)
         entities += page.entities
-    return entities
+    return entities, date
+
+
+def time_of(date: str) -> int | None:
+    """Return the µs of a date as HTTP has it; None if it is none."""
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1_000_000
+    except ValueError:
+        return None
 
 
 def side_by_side(works: Sequence[Effects[T]]) -> Effects[list[T]]:

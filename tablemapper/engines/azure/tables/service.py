@@ -143,6 +143,8 @@ class EntityPage:
     entities: Sequence[Entity]
     after: Any = None
     """Where the next page begins; None after the last."""
+    date: str = ""
+    """When it was read by the clock of the service, as HTTP has it: to the second before."""
 
 
 @attrs.frozen

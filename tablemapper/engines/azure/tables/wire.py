@@ -187,7 +187,8 @@ class Wire:
         try:
             entities = members["value"]
             _check_ascending(entities, self._account)
-            return EntityPage([_held(one) for one in entities] if request.select else entities, after)
+            entities = [_held(one) for one in entities] if request.select else entities
+            return EntityPage(entities, after, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
 
