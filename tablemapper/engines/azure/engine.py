@@ -356,16 +356,15 @@ class AzureEngine:
         self._check_writable()
         if notes:
             check_thawed(self.classes.catalogue)
-        if notes and not operations:
-            self.run(write_notes(self._table, notes, self.timeout))
+            if not operations:
+                self.run(write_notes(self._table, notes, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
-            place, timeout = (first.model.table, first.partition), self.timeout
+            place, timeout, limit = (first.model.table, first.partition), self.timeout, maintained_limit
             beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
-            limit = maintained_limit
             self.run(
                 write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
             )

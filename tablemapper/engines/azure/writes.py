@@ -364,10 +364,6 @@ class _Attempt:
     def intent(self) -> Intent:
         return self.made.intent
 
-    @property
-    def _place(self) -> tuple[str, str]:
-        return self.intent.table, self.intent.partition
-
     def run(self) -> Effects[list[str | None] | None]:
         """Return the ETags of what was written; None: nothing was written, as others were faster."""
         intent, known = self.intent, self.known
@@ -387,7 +383,7 @@ class _Attempt:
             if self.pending is not None:
                 yield from self._give_up()
             elif not self.patience.doubt:
-                self.outbox.places.forget(self._place, [intent.row])
+                self.outbox.places.forget(self.intent.place, [intent.row])
             return None
         following = CommittedIntent(intent, self.patience, str(known.operations[0]))
         if self.following is not None:
@@ -433,7 +429,7 @@ class _Attempt:
             yield from take_back(intent, self.patience, self.known.timeout)
             if not self.patience.doubt:
                 yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
-                self.outbox.places.forget(self._place, [intent.row])
+                self.outbox.places.forget(self.intent.place, [intent.row])
         except (DeadlineExceeded, StoreError) as error:
             _log.warning(
                 "%s: nothing was written; what is left of it is for sweep(): %s", self.known.operations[0], error
@@ -458,16 +454,16 @@ class _Attempt:
         """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
         places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
         if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
-            self.finished = places.take(self._place, room)
+            self.finished = places.take(self.intent.place, room)
         are_gone = False
         try:
             etags = yield from self._commit()
             are_gone = etags is not None
         finally:
             if not are_gone:
-                places.finish(self._place, *self.finished)
+                places.finish(self.intent.place, *self.finished)
         if self.finished and are_gone:
-            self.outbox.deleted(self._place, self.finished, (yield ReadClock()))
+            self.outbox.deleted(self.intent.place, self.finished, (yield ReadClock()))
         return etags
 
     def _commit(self) -> Effects[list[str | None] | None]:

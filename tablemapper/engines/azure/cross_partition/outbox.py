@@ -108,6 +108,11 @@ class Intent(msgspec.Struct, array_like=True):
         return bool(self.puts or self.deletes or self.takes or self.releases or self.deltas)
 
     @property
+    def place(self) -> Partition:
+        """The table and the partition of the intent."""
+        return self.table, self.partition
+
+    @property
     def row(self) -> str:
         """The row key of the intent."""
         return intent_key(self.op)
@@ -306,8 +311,8 @@ class Outbox:
         Raises:
             DeadlineExceeded, ErrorResponse
         """
-        place, now = (intent.table, intent.partition), cast(float, (yield ReadClock()))
-        if (row := self.places.begin(place, intent.row, now)) is None:
+        now = cast(float, (yield ReadClock()))
+        if (row := self.places.begin(intent.place, intent.row, now)) is None:
             return
         members: Members = {"t": intent.table, "p": intent.partition}
         upsert = GroupTransaction(self.catalogue, self.places.owner, (RowChange("upsert", row, members),))
@@ -321,11 +326,11 @@ class Outbox:
             else:
                 break
         patience.doubt = doubt  # (a name that is written once more does no harm)
-        self.places.named(place, now, etag)
+        self.places.named(intent.place, now, etag)
 
     def finish(self, intent: Intent, began: float, markers: Sequence[tuple[str, str, str]] = ()) -> None:
         """Have an intent deleted that is carried out, and then the markers that kept its deltas from being added twice."""
-        self.places.finish((intent.table, intent.partition), FinishedIntent(intent.row, began, markers))
+        self.places.finish(intent.place, FinishedIntent(intent.row, began, markers))
 
     def deleted(self, place: Partition, finished: Sequence[FinishedIntent], now: float) -> None:
         """Note that intents are gone: nobody needs their markers, unless who sweeps may have read the intent."""
