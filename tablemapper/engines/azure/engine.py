@@ -252,10 +252,10 @@ class AzureEngine:
             return None  # (the service refuses to look for it)
         return self.get_many([(model, partition, row)])[0]
 
-    def _check_ready(self, model: Model) -> None:
+    def _check_ready(self, model: Model, classes: OpenClasses) -> None:
         """Refuse to read groups that are not complete, and the fields that these keep."""
-        needed = self._classes.needed(model)
-        if needed and not self.unready.keys().isdisjoint(needed):  # (it may be built anew since)
+        needed = classes.needed(model)
+        if needed and not classes.unready.keys().isdisjoint(needed):  # (it may be built anew since)
             self.catch_up()
             for label in needed:
                 if label in self._classes.unready:
@@ -270,9 +270,9 @@ class AzureEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
-        classes = self.classes  # (a migration may have replaced their tables)
+        classes = self.run(self.current.for_keys())  # (a migration may have replaced their tables)
         for model in dict.fromkeys([model for model, _, _ in wanted]):
-            self._check_ready(model)
+            self._check_ready(model, classes)
         gets = [read(GetEntity(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
         gets += [read(GetEntity(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
@@ -288,7 +288,7 @@ class AzureEngine:
         classes = self.classes
         members = self.schema.tables().get(table, [])
         for one in [one for one in members if one.aggregate is None]:
-            self._check_ready(one)
+            self._check_ready(one, classes)
         models = [one for one in members if one.name not in classes.unready]
         unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
         rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
@@ -365,9 +365,8 @@ class AzureEngine:
                     self.capabilities.check_across(f"{one} with {first}")
             place, timeout, limit = (first.model.table, first.partition), self.timeout, maintained_limit
             beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
-            self.run(
-                write(self.classes, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside)
-            )
+            options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": beside}
+            self.run(self.current.by_newest(partial(write, operations=operations, outbox=self._outbox, **options)))
             self._housekeeper.wrote()
 
     def insert(self, batches: Sequence[Batch]) -> None:

@@ -16,7 +16,7 @@ import tablemapper as tm
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables import wire as wire_module
 from tablemapper.engines.azure.tables.accounts import account_of
-from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, NoResponse
+from tablemapper.engines.azure.tables.service import ErrorResponse, GetEntity, GroupTransaction, NoResponse
 from tablemapper.engines.azure.tables.wire import Wire
 from tablemapper.schema.model import compile_schema
 
@@ -122,6 +122,35 @@ def test_a_catalogue_that_cannot_be_published_ends_the_opening() -> None:
     with pytest.raises(tm.StoreError, match="does not answer"):
         service.open(2.0)
     assert service.now <= 4.01  # (the tables are made before that, and the time is asked for)
+
+
+@pytest.mark.parametrize("way", ["hangs", "busy", "refused"])
+def test_keys_are_read_while_the_catalogue_cannot_be_had(way: str, caplog: pytest.LogCaptureFixture) -> None:
+    service = Slow()
+    store = service.open(30.0)
+    store.insert(Plain("a", "x"))
+
+    def answer(request: Any) -> float | NoResponse:
+        if getattr(request, "table", "") != "TableMapper":
+            return 0.0
+        if way == "refused":
+            raise ErrorResponse(500, "OperationTimedOut")
+        return 1e9 if way == "hangs" else busy(8)
+
+    service.answer = answer
+    service.now += 1_000
+    began = service.now
+    for _ in range(50):
+        assert store[Plain.key("a")].text == "x"
+    assert service.now - began <= 1.01
+    assert caplog.text.count("the catalogue cannot be read") == 1
+    service.now += 11
+    assert store.get_many([Plain.key("a"), Plain.key("b")])
+    assert service.now - began <= 13.02
+    with pytest.raises(tm.StoreError):
+        store.insert(Plain("b"))  # (what is written, and by which rules, is not to be guessed)
+    service.answer = lambda _: 0.0
+    store.insert(Plain("b"))
 
 
 # ------------------------------------------------------------------------------------------ first contact
