@@ -79,8 +79,9 @@ class _Account:
     ) -> Engine:
         given = self._connect(durability, timeout)
         from .azure.engine import AzureEngine
+        from .azure.tables.background import Background
 
-        return AzureEngine.open(schema=schema, read_only=read_only, background=not read_only, **given)
+        return AzureEngine.open(schema=schema, read_only=read_only, background=Background, **given)
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)

@@ -46,6 +46,7 @@ from .reading.rollup_fields import completed
 from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, left_of
+from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
 from .tables.entity_json import shown
 from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
@@ -94,7 +95,7 @@ class AzureEngine:
         *,
         read_only: bool = False,
         own: bool = False,
-        background: bool = False,
+        background: type[Background] | None = None,
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
@@ -102,9 +103,7 @@ class AzureEngine:
         self.timeout = timeout
         self.read_only = read_only
         self.reads = AzureReads(self)
-        self.driver = driver
-        self._name = name
-        self._table = catalogue
+        self.driver, self._name, self._table = driver, name, catalogue
         self._outbox = Outbox(catalogue, classes.head.times(times))
         now = driver.run(clock())
         self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
@@ -128,7 +127,7 @@ class AzureEngine:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         times: Timing | None = None,
-        background: bool = False,
+        background: type[Background] | None = None,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -142,7 +141,7 @@ class AzureEngine:
             monotonic, sleep: the clock.
             times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
                 who opened the store.
-            background: whether a thread does what is left behind writes; else that is done before a sweep, a check and the end.
+            background: what does soon what is left behind writes; None: a write does it before it returns.
 
         Raises:
             InvalidModel: a class needs more than one partition has.
@@ -179,7 +178,8 @@ class AzureEngine:
     def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         self._check_open()
-        return self._run(work)
+        with self._housekeeper.behind():
+            return self._run(work)
 
     def _run(self, work: Effects[T]) -> T:
         with store_errors(self._name, self._look):
@@ -367,7 +367,6 @@ class AzureEngine:
             beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
             options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": beside}
             self.run(self.current.by_newest(partial(write, operations=operations, outbox=self._outbox, **options)))
-            self._housekeeper.wrote()
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -385,7 +384,6 @@ class AzureEngine:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
                     self.run(insert(self.current.classes, some, self._outbox, size, self.timeout, written))
-                    self._housekeeper.wrote()
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise

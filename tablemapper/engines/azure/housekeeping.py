@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from .catalogue.open_classes import CatalogueRefresher
@@ -22,14 +23,14 @@ _log = logging.getLogger("tablemapper.azure")
 
 
 class Housekeeper:
-    """Does what is left behind the writes of an engine, in a thread of its own if there is to be one.
+    """Does what is left behind the writes of an engine.
 
     Args:
         run: runs works.
         current: the classes as the process knows them.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
-        background: whether there is a thread; else only what is asked for is done.
+        background: makes what does it soon, as `Background`; None: intents are deleted before a write returns.
     """
 
     def __init__(
@@ -39,19 +40,31 @@ class Housekeeper:
         outbox: Outbox,
         timeout: float,
         *,
-        background: bool,
+        background: type[Background] | None,
     ) -> None:
         self._run = run
         self._current = current
         self._outbox = outbox
         self._timeout = timeout
-        self._thread = Background(self.tidy) if background else None
+        self._thread = None if background is None else background(self.tidy)
 
-    def wrote(self) -> None:
-        """Let the intents of a write be deleted soon."""
-        if self._outbox.places.finished > _MOST:
+    @contextmanager
+    def behind(self) -> Iterator[None]:
+        """Return a context manager behind which something is done soon about what is left: after an error, too."""
+        try:
+            yield
+        except Exception:
+            self._wrote()
+            raise
+        self._wrote()
+
+    def _wrote(self) -> None:
+        if not self._outbox.places.has_news:
+            return
+        self._outbox.places.has_news = False
+        if self._thread is None or self._outbox.places.finished > _MOST:
             self.flush()
-        if self._thread is not None and len(self._outbox.places):
+        if self._thread is not None:
             self._thread.wake()
 
     def flush(self) -> None:

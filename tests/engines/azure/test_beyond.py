@@ -48,7 +48,7 @@ from tablemapper.store.operations import Operations
 from ...classes import grouped
 from ...stores import sound_store
 from .memory import Memory, Options
-from .place import AzurePlace
+from .place import AzurePlace, Idle
 from .schedule import Rates, Schedule, played
 
 RATES = Rates(crash=0.006, lost=0.03, late=0.02, busy=0.02)
@@ -447,6 +447,7 @@ def test_a_repair_that_deletes_blindly_is_caught(monkeypatch: pytest.MonkeyPatch
 
 # ---------------------------------------------------------------------------------------------- mutants
 
+LATE = Rates(lost=0.05, late=0.25)
 LOSSY = Rates(crash=0.01, lost=0.08, late=0.05, busy=0.02)
 
 
@@ -611,7 +612,7 @@ MUTANTS: dict[str, tuple[Callable[[Patch], None], int]] = {
     "order": (_removed_at_zero, 3),
     "decision": (_no_decision, 1),
     "fence": (_no_fence, 61),
-    "forget": (_forgotten, 456),
+    "forget": (_forgotten, 37),
     "intent order": (_entity_before_intent, 69),
     "release": (_released_by_anybody, 0),
     "nosecond": (_first_holder_alone, 15),
@@ -632,7 +633,8 @@ def test_a_mutant_is_caught(name: str, monkeypatch: pytest.MonkeyPatch, full_siz
     mutate, start = MUTANTS[name]
     mutate(monkeypatch)
     with pytest.raises(AssertionError):
-        play(range(600) if full_size else range(start, start + 300), rates=LOSSY, many=0.0)
+        seeds = range(600) if full_size else range(start, start + 300)
+        play(seeds, many=0.0, **({"rates": LATE, "late_by": 40.0} if name == "forget" else {"rates": LOSSY}))
 
 
 # ---------------------------------------------------------------------------------------------- request by request
@@ -709,7 +711,9 @@ class Bench:
     def open(self) -> tm.Store:
         still = lambda: 0.0  # noqa: E731
         return tm.Store(
-            AzureEngine.open(self.service, "here", self.schema, monotonic=still, sleep=lambda seconds: None)
+            AzureEngine.open(
+                self.service, "here", self.schema, monotonic=still, sleep=lambda seconds: None, background=Idle
+            )
         )
 
     def sent(self, call: Callable[[], Any]) -> int:

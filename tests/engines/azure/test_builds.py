@@ -29,6 +29,7 @@ from tablemapper.engines.azure.cross_partition import intent_execution, outbox
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
@@ -141,6 +142,7 @@ class Play:
                 known = yield from program.current.classes()
                 operation = yield from self.choose(known, program)
                 yield from write(known, [operation], program.outbox, timeout=TIMES.deadline)
+                yield from flush(program.outbox, TIMES.deadline)
             except (tm.SchemaMismatch, tm.CorruptStore) as error:
                 self.errors.append(error)
             except tm.TableMapperError:
@@ -180,7 +182,9 @@ class Play:
         builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 20 if self.alone else 3, 60.0)
         for _ in range(400):
             try:
-                if (yield from builder.step(400 if self.alone else self.rng.randrange(1, 5), None)) is None:
+                step = yield from builder.step(400 if self.alone else self.rng.randrange(1, 5), None)
+                yield from flush(builder.outbox, TIMES.deadline)
+                if step is None:
                     self.built = True
                     return
             except tm.TableMapperError as error:

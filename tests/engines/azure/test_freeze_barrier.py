@@ -17,6 +17,7 @@ from tablemapper.engines.azure import freeze_barrier, writes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
 from tablemapper.engines.azure.catalogue.publication import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, delay
 from tablemapper.engines.azure.writes import write
@@ -75,6 +76,7 @@ class Play:
             try:
                 known = yield from current.classes()
                 yield from write(known, [operation], outbox, timeout=TIMES.deadline)
+                yield from flush(outbox, TIMES.deadline)
             except tm.TableMapperError:
                 pass
 

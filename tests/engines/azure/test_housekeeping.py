@@ -19,6 +19,7 @@ from tablemapper.schema.model import compile_schema
 
 from ...classes import entity, grouped
 from .memory import Memory
+from .place import Idle
 
 FIELDS = {"tenant": str, "id": str, "a": str, "b": (str, ""), "c": (str, "")}
 KEY = tm.Key[str, str](partition="{tenant}", row="{id}")
@@ -58,7 +59,9 @@ class Account:
             self.now += seconds
 
         schema = compile_schema(self.models)
-        return tm.Store(AzureEngine.open(self, "here", schema, monotonic=lambda: self.now, sleep=sleep))
+        return tm.Store(
+            AzureEngine.open(self, "here", schema, monotonic=lambda: self.now, sleep=sleep, background=Idle)
+        )
 
     def sent(self, call: Callable[[], object]) -> list[Any]:
         before = len(self.memory.sent)
@@ -284,6 +287,15 @@ def test_a_close_without_answers_ends() -> None:
     account.fault = lambda _: None
     account.now += 100
     assert account.open().sweep() == 1
+
+
+def test_without_a_thread_a_write_leaves_no_intent() -> None:
+    account = Account(Thing, Kinds)
+    engine = AzureEngine.open(account, "here", compile_schema(account.models))
+    store = tm.Store(engine)
+    store.insert(Thing("t", "1", "x"))
+    store.insert_many([Thing(f"t{number}", "1", "x") for number in range(3)])
+    assert not [key for key in account.hidden() if key[1].startswith(INTENTS[0])]
 
 
 # ------------------------------------------------------------------------------------------ the thread

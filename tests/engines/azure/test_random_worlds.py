@@ -14,6 +14,7 @@ import tablemapper as tm
 from tablemapper.engines.azure import writes
 from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity
 from tablemapper.engines.protocol import Operation
@@ -70,6 +71,7 @@ class World:
             operation = yield from self.choose(record)
             try:
                 yield from writes.write(self.engine._classes, [operation], box, timeout=TIMES.deadline)
+                yield from flush(box, TIMES.deadline)
             except tm.TableMapperError:
                 continue
 

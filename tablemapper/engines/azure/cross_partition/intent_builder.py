@@ -12,7 +12,7 @@ from ....schema.rows import Row
 from ...write_decision import EntityChange, Key, violation
 from ..tables.entity_json import included
 from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, outer_key
-from .marks import DUPLICATE, BuildMarks, of_writes
+from .marks import DUPLICATE, BuildMarks, counted, of_writes
 from .outbox import DeleteRow, GroupDelta, Intent, PutRow, ReleaseValue, ReserveValue
 
 
@@ -63,7 +63,8 @@ def outer_of(
                 mark.set_in(after, change.old, change.new)
         duties = outer.get(change.operation.model, _NOTHING)
         for index in duties.indexes:
-            _in_index(made, values, index, marks, change.old, change.new, after)
+            old = change.old if marks.of[index].built else counted(change.old)
+            _in_index(made, values, index, marks, old, change.new, after)
         for aggregate in duties.aggregates:
             _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:

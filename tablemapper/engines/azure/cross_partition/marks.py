@@ -54,9 +54,7 @@ class BuildMark:
         held = of_writes(old)
         if self.built and held.get(self.name) == DUPLICATE:
             return (None, None) if self.keeps(old, new) else (None, new)
-        if not self.built:
-            return counted(old), new
-        if self.name in held:
+        if not self.built or (old is not None and self.name in held):
             return old, new
         return None, new if self.sets else None
 

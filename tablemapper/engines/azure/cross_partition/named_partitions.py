@@ -63,6 +63,8 @@ class NamedPartitions:
     def __init__(self, lease: float, grace: float) -> None:
         self.owner = NAMES + secrets.token_hex(8)
         """The partition of the catalogue with the names that this process gave."""
+        self.has_news = False
+        """Whether something was written, or finished, that nobody was told of who does what is left."""
         self.finished = 0
         """How many intents are to be deleted."""
         self._is_new = False
@@ -85,6 +87,7 @@ class NamedPartitions:
             if (entry := self._entries.get(place)) is None:
                 entry = self._entries[place] = _Entry(_row(*place))
             entry.pending[intent] = entry.used = now
+            self.has_news = True
             entry.look_at = min(entry.look_at, now + self._lease)
             return entry.name if entry.named <= now - _HOUR else None
 
@@ -111,6 +114,7 @@ class NamedPartitions:
                 entry = self._entries[place] = _Entry(_row(*place))
             entry.finished += finished
             self.finished += len(finished)
+            self.has_news = True
 
     def take(self, place: Partition, most: int) -> list[FinishedIntent]:
         """Return some intents of a partition that are to be deleted: `forget` them then, or `finish` them once more."""
