@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Sequence
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn
 
 from ..engines.protocol import Engine
 from ..entities.entity import Record
@@ -13,7 +13,7 @@ from ..errors import StoreError
 from ..events import Event, Observer, observer
 from ..progress import ProgressOption
 from ..scripts.migrations import ScriptsOption
-from ..store.opening import check_limits, engine_of
+from ..store.opening import check_limits, engine_of, refuse_unknown
 from .store import AsyncStore
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def open_async(
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
     threads: int = 32,
+    **unknown: Never,
 ) -> OpenContext:
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
 
@@ -59,6 +60,7 @@ def open_async(
         InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is
             awaited, for the reasons of `tablemapper.open`.
     """
+    refuse_unknown("open_async", unknown, open_async)
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)

@@ -10,12 +10,12 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
 
-from ..errors import CorruptStore, TableMapperError
+from ..errors import CorruptStore
 from ..progress import Meter
 from ..schema.aggregate_model import AggregateModel, Delta
 from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
-from ..schema.rows import DAMAGE, Row
+from ..schema.rows import UNREADABLE, Row, same_rows
 from ..schema.slots import State
 
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
@@ -70,7 +70,7 @@ class RepairReport:
 
     repaired: tuple[Problem, ...]
     """What was wrong, and is not any more."""
-    left: tuple[Problem, ...]
+    remaining: tuple[Problem, ...]
     """What cannot be repaired; each says what to do."""
     entities: int
     """How many were compared."""
@@ -79,11 +79,11 @@ class RepairReport:
     @property
     def ok(self) -> bool:
         """Whether nothing is left."""
-        return not self.left
+        return not self.remaining
 
     def __str__(self) -> str:
-        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.left):,} left"
-        return "\n".join([found, *map(str, self.left)])
+        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.remaining):,} left"
+        return "\n".join([found, *map(str, self.remaining)])
 
 
 class CheckView(Protocol):
@@ -147,7 +147,6 @@ class CheckFinding:
 
 MaintenanceRule: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
 """What is maintained, and the entities that it is maintained from, by their rows; None: from all."""
-_UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 
 
 class ConsistencyCheck:
@@ -211,22 +210,25 @@ class ConsistencyCheck:
         for row in self._stored.rows(model):
             self.entity_count += 1
             self._meter.advance(1)
-            maintenance = everything = self._duties(model, row)
+            maintenance = self._duties(model, row)
             try:
                 yield from self._entity(whole, row)
-            except _UNREADABLE as error:
+                entries = self._counted(maintenance, row)
+            except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
-                maintenance = everything.without(whole.faulty(row))
-            try:
-                entries = _entries(maintenance, row)
-                for aggregate in maintenance.aggregates:
-                    aggregate.collect((row,), self._groups[aggregate], 1)
-            except _UNREADABLE as error:
-                if maintenance is everything:
-                    yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
-                continue
+                entries = self._counted(maintenance.counting(row), row)
             yield from self._present(entries, counts)
         yield from self._no_others(model, counts)
+
+    def _counted(self, maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
+        """Add what an entity contributes to groups, and return its rows in indexes; raises if it cannot have all."""
+        entries = _entries(maintenance, row)
+        for aggregate in maintenance.aggregates:
+            if aggregate.calculates and not aggregate.can_hold(row):
+                aggregate.collect((row,), {}, 1)  # (which raises)
+        for aggregate in maintenance.aggregates:
+            aggregate.collect((row,), self._groups[aggregate], 1)
+        return entries
 
     def _entity(self, model: Model, row: Row) -> Iterator[CheckFinding]:
         """Check what a row says of itself; raises if it cannot be read."""
@@ -256,7 +258,7 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("missing", where, key, detail), index)
                 continue
             counts[index] += 1
-            if not same(row, entry):
+            if not same_rows(row, entry):
                 yield CheckFinding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
 
     def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[CheckFinding]:
@@ -272,7 +274,7 @@ class ConsistencyCheck:
         for key in self._stored.notes(index):
             expected = self._expected(model, index, key)
             holder = self._stored.holder(index, key[0], key[1])
-            if expected is not None and not any(one[:4] == key for one in expected):
+            if not any(one[:4] == key for one in expected):
                 detail = f"the {model.name} is noted for a value that it does not have"
                 yield CheckFinding(Problem("dangling", index.label, key, detail), index)
             elif holder is None:
@@ -282,8 +284,8 @@ class ConsistencyCheck:
                 detail = f"the {model.name} is noted for a value that it stands in the index with"
                 yield CheckFinding(Problem("wrong", index.label, key, detail), index)
 
-    def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow] | None:
-        """Return the rows that the entity or the group of an index's row should have there; None if nobody knows."""
+    def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow]:
+        """Return the rows that the entity or the group of an index's row should have there."""
         row = self._stored.row(model, key[2], key[3])
         if row is not None and index not in self._duties(model, row).indexes:
             return []
@@ -292,8 +294,7 @@ class ConsistencyCheck:
     def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         for entry in self._stored.index_rows(index):
             expected = self._expected(model, index, entry)
-            # An entity that cannot be read was found already.
-            if expected is not None and not any(one[:4] == entry[:4] for one in expected):
+            if not any(one[:4] == entry[:4] for one in expected):
                 detail = f"no {model.name} has this row"
                 yield CheckFinding(Problem("dangling", index.label, entry[:4], detail), index)
 
@@ -306,7 +307,7 @@ class ConsistencyCheck:
         for group, delta in groups.items():
             try:
                 deltas[aggregate.key(group)] = delta
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, (group,), str(error)))
         counts = self._counts(model)
         seen = set()
@@ -317,7 +318,7 @@ class ConsistencyCheck:
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
                 entries = _entries(self._duties(model, row), row)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue
             if problem is not None:
@@ -355,7 +356,7 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
     if expected != state:
         return Problem("wrong", name, key, f"expected {groups.shown(expected)}, found {groups.shown(state)}")
     shown = aggregate.row(row[0], row[1], row[2], state)
-    if not same(shown, row[: len(shown)]):
+    if not same_rows(shown, row[: len(shown)]):
         return Problem("wrong", name, key, f"its columns show {row[3:]}, but its state is {shown[3:]}")
     return None
 
@@ -381,8 +382,3 @@ def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | Non
 def _entries(maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
     """Return the rows that an entity or a group should have in the indexes on its class."""
     return [(index, entry) for index in maintenance.indexes for entry in index.rows((row,))]
-
-
-def same(a: Any, b: Any) -> bool:
-    """Compare rows by value and class: 1, 1.0 and True are three values."""
-    return len(a) == len(b) and all(x == y and x.__class__ is y.__class__ for x, y in zip(a, b, strict=True))

@@ -93,7 +93,7 @@ class _Rows:
         self._most: tuple[int, tuple[str, str] | None] = (0, None)
 
     def add(self, row: Row) -> None:
-        lines = self._maintenance.rows_of(row, self._model) or ()
+        lines = self._maintenance.rows_of(row, self._model)
         for line in lines:
             self._number[line[0]] += 1
             self._size[line[0]] += self._bytes(line)

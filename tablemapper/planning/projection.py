@@ -14,7 +14,7 @@ from ..expressions.tree import Attr
 from ..keys.composite_times import decode_source, whole_fields
 from ..keys.template import Template
 from ..schema.maintenance import index_columns
-from ..schema.rows import DAMAGE, Row, load_source, unreadable
+from ..schema.rows import DAMAGE, Row, read_source, unreadable
 from .conditions import AnyPredicate
 from .plan import AccessPath
 
@@ -93,7 +93,7 @@ def tuples(
         if name not in needed:
             continue
         field = model.declaration.field(name)
-        lines.append(f"            f_{name} = {load_source(field, f'c_{name}', names)}")
+        lines.append(f"            f_{name} = {read_source(field, f'c_{name}', names)}")
     for predicate in residual:
         lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
     values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)

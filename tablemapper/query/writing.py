@@ -46,7 +46,7 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import DAMAGE, Row
+from ..schema.rows import DAMAGE, Row, same_rows
 from .pages import query_identity
 
 T = TypeVar("T")
@@ -338,7 +338,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
             raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
         operation = _replacing(model, row, changed)
         assert operation.new is not None
-        return None if operation.new[3:] == row[3 : len(operation.new)] else operation
+        return None if same_rows(operation.new[3:], row[3 : len(operation.new)]) else operation
 
     return work
 

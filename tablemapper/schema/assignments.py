@@ -24,7 +24,7 @@ from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
 from ..values.scalars import SCALARS, ValueType
 from .model import Model
-from .rows import unreadable
+from .rows import Row, unreadable
 
 MAX_FUNCTIONS = 512
 REMOVED = object()
@@ -80,6 +80,15 @@ class Assignments:
             if cleared or step.path or step.calculate is not None or step.field.type.undeclared:
                 return None
         return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
+
+    def mended(self, row: Row) -> Row:
+        """Return a stored row with the constants that whole fields become, which may take the place of damage."""
+        values = list(row)
+        for step in self.steps:
+            if step.calculate is None and not step.path and step.constant is not REMOVED:
+                constant = step.constant
+                values[self.model.position[step.field.name]] = None if constant is None else step.kind.store(constant)
+        return tuple(values)
 
     def apply(self, entity: Any) -> None:
         """Change an entity.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -18,6 +18,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import IndexModel
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, TableMapperError
+from ..expressions.arithmetic import Computed
 from ..expressions.python_source import python_source, walk
 from ..keys.encodings import check_key
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS
@@ -37,7 +38,7 @@ from .row_source import (
     too_many,
     where_names,
 )
-from .rows import Row, unreadable
+from .rows import DAMAGE, FIRST, UNREADABLE, Row, sound_source, unreadable
 from .slots import State
 
 T = TypeVar("T")
@@ -72,21 +73,30 @@ class IndexMaintenance:
         """The name that users see: ``Product.by_name``."""
         return f"{self.owner.name}.{self.model.name}"
 
-    def rows_of(self, row: Row | None, model: Model) -> list[IndexRow] | None:
-        """Return the rows of one entity, of which there may be none; None if it is damaged, so that nobody knows them.
+    keys: tuple[str, ...]
+    """The fields that the index takes out of the key."""
+
+    def rows_of(self, row: Row | None, model: Model) -> list[IndexRow]:
+        """Return the rows of one entity: none if the index reads a damaged value of it.
 
         Args:
             row: as it is stored; None if it is not there.
             model: its class, with all that is stored of it.
         """
-        if row is None:
+        if row is None or not model.faulty(row).isdisjoint(self.places):
             return []
-        if not model.faulty(row).isdisjoint(self.places):
-            return None
         try:
             return self.rows((row,))
         except TableMapperError:
-            return None
+            return []
+
+    def can_hold(self, row: Row) -> bool:
+        """Return whether the rows of a stored entity can be made."""
+        try:
+            self.rows((row,))
+        except TableMapperError:
+            return False
+        return True
 
 
 @attrs.frozen(eq=False)
@@ -104,6 +114,27 @@ class AggregateMaintenance:
     advance: Advance
     places: tuple[int, ...]
     """Where an entity's row has what the aggregate reads beside the key."""
+    keys: tuple[str, ...]
+    """The fields that the aggregate takes out of the key."""
+
+    def can_hold(self, row: Row) -> bool:
+        """Return whether what a stored entity contributes can be made."""
+        groups: Groups = {}
+        try:
+            self.collect((row,), groups, 1)
+            for group in groups:
+                self.key(group)
+        except UNREADABLE:
+            return False
+        return True
+
+    @property
+    def calculates(self) -> bool:
+        """Whether it measures calculations, which values that are whole can be too large for."""
+        return any(isinstance(slot.attr, Computed) for slot in self.aggregate.slots)
+
+
+MaintainedPart: TypeAlias = IndexMaintenance | AggregateMaintenance
 
 
 @attrs.frozen(eq=False)
@@ -112,6 +143,13 @@ class Maintenance:
 
     indexes: tuple[IndexMaintenance, ...]
     aggregates: tuple[AggregateMaintenance, ...]
+    whole: Model
+    """The class, with all that is stored of it."""
+
+    @cached_property
+    def parts(self) -> tuple[MaintainedPart, ...]:
+        """The indexes, then the aggregates."""
+        return *self.indexes, *self.aggregates
 
     @cached_property
     def places(self) -> frozenset[int]:
@@ -120,27 +158,56 @@ class Maintenance:
         return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
     @cached_property
+    def differing(self) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
+        """The function that gives the old and the new rows of the entities of which something that it reads differs."""
+        return _differing(tuple(sorted(self.places)))
+
+    @cached_property
     def of_indexes(self) -> Maintenance:
         """The part of it that is indexes."""
-        return Maintenance(self.indexes, ())
+        return attrs.evolve(self, aggregates=())
 
     @cached_property
     def of_aggregates(self) -> Maintenance:
         """The part of it that is aggregates."""
-        return Maintenance((), self.aggregates)
+        return attrs.evolve(self, indexes=())
 
-    def without(self, faulty: frozenset[int]) -> Maintenance:
-        """Return what does not depend on some places of an entity's row."""
-        return Maintenance(
-            tuple([index for index in self.indexes if faulty.isdisjoint(index.places)]),
-            tuple([aggregate for aggregate in self.aggregates if faulty.isdisjoint(aggregate.places)]),
-        )
+    @cached_property
+    def is_sound(self) -> Callable[[Row], bool]:
+        """The function that tells whether all that it reads of an entity's row beside the key is as a write stores it."""
+        return sound_test(self.whole, tuple(sorted(self.places)))
+
+    @cached_property
+    def is_readable(self) -> Callable[[Row], bool]:
+        """The function that tells the same of the key, too."""
+        keys = dict.fromkeys([name for part in self.parts for name in part.keys])
+        return sound_test(self.whole, tuple(sorted(self.places)), tuple(keys))
+
+    def undamaged(self, row: Row) -> Maintenance:
+        """Return what reads no damaged value of an entity's row beside the key."""
+        faulty = self.whole.faulty(row)
+        return self.where(lambda part: faulty.isdisjoint(part.places))
+
+    def counting(self, row: Row) -> Maintenance:
+        """Return what a stored entity counts in: of one that is damaged, what reads no damaged value.
+
+        This is the one rule for damage: a write, a build, a check and a repair ask it, in every engine.
+        """
+        return self.undamaged(row).where(lambda part: part.can_hold(row))
+
+    def alone(self, part: MaintainedPart) -> Maintenance:
+        """Return one part of it."""
+        return self.where(lambda other: other is part)
+
+    def where(self, test: Callable[[MaintainedPart], bool]) -> Maintenance:
+        """Return the parts that satisfy a test."""
+        indexes, aggregates = tuple(filter(test, self.indexes)), tuple(filter(test, self.aggregates))
+        return attrs.evolve(self, indexes=indexes, aggregates=aggregates)
 
     def only(self, labels: Collection[str]) -> Maintenance:
         """Return some of it, by label: ``Product.by_name``, ``Daily``."""
-        return Maintenance(
-            tuple([index for index in self.indexes if index.label in labels]),
-            tuple([aggregate for aggregate in self.aggregates if aggregate.model.name in labels]),
+        return self.where(
+            lambda part: (part.label if isinstance(part, IndexMaintenance) else part.model.name) in labels
         )
 
     def joined(self, parts: Iterable[Maintenance]) -> Maintenance:
@@ -149,23 +216,20 @@ class Maintenance:
         return Maintenance(
             tuple([index for part in every for index in part.indexes]),
             tuple([aggregate for part in every for aggregate in part.aggregates]),
+            self.whole,
         )
 
     def less(self, parts: Sequence[Maintenance]) -> Maintenance:
         """Return what is in none of some parts."""
-        indexes = {index for part in parts for index in part.indexes}
-        aggregates = {aggregate for part in parts for aggregate in part.aggregates}
-        return Maintenance(
-            tuple([index for index in self.indexes if index not in indexes]),
-            tuple([aggregate for aggregate in self.aggregates if aggregate not in aggregates]),
-        )
+        others = {one for part in parts for one in part.parts}
+        return self.where(lambda part: part not in others)
 
 
 @attrs.define(eq=False)
 class ChangeSet:
     """What a transaction does to everything that is maintained: collected, then applied once by an engine.
 
-    Each entity may change once in a set.
+    Each entity may change once in a set. Of what is stored, `Maintenance.counting` says what it counts in.
 
     Raises:
         InvalidEntity: what an entity would be in an index or an aggregate is not possible.
@@ -174,6 +238,13 @@ class ChangeSet:
 
     indexes: dict[IndexMaintenance, IndexChanges] = attrs.field(factory=dict)
     groups: dict[AggregateMaintenance, Groups] = attrs.field(factory=dict)
+
+    def built(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
+        """Add entities that are there already, as a build reads them."""
+        rows, damaged = _divided(maintenance.is_readable, rows)
+        self.added(maintenance, rows)
+        for row in damaged:
+            self.added(maintenance.counting(row), (row,))
 
     def added(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that come."""
@@ -184,6 +255,9 @@ class ChangeSet:
 
     def removed(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
+        rows, damaged = _divided(maintenance.is_sound, rows)
+        for row in damaged:
+            self._change_damaged(maintenance, row, None)
         for index in maintenance.indexes:
             self._index(index).deletes.extend(_maintain_stored(index.owner, rows, index.rows))
         for aggregate in maintenance.aggregates:
@@ -191,20 +265,41 @@ class ChangeSet:
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
+        if not maintenance.differing(pairs)[0]:
+            return  # the most frequent case
+        changes, is_sound = dict[MaintainedPart, tuple[list[Row], list[Row]]](), maintenance.is_sound
+        for part in maintenance.parts:
+            changes[part] = both = _differing(part.places)(pairs)
+            if both[0] and (damaged := [pair for pair in pairs if not is_sound(pair[0])]):
+                for pair in damaged:
+                    self._change_damaged(maintenance, *pair)
+                self.changed(maintenance, [pair for pair in pairs if is_sound(pair[0])])
+                return
         for index in maintenance.indexes:
-            before, after = _differing(index.places)(pairs)
+            before, after = changes[index]
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
-                if index.model.fan_out is None and len(old) == len(new) == len(before):
-                    self._one_by_one(self._index(index), old, new)
-                else:
-                    self._difference(self._index(index), old, new)
+                self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
-            before, after = _differing(aggregate.places)(pairs)
+            before, after = changes[aggregate]
             if before:
                 groups = self.groups.setdefault(aggregate, {})
                 _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
                 aggregate.collect(after, groups, 1)
+
+    def _change_damaged(self, maintenance: Maintenance, old: Row, new: Row | None) -> None:
+        """Add the change of an entity that is damaged, and may stay so in what is not written."""
+        before, comes = maintenance.counting(old), () if new is None else (new,)
+        after = before if new is None else maintenance.undamaged(new)
+        for index in maintenance.indexes:
+            was = index.rows((old,)) if index in before.indexes else []
+            self._difference(self._index(index), was, index.rows(comes) if index in after.indexes else [])
+        for aggregate in maintenance.aggregates:
+            groups = self.groups.setdefault(aggregate, {})
+            if aggregate in before.aggregates:
+                aggregate.collect((old,), groups, -1)
+            if aggregate in after.aggregates:
+                aggregate.collect(comes, groups, 1)
 
     def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
         """Compare the rows that some entities have in an index with those that they will have."""
@@ -216,15 +311,6 @@ class ChangeSet:
             elif was != row:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
-
-    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
-        """Do what `_difference` does, where each entity has one row and goes on having one."""
-        for was, row in zip(before, after, strict=True):
-            if was[0] != row[0] or was[1] != row[1]:
-                changes.deletes.append(was)
-                changes.puts.append(row)
-            elif was != row:
-                changes.rewrites.append(row)
 
     def _index(self, index: IndexMaintenance) -> IndexChanges:
         found = self.indexes.get(index)
@@ -242,6 +328,12 @@ class ChangeSet:
     def group_count(self) -> int:
         """The number of groups that change."""
         return sum(map(len, self.groups.values()))
+
+
+def _divided(is_sound: Callable[[Row], bool], rows: Sequence[Row]) -> tuple[Sequence[Row], list[Row]]:
+    """Return the rows that satisfy a test, and the others."""
+    damaged = [row for row in rows if not is_sound(row)]
+    return (list(filter(is_sound, rows)) if damaged else rows), damaged
 
 
 def _maintain_stored(model: Model, rows: Sequence[Row], maintain: Callable[..., T], *arguments: Any) -> T:
@@ -262,6 +354,7 @@ def maintenance(schema: Schema, model: Model) -> Maintenance:
     return Maintenance(
         tuple([index_maintenance(model, index) for index in model.indexes]),
         tuple([aggregate_maintenance(model, target) for target in schema.aggregates_of(model)]),
+        model,
     )
 
 
@@ -273,13 +366,16 @@ def index_columns(model: Model, index: IndexModel) -> tuple[FieldModel, ...]:
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
+_DIFFER = "(a != b or a.__class__ is not b.__class__)"  # (what was 3.0 by damage, and is mended, equals 3)
+
+
 @lru_cache(maxsize=None)
 def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
     """Return the function that gives the old and the new rows of the entities that differ in some places.
 
     It is compiled at the first update: a store that is opened only to be read needs none.
     """
-    differs = " or ".join([f"old[{at}] != new[{at}]" for at in places]) or "False"
+    differs = " or ".join([f"((a := old[{at}]) is not (b := new[{at}]) and {_DIFFER})" for at in places]) or "False"
     source = [
         "def differing(pairs):",
         "    before = []; after = []",
@@ -288,6 +384,23 @@ def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]],
         "    return before, after",
     ]
     return compile_functions("differing", "\n".join(source), {})["differing"]
+
+
+@cached_on_owner
+def sound_test(model: Model, places: tuple[int, ...], keys: tuple[str, ...] = ()) -> Callable[[Row], bool]:
+    """Return the function that tells whether some places of an entity's row are as a write stores them.
+
+    Args:
+        keys: fields that the key has to give, too.
+    """
+    if model.aggregate is not None:
+        return lambda row: True
+    names = Names(DAMAGE=DAMAGE)
+    tests = [sound_source(model.columns[at - FIRST], f"row[{at}]", names) for at in places]
+    lines = [f"return {' and '.join(tests) or True}"]
+    if keys:
+        lines = ["try:", *indented(RowFields(model, names).values(keys)), "except DAMAGE: return False", *lines]
+    return compile_functions(f"{model.name} sound", "\n".join(["def sound(row):", *indented(lines)]), names)["sound"]
 
 
 @cached_on_owner
@@ -342,7 +455,8 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
             "made += found.values()",
         ]
     function = row_loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
-    return IndexMaintenance(index, model, function, fields.places(read | {field.name for field in included}))
+    places = fields.places(read | {field.name for field in included})
+    return IndexMaintenance(index, model, function, places, fields.keys(needed))
 
 
 @cached_on_owner
@@ -353,7 +467,8 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     fields = RowFields(model, names)
     templates = target.declaration.templates
     groups = [GroupSource(fields, name, attr, templates) for name, attr in aggregate.groups.items()]
-    body = [*fields.values(measured_fields(aggregate).union(*(group.needs for group in groups)))]
+    decoded = measured_fields(aggregate).union(*(group.needs for group in groups))
+    body = [*fields.values(decoded)]
     if aggregate.where is not None:
         body.append(f"if not {python_source(aggregate.where, lambda name: f'f_{name}', names)}: continue")
     sources, texts = dict[str, str](), dict[str, str]()
@@ -392,6 +507,5 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
     read = measured_fields(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
-    return AggregateMaintenance(
-        target, aggregate, collect, group_key, *group_rows(target, aggregate), fields.places(read)
-    )
+    places, keys = fields.places(read), fields.keys(decoded)
+    return AggregateMaintenance(target, aggregate, collect, group_key, *group_rows(target, aggregate), places, keys)

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from ..entities.aggregates import keepers
-from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, safe_repr
@@ -20,7 +20,7 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..limits import entity_size
+from ..limits import entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
@@ -60,8 +60,14 @@ class Model:
         return self.declaration.cls.__name__
 
     @cached_property
-    def _values(self) -> Callable[[Any], Any]:
-        return attrgetter(*[field.name for field in self.declaration.fields])
+    def _plain_values(self) -> Callable[[Any], Any]:
+        """The values of an entity that are the same as stored if they are equal."""
+        names = [field.name for field in self.declaration.fields if field.type.equal_as_stored]
+        return attrgetter(*names) if names else lambda entity: None
+
+    @cached_property
+    def _other_fields(self) -> list[FieldModel]:
+        return [field for field in self.declaration.fields if not field.type.equal_as_stored]
 
     def changed(self, entity: Any, row: Row) -> list[FieldModel]:
         """Return the fields whose values in an entity are not those of a row.
@@ -70,12 +76,10 @@ class Model:
         a later constraint refuses.
         """
         built = self.build_one(row)
-        if self._values(entity) == self._values(built):
-            return []
+        equal = self._plain_values(entity) == self._plain_values(built)
+        fields = self._other_fields if equal else self.declaration.fields
         return [
-            field
-            for field in self.declaration.fields
-            if not _same(field, getattr(entity, field.name), getattr(built, field.name))
+            field for field in fields if not field.type.same(getattr(entity, field.name), getattr(built, field.name))
         ]
 
     @cached_property
@@ -171,18 +175,6 @@ class Model:
         return form_hash(self.form)
 
 
-def _same(field: FieldModel, one: Any, other: Any) -> bool:
-    """Return whether two values of a field are the same; a class that is nested may not say when its objects are."""
-    if one == other:
-        return True
-    if field.type.kind is not object or one is None or other is None:
-        return False
-    try:
-        return bool(field.type.store(one) == field.type.store(other))
-    except ValueError:  # it was changed in place, to what cannot be stored
-        return False
-
-
 def _field_form(field: FieldModel, *, in_key: bool) -> dict[str, Any]:
     form = {
         "type": field.type.base,
@@ -256,9 +248,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
-    faults += [f"{safe_repr(one)} is not an entity class with table=" for one in given if not _declares(one)]
-    for cls in dict.fromkeys(filter(_declares, given)):
+        hint = f"; write models=[{classes.__name__}]" if isinstance(classes, type) and has_table(classes) else ""
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{hint}"])
+    faults += [_not_a_model(value) for value in given if not has_table(value)]
+    for cls in dict.fromkeys(filter(has_table, given)):
         try:
             models.append(model_of(cls))
         except InvalidModel as error:
@@ -280,8 +273,11 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     return schema
 
 
-def _declares(given: object) -> bool:
-    return isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), Declaration)
+def _not_a_model(given: object) -> str:
+    if isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), AbstractDeclaration):
+        return f"{given.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
+    hint = f"; name the class itself: models=[{given}]" if isinstance(given, str) and is_name(given) else ""
+    return f"{safe_repr(given)} is not an entity class with table={hint}"
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:
@@ -364,7 +360,7 @@ def size(entity: Record, /) -> int:
         InvalidEntity: it is no entity of a class with a table, or it cannot be stored.
         EntityTooLarge: it is larger than an entity may be.
     """
-    if not _declares(cls := type(entity)):
+    if not has_table(cls := type(entity)):
         raise InvalidEntity("size", [f"expected an entity, got {safe_repr(entity)}"])
     model = model_of(cls)
     return model.size(model.to_row(entity))

@@ -61,6 +61,10 @@ class RowFields:
     def optional(self, name: str) -> bool:
         return name in self._model.position and self._model.optional(name)
 
+    def keys(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return those of some fields that only the key holds."""
+        return tuple(sorted([name for name in names if name not in self._model.position]))
+
     def places(self, wanted: Iterable[str]) -> tuple[int, ...]:
         """Return where a row has fields, without those that the key holds, which never change."""
         position = self._model.position

@@ -10,10 +10,12 @@ own at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import msgspec
 
@@ -21,7 +23,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import Declaration, located
 from ..entities.entity import check_rule, check_whole
 from ..entities.fields import FieldModel
-from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError
+from ..errors import CorruptStore, EntityTooLarge, InvalidEntity, TableMapperError, safe_repr
 from ..keys.composite_times import decode_source
 from ..keys.encodings import check_key
 from ..limits import (
@@ -37,7 +39,7 @@ from ..limits import (
     string_size,
 )
 from ..values.extra import undeclared_properties
-from ..values.scalars import checked_load, read_total
+from ..values.scalars import ValueFault, checked_load, read_total, same_stored
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -46,6 +48,19 @@ DAMAGE: tuple[type[Exception], ...] = (
     ValueError, TypeError, AttributeError, ArithmeticError, LookupError, RecursionError, msgspec.MsgspecError,
 )  # fmt: skip
 """What is raised over stored values that no write of this library made. (Its own errors are some of these, too.)"""
+UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
+"""The same, and what this library makes of it."""
+
+
+class Mistyped(NamedTuple):
+    """A value in a row whose type on Azure is not that of its field: no field stores such a value, so it is damage."""
+
+    edm: str
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"{self.value!r} of the type {self.edm}"
+
 
 FIRST = 3  # where the properties begin in a row
 TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as
@@ -60,7 +75,7 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     cls: Any = declaration.cls
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_rule=check_rule, check_sizes=_size_check(declaration, columns),
-        unreadable=unreadable, bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
+        damaged=lambda row, error: _damaged(declaration, columns, row, error), bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
         cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
@@ -204,7 +219,7 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     body = list(_object_source(made, columns, names))
     failed = [
         "    except DAMAGE as error:",
-        f"        raise unreadable({made.name!r}, row, error) from error",
+        "        raise damaged(row, error) from error",
     ]
     return [
         "def build(rows):",
@@ -231,11 +246,8 @@ def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     yield from decode_source(made.templates, ("pk", "rk"), wanted, names)
     for at, field in enumerate(columns, FIRST):
         variable = f"row[{at}]"
-        load = load_source(field, variable, names)
-        if load != variable:  # it can name the value more than once
-            yield f"v = {variable}"
-            load = load_source(field, "v", names)
-        yield f"e.{field.name} = {load}"
+        yield f"v = {variable}"
+        yield f"e.{field.name} = {read_source(field, 'v', names)}"
     yield "e._row = row"
     yield "e.__class__ = Cls"
 
@@ -252,11 +264,34 @@ def load_source(field: FieldModel, variable: str, names: Names) -> str:
     return load
 
 
+def read_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source of what `load_source` gives, which raises if the value is of another storage class, or is missing."""
+    load = load_source(field, variable, names)
+    if field.wide or field.type.load_refuses:
+        return load
+    is_stored = f"{variable}.__class__ is {_STORED[field.type.edm].__name__}"
+    refuse = f"{names.name('refuse', partial(_refuse, field))}({variable})"
+    if field.optional or field.measure is not None:
+        return f"{load} if {variable} is None or {is_stored} else {refuse}"
+    return f"{load} if {is_stored} else {refuse}"
+
+
+def _refuse(field: FieldModel, stored: Any) -> NoReturn:
+    raise ValueFault(
+        _fault(field, stored) or f"{field.name}: {safe_repr(stored)} is not the stored form of {field.type.name}"
+    )
+
+
 def _load(field: FieldModel, stored: Any) -> Any:
     """Return a field's value, as `load_source` does; but refuse whatever no write would have stored."""
     if field.wide:
         return checked_load("int", int, _store_wide)(stored)
     return (read_total if field.measure is not None and field.type.kind is Decimal else field.type.load)(stored)
+
+
+def same_rows(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Return whether two rows, or parts of them, hold the same stored values."""
+    return a == b and all(map(same_stored, a, b))
 
 
 def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int, str]]:
@@ -265,16 +300,48 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
     Reads trust what is stored, for it was checked before it was written. This is for what went wrong all the same.
     """
     for at, field in enumerate(columns, FIRST):
-        try:
-            if row[at] is not None:
-                _load(field, row[at])
-                fault = check_value(field.name, row[at]) if field.type.spillable and not field.type.undeclared else None
-            else:
-                fault = None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
-            if fault is not None:
-                yield at, fault
-        except DAMAGE as error:
-            yield at, f"{field.name}: {error}"
+        if (fault := _fault(field, row[at])) is not None:
+            yield at, fault
+
+
+def _fault(field: FieldModel, stored: Any) -> str | None:
+    """Return what is wrong with a stored value; None if nothing is."""
+    if stored is None:
+        return None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
+    try:
+        _load(field, stored)
+    except DAMAGE as error:
+        return f"{field.name}: {error}"
+    return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None
+
+
+_STORED: dict[Edm, type] = {
+    "String": str, "DateTime": str, "Guid": str, "Int32": int, "Int64": int, "Boolean": int, "Double": float, "Binary": bytes
+}  # fmt: skip
+"""The class of stored values, by the type of the property."""
+_SOUND = {
+    "str": "({v}.__class__ is str and len({v}) <= 16000)",
+    "bytes": "({v}.__class__ is bytes and len({v}) <= 16000)",
+    "int": "{v}.__class__ is int",
+    "float": "{v}.__class__ is float",
+    "bool": "({v}.__class__ is int and 0 <= {v} <= 1)",
+    "timedelta": "{v}.__class__ is int",
+    "Decimal": "({v}.__class__ is str and {decimal}({v}))",
+}
+"""By the name of a type, source that is true only of what a write stores."""
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,20})(?:\.[0-9]{1,6})?").fullmatch
+
+
+def sound_source(field: FieldModel, variable: str, names: Names) -> str:
+    """Return source that is true exactly of the stored values in which `row_faults` finds nothing wrong."""
+    quick = "" if field.measure is not None else _SOUND.get(field.type.name, "")
+    slow = f"{names.name('sound', partial(_is_sound, field))}({variable})"
+    quick = quick and quick.format(v=variable, decimal=names.name("decimal", _DECIMAL))
+    return f"({quick} or {slow})" if quick else slow
+
+
+def _is_sound(field: FieldModel, stored: Any) -> bool:
+    return _fault(field, stored) is None
 
 
 def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:
@@ -283,6 +350,12 @@ def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: An
     whole = row is not None and len(row) >= FIRST + len(columns)  # one that came as JSON has its key and its ETag alone
     fault = None if row is None or not whole else next(row_faults(columns, row), None)
     return error if fault is None else unreadable(declaration.name, row, fault[1])
+
+
+def _damaged(declaration: Declaration, columns: tuple[FieldModel, ...], row: Row | None, error: Exception) -> Exception:
+    """Return what to raise where no entity can be made of a row."""
+    fault = None if row is None else next((fault for _, fault in row_faults(columns, row)), None)
+    return unreadable(declaration.name, row, fault or error)
 
 
 def unreadable(name: str, row: Row | None, fault: object, remedy: str = "run check()") -> CorruptStore:

@@ -28,7 +28,8 @@ from ..progress import Meter
 from ..schema.aggregate_model import Delta
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, Schema
-from ..schema.rows import FIRST, Row
+from ..schema.rows import FIRST, Mistyped, Row, unreadable
+from ..values.scalars import same_stored
 
 _WINDOW = 1_000  # entities that are written together
 _STATES = RowLayout(places=True, fields=(), state=True)
@@ -183,7 +184,7 @@ def _models(engine: Engine) -> dict[str, Model]:
 
 def _held(engine: Engine) -> list[str]:
     """Return the classes and aggregates that a store holds, whether it was opened with them or not."""
-    items = engine.status().items
+    items = engine.status().objects
     return [
         one.where
         for one in items
@@ -299,6 +300,8 @@ class _Copy:
         self.replaced += ours is not None and theirs is not None
 
     def _check_declared(self, ours: Row) -> None:
+        if Mistyped in map(type, ours):
+            raise unreadable(self.model.name, ours, self.model.fault_of(ours), "write the entity again, then copy")
         if undeclared := getattr(ours[-1], "undeclared", None) if len(ours) > self._width else None:
             raise InvalidEntity(
                 f"{self.model.name} {ours[:2]}",
@@ -309,7 +312,7 @@ class _Copy:
 
     def _same(self, ours: Row, theirs: Row) -> bool:
         return all(
-            ours[at] == theirs[at] or (none is not None and (ours[at] or none) == (theirs[at] or none))
+            same_stored(ours[at], theirs[at]) or (none is not None and (ours[at] or none) == (theirs[at] or none))
             for at, none in self._compared
         )
 

@@ -75,6 +75,8 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
 
 
 def _load_extra(stored: Any) -> Extra:
+    if stored.__class__ is not str:
+        raise ValueFault(f"{safe_repr(stored)} is not the stored form of extra properties: it is no text")
     loaded = Extra()
     try:
         for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
@@ -201,7 +203,7 @@ def indexed_as(kind: ValueType) -> ValueType:
 
 EXTRA = ValueType(
     "extra", object, "String", lambda value: _extra_parts(value)[0], _store_extra, _load_extra,
-    lambda value: _extra_parts(value)[1], lambda plain: _load_extra(msgspec.json.encode(plain)), writes="{store}({v})", reads="{load}({v})",
-    encodes="{members}({v})", objects={"store": _store_extra, "load": _load_extra, "members": extra_members}, ordered=False, sql_ordered=False, keyable=False,
+    lambda value: _extra_parts(value)[1], lambda plain: _load_extra(msgspec.json.encode(plain).decode()), writes="{store}({v})", reads="{load}({v})",
+    encodes="{members}({v})", objects={"store": _store_extra, "load": _load_extra, "members": extra_members}, ordered=False, load_refuses=True, sql_ordered=False, keyable=False,
     spillable=True, undeclared=True, entries=True, member=lambda name: (ANY, f'."{name}"[1]'),
 )  # fmt: skip

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ _FAULTS = (
     RecursionError, ExceptionGroup,
 )  # fmt: skip
 """What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
+_EXACT = 2**53  # a float is each int up to that
 _LONGEST = 16 << 20
 """Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
 
@@ -68,9 +70,9 @@ class JsonReader:
             raise unexpected("float", value)
         return value
 
-    def unknown(self, plain: Any) -> Iterator[ValueFault]:
-        """Yield the members inside of a value that its type does not know, and that would be dropped."""
-        return _unknown(self._info, plain, "")
+    def losses(self, plain: Any) -> Iterator[ValueFault]:
+        """Yield what a value would lose: members inside that its type does not know, and digits that no float has."""
+        return _losses(self._info, plain, "")
 
 
 def _fault(error: Exception) -> ValueFault:
@@ -83,21 +85,24 @@ def _fault(error: Exception) -> ValueFault:
     )
 
 
-def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
+def _losses(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
     if isinstance(info, inspect.Metadata):
-        yield from _unknown(info.type, plain, path)
+        yield from _losses(info.type, plain, path)
+    elif isinstance(info, inspect.FloatType):
+        if plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
+            yield ValueFault(f"the int {safe_repr(plain)} is not exact as a float: the nearest float differs", path)
     elif isinstance(info, inspect.UnionType):
         alternatives = [one for one in info.types if _describes(one, plain)]
         if len(alternatives) == 1:
-            yield from _unknown(alternatives[0], plain, path)
+            yield from _losses(alternatives[0], plain, path)
     elif isinstance(plain, dict) and hasattr(info, "value_type"):
         for name, value in plain.items():
-            yield from _unknown(info.value_type, value, f"{path}.{name}")
+            yield from _losses(info.value_type, value, f"{path}.{name}")
     elif isinstance(plain, dict) and hasattr(info, "fields"):
         types = {field.encode_name: field.type for field in info.fields}
         for name, value in plain.items():
             if name in types:
-                yield from _unknown(types[name], value, f"{path}.{name}")
+                yield from _losses(types[name], value, f"{path}.{name}")
             elif name != getattr(info, "tag_field", None):
                 yield ValueFault(
                     f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}"
@@ -105,11 +110,22 @@ def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
     elif isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
         items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
         for number, (item, value) in enumerate(zip(items, plain, strict=False)):
-            yield from _unknown(item, value, f"{path}[{number}]")
+            yield from _losses(item, value, f"{path}[{number}]")
+
+
+def _is_float(number: int) -> bool:
+    """Return whether an int is a float, or the shortest text of one: JavaScript writes 2**60 as 1152921504606847000."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return True  # (which is refused as too large)
+    return number in (nearest, Decimal(repr(nearest)))
 
 
 def _describes(info: Any, plain: Any) -> bool:
     """Return whether a type of a union may be that of a value."""
+    if isinstance(plain, int):
+        return isinstance(info, inspect.FloatType)
     if isinstance(plain, dict):
         tag = getattr(info, "tag", None)
         if tag is not None:

@@ -35,6 +35,11 @@ _text = msgspec.to_builtins
 _Function: TypeAlias = Callable[[Any], Any]
 
 
+def same_stored(a: Any, b: Any) -> bool:
+    """Return whether two stored values are the same: 1, 1.0 and True are three."""
+    return a.__class__ is b.__class__ and bool(a == b)
+
+
 class ValueFault(ValueError):
     """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
 
@@ -46,7 +51,23 @@ class ValueFault(ValueError):
 
 def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> ValueFault:
     hint = hint or ("use .tolist(), which gives Python's own" if type(value).__module__ == "numpy" else "")
+    hint = hint or _conversion(expected, value)
     return ValueFault(f"expected {expected}, got {type(value).__name__} {safe_repr(value)}{hint and '; ' + hint}", at)
+
+
+def _conversion(expected: str, value: object) -> str:
+    """Return the call that makes what is expected of a value; nothing if no plain one does."""
+    if isinstance(value, list | tuple | set | frozenset):
+        kind = expected.partition("[")[0]
+        return f"use {kind}(…)" if kind in ("list", "tuple", "set", "frozenset") else ""
+    kind = expected.removesuffix("32")
+    if kind not in ("int", "float") or not isinstance(value, str):
+        return ""
+    try:
+        (int if kind == "int" else float)(value)
+    except ValueError:
+        return ""
+    return f"use {kind}({safe_repr(value)})"
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -88,6 +109,8 @@ class ValueType:
     """Whether the values can be added up."""
     calculable: bool = False
     """Whether operators such as + work on the values."""
+    load_refuses: bool = False
+    """Whether the source that reads a stored form raises for one of another class."""
     key_text: bool = False
     """Whether the stored form is the plain text that the value has in a key."""
     lossless_in_key: bool = True
@@ -137,6 +160,27 @@ class ValueType:
     def sortable(self) -> bool:
         """Whether any two values can be put in order."""
         return self.ordered and not self.dynamic
+
+    def same(self, value: Any, read: Any) -> bool:
+        """Return whether a value is stored as one that was read; ``1``, ``1.0`` and ``True`` are three inside JSON.
+
+        Python's ``==`` does not tell: Decimals differ in their zeros, and a class may not compare all of its members.
+        """
+        if value is None or read is None or self.equal_as_stored:
+            return bool(value == read)
+        try:
+            stored = self.store(read)
+        except ValueError:  # an old row may hold what no write would take
+            return bool(value == read)
+        try:
+            return same_stored(self.store(value), stored)
+        except ValueError:  # it was changed in place, to what cannot be stored
+            return False
+
+    @property
+    def equal_as_stored(self) -> bool:
+        """Whether ``==`` of two values says whether their stored forms are the same."""
+        return self.sql_ordered and self.enum is None
 
     def same_kind(self, other: ValueType) -> bool:
         """Return whether two types differ in their range at most."""
@@ -345,10 +389,9 @@ def _check_decimal(value: Any) -> Decimal:
 def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
     """Return a stored Decimal. What has a giant exponent is two words on disk, and no end in a sum."""
     try:
-        value = context.create_decimal(stored)
-        if value.is_finite():
+        if stored.__class__ is str and (value := context.create_decimal(stored)).is_finite():
             return value
-    except (ArithmeticError, TypeError):
+    except ArithmeticError:
         pass
     raise ValueFault(f"{safe_repr(stored)} is not the stored form of Decimal")
 
@@ -415,6 +458,7 @@ def _scalar(
     cuttable: bool = False,
     summable: bool = False,
     calculable: bool = False,
+    load_refuses: bool = False,
     key_text: bool = False,
     lossless_in_key: bool = True,
     sql_in_json: bool = False,
@@ -428,7 +472,7 @@ def _scalar(
         objects={kind.__name__: kind, **objects}, sql_ordered=sql_ordered, key_kind=kind, spillable=spillable,
         fixed=string_size("x" * chars) if chars else FIXED_SIZES.get(edm), text=text, cuttable=cuttable,
         summable=summable, calculable=calculable or summable,
-        key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
+        load_refuses=load_refuses, key_text=key_text, lossless_in_key=lossless_in_key, sql_in_json=sql_in_json,
     )  # fmt: skip
 
 
@@ -450,18 +494,18 @@ SCALARS: dict[Any, ValueType] = {
     ),
     Builtin.datetime: _scalar(
         Builtin.datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
-        cuttable=True, calculable=True, key_text=True, sql_in_json=True,
+        cuttable=True, calculable=True, load_refuses=True, key_text=True, sql_in_json=True,
         store=_store_datetime, read=Builtin.datetime.fromisoformat,
         writes=_DATETIME_SOURCE, reads="{from_text}({v})", encodes=_DATETIME_SOURCE.replace("{to_text}({v})", "{v}", 1),
         utc=UTC, to_text=_text, from_text=Builtin.datetime.fromisoformat,
     ),
     Builtin.date: _scalar(
-        Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, key_text=True, sql_in_json=True,
+        Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, load_refuses=True, key_text=True, sql_in_json=True,
         store=Builtin.date.isoformat, read=Builtin.date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=Builtin.date.fromisoformat,
     ),
     time: _scalar(
-        time, _check_time, "String", " and {v}.tzinfo is None", chars=15, key_text=True, sql_in_json=True,
+        time, _check_time, "String", " and {v}.tzinfo is None", chars=15, load_refuses=True, key_text=True, sql_in_json=True,
         store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
         writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", encodes="{v}.isoformat('microseconds')",
         from_text=time.fromisoformat,
@@ -474,7 +518,7 @@ SCALARS: dict[Any, ValueType] = {
     ),
     Decimal: _scalar(
         Decimal, _check_decimal, "String", "False", store=str, read=_read_decimal, writes="{str}({v})",
-        reads="{read_decimal}({v})", read_decimal=_read_decimal, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
+        reads="{read_decimal}({v})", read_decimal=_read_decimal, load_refuses=True, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
         UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,

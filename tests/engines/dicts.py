@@ -133,7 +133,7 @@ class State:
         known = self.models[model.name]
         sources = [other for other in self.models.values() if _source(other) == model.name]
         indexes = maintenance(schema, known).indexes
-        return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources])), None)]
+        return [(Maintenance(indexes, tuple([aggregate_maintenance(known, one) for one in sources]), known), None)]
 
     def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         return old, new
@@ -538,8 +538,8 @@ class DictReads:
     def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         return None
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
-        return lambda partition: None
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+        return lambda partition, limit: None
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         return next(_Reading(self._engine.state, bound, layout).rows(None, None), None)

@@ -72,9 +72,7 @@ class AzureCheckView:
         if index.model.unique:  # (which holds keys alone)
             row = self._rows[self._owner(index)].get((entry[2], entry[3]))
             found = (
-                []
-                if row is None
-                else [one for one in index.rows_of(row, self.whole(index.owner)) or () if one[:4] == entry]
+                [] if row is None else [one for one in index.rows_of(row, self.whole(index.owner)) if one[:4] == entry]
             )
             entry = found[0] if found else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry

@@ -120,7 +120,7 @@ class ConditionalRepair:
         return True
 
     def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
-        entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner)) or []
+        entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner))
         return next((one for one in entries if one[:4] == tuple(key[:4])), None)
 
     def _local(self, index: IndexMaintenance, key: Key) -> Effects[None]:
@@ -210,7 +210,10 @@ class ConditionalRepair:
             for one in entities
             if _is_visible(one) and self._classes.claims(source, one[PARTITION], one[ROW])
         ]
-        aggregate.collect(rows, groups, 1)
+        duties = self._classes.maintained(source).alone(aggregate)
+        for row in rows:
+            for counting in duties.counting(row).aggregates:
+                counting.collect((row,), groups, 1)
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )

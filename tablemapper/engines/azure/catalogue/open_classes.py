@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TypeVar
 
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
 from ....errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
-from ....evolution.newer_versions import ExtendedModel, follow
+from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.encodings import NotAKey
 from ....keys.template import Template
@@ -23,7 +23,6 @@ from ....schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
     Maintenance,
-    aggregate_maintenance,
     maintenance,
 )
 from ....schema.model import Model, Schema, is_local, reserved_keys
@@ -85,19 +84,16 @@ class OpenClasses:
                 raise SchemaMismatch(model.name, [reason])
         self._duties: dict[Model, Maintenance] = {}
         for model in schema.models:
-            self._duties[model] = self._maintenance(model)
+            self._duties[model] = stored_maintenance(schema, model, self._forms, names, self.followed.get(model))
             for aggregate in self._duties[model].aggregates:
                 self._duties.setdefault(aggregate.model, maintenance(schema, aggregate.model))
         self.outer: dict[Model, Maintenance] = {}
         self.inner: dict[Model, Maintenance] = {}
         for model, duties in self._duties.items():
-            outer = Maintenance(
-                tuple([one for one in duties.indexes if not is_local(model, one.model)]),
-                tuple([one for one in duties.aggregates if not is_inner(one.model, model)]),
-            )
+            inner = self.inner[model] = duties.where(partial(_is_inside, model))
+            outer = duties.less([inner])
             if outer.indexes or outer.aggregates:
                 self.outer[model] = outer
-            self.inner[model] = duties.less([outer])
         self.marks = self._marks()
         self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
         self.aggregates = {
@@ -120,7 +116,9 @@ class OpenClasses:
                 name = one.model.name if isinstance(one, IndexMaintenance) else f"={one.model.name}"
                 state = self.catalogue.states.get(label_of(one))
                 if state is not None and state.number is not UNSET and model.aggregate is None:
-                    values = one.rows if isinstance(one, IndexMaintenance) and one.model.unique else None
+                    values = None
+                    if isinstance(one, IndexMaintenance) and one.model.unique:
+                        values = partial(one.rows_of, model=self.stored(model))
                     of[one] = BuildMark(
                         f"{name}#{state.number}", True, state.state not in ("announced", "disabled"), values
                     )
@@ -132,19 +130,8 @@ class OpenClasses:
 
     def _in_parts(self, duties: Maintenance) -> Sequence[tuple[Maintenance, BuildMark | None]]:
         """Return what is maintained in the partition: together, and apart what was built over entities."""
-        parts = [
-            (Maintenance((one,), ()) if isinstance(one, IndexMaintenance) else Maintenance((), (one,)), mark)
-            for one in parts_of(duties)
-            if (mark := self.marks.of.get(one)) is not None
-        ]
+        parts = [(duties.alone(one), mark) for one in parts_of(duties) if (mark := self.marks.of.get(one)) is not None]
         return [(duties.less([part for part, _ in parts]), None), *parts]
-
-    def _maintenance(self, model: Model) -> Maintenance:
-        duties = maintenance(self.schema, model)
-        if (followed := self.followed.get(model)) is None:
-            return duties
-        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
-        return Maintenance((*duties.indexes, *followed.indexes), (*duties.aggregates, *aggregates))
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -186,7 +173,9 @@ class OpenClasses:
     def upkeep(self, aggregate: AggregateMaintenance) -> GroupMaintenance:
         """Return an aggregate with what is maintained from its groups."""
         model = aggregate.model
-        return GroupMaintenance(aggregate, self.inner[model], self.outer.get(model, Maintenance((), ())), self.marks)
+        return GroupMaintenance(
+            aggregate, self.inner[model], self.outer.get(model, self.inner[model].where(lambda _: False)), self.marks
+        )
 
     def ready(self, model: Model) -> Maintenance:
         """Return what is maintained from a class, and complete."""
@@ -194,11 +183,16 @@ class OpenClasses:
         return Maintenance(
             tuple([one for one in duties.indexes if one.label not in self.unready and model.name not in self.unready]),
             tuple([one for one in duties.aggregates if one.model.name not in self.unready]),
+            duties.whole,
         )
 
     def index(self, model: Model, name: str) -> IndexMaintenance:
         """Return the maintenance of an index."""
         return next(one for one in self._duties[model].indexes if one.model.name == name)
+
+    def lacking(self, model: Model) -> dict[str, Collection[str]]:
+        """Return, by index of a class, the included fields that its rows lack."""
+        return {**lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})}
 
     def needs_row(self, model: Model) -> bool:
         """Return whether a write of an entity depends on what is stored."""
@@ -259,6 +253,11 @@ class OpenClasses:
         """Return the labels of what has to be ready for a class to be read."""
         keepers = [keeper_name(model.name, field.property) for field in model.maintained]
         return keepers if model.aggregate is None else [model.name]
+
+
+def _is_inside(model: Model, part: MaintainedPart) -> bool:
+    """Return whether a part of what is maintained from a class lies in the partitions of its entities."""
+    return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
 
 
 class CatalogueRefresher:

@@ -61,14 +61,15 @@ def outer_of(
         if change.new is not None:
             for mark in marks.built.get(change.operation.model, ()):
                 mark.set_in(after, change.old, change.new)
-        duties = outer.get(change.operation.model, _NOTHING)
-        for index in duties.indexes:
-            old = change.old if marks.of[index].built else counted(change.old)
-            _in_index(made, values, index, marks, old, change.new, after)
-        for aggregate in duties.aggregates:
-            _collect(deltas, Maintenance((), (aggregate,)), *marks.concerned(aggregate, change.old, change.new))
+        duties = outer.get(change.operation.model)
+        for part in () if duties is None else map(duties.alone, duties.parts):
+            for index in part.indexes:
+                old = change.old if marks.of[index].built else counted(change.old)
+                _in_index(made, values, part, index, marks, old, change.new, after)
+            for aggregate in part.aggregates:
+                _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:
-        made.groups[model, key] = rows_elsewhere(outer.get(model, _NOTHING), marks, old, new, made)
+        made.groups[model, key] = rows_elsewhere(outer.get(model), marks, old, new, made)
     for place, entry in values.wanted.items():
         index = place[0]
         was = values.given.pop(place, None)
@@ -85,7 +86,7 @@ def outer_of(
 
 
 def rows_elsewhere(
-    duties: Maintenance, marks: BuildMarks, old: Row | None, new: Row | None, made: CrossPartitionWrite
+    duties: Maintenance | None, marks: BuildMarks, old: Row | None, new: Row | None, made: CrossPartitionWrite
 ) -> dict[str, str]:
     """Add what a change of a group does to its rows in indexes; return the marks that it has then.
 
@@ -97,14 +98,14 @@ def rows_elsewhere(
         made: gets what is to be done.
     """
     after = {} if new is None else marks.left(old)
-    for index in duties.indexes:
-        # (Where the group has no mark, the index is younger.)
-        held = old if marks.of[index].name in of_writes(old) else None
-        _in_index(made, _Values(), index, marks, held, new, after)
+    if duties is not None:
+        for index in duties.indexes:
+            # (Where the group has no mark, the index is younger.)
+            held = old if marks.of[index].name in of_writes(old) else None
+            _in_index(made, _Values(), duties.alone(index), index, marks, held, new, after)
     return after
 
 
-_NOTHING = Maintenance((), ())
 _Value = tuple[IndexMaintenance, str, str]
 
 
@@ -119,6 +120,7 @@ class _Values:
 def _in_index(
     made: CrossPartitionWrite,
     values: _Values,
+    part: Maintenance,
     index: IndexMaintenance,
     marks: BuildMarks,
     old: Row | None,
@@ -128,7 +130,7 @@ def _in_index(
     """Add what a change of an entity, or of a group, does to its rows in an index."""
     mark = marks.of[index]
     rows, unique = mark.concerned(old, new), index.model.unique
-    gone, come = _rows(index, rows[0], stored=True), _rows(index, rows[1])
+    gone, come = _rows(part, index, rows[0], stored=True), _rows(part, index, rows[1])
     if gone == come or (unique and {row[:2] for row in gone} == {row[:2] for row in come}):
         return
     held, op = of_writes(old).get(mark.name), made.intent.op
@@ -151,14 +153,14 @@ def _in_index(
     values.given |= {(index, *row[:2]): was for row in gone}
 
 
-def _rows(index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
+def _rows(part: Maintenance, index: IndexMaintenance, row: Row | None, *, stored: bool = False) -> list[IndexRow]:
     if row is None:
         return []
-    changes, alone = ChangeSet(), Maintenance((index,), ())
+    changes = ChangeSet()
     if stored:
-        changes.removed(alone, [row])
+        changes.removed(part, [row])
         return changes.indexes[index].deletes
-    changes.added(alone, [row])
+    changes.built(part, [row])
     return changes.indexes[index].puts
 
 
@@ -176,7 +178,7 @@ def _collect(deltas: ChangeSet, duties: Maintenance, old: Row | None, new: Row |
     if old is not None and new is not None:
         deltas.changed(duties, [(old, new)])
     elif new is not None:
-        deltas.added(duties, [new])
+        deltas.built(duties, [new])
     elif old is not None:
         deltas.removed(duties, [old])
 

@@ -6,7 +6,7 @@ is declared again believes no old one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -42,8 +42,8 @@ class BuildMark:
     """Whether it was built over entities, so that those without the mark are not in it."""
     sets: bool
     """Whether a write that finds no mark makes one. Before every process knows of it, none does."""
-    values: Callable[[Iterable[Row]], Sequence[Row]] | None = None
-    """Of a unique index: gives the rows that entities would have in it."""
+    values: Callable[[Row], Sequence[Row]] | None = None
+    """Of a unique index: gives the rows that an entity would have in it."""
 
     def concerned(self, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as what is maintained is to see both.
@@ -62,7 +62,7 @@ class BuildMark:
         """Return whether an entity has the same values in a unique index before and after a write."""
         if self.values is None or old is None or new is None:
             return False
-        return {row[:2] for row in self.values((old,))} == {row[:2] for row in self.values((new,))}
+        return {row[:2] for row in self.values(old)} == {row[:2] for row in self.values(new)}
 
     def set_in(self, ops: dict[str, str], old: Row | None, new: Row) -> None:
         """Mark an entity that a write leaves, unless it has the mark; if it takes other values, it is not barred any more."""

@@ -149,9 +149,9 @@ class AzureReads:
     def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         """Return None: no service gives rows as lines."""
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
         """Return a function that gives None: a partition is read as any range is."""
-        return lambda partition: None
+        return lambda partition, limit: None
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
@@ -474,7 +474,7 @@ class _Reading:
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)
-                if any(entry[:2] == place[:2] for entry in index.rows((row,))):
+                if any(entry[:2] == place[:2] for entry in index.rows_of(row, self._codec.model)):
                     yield rank, place, row
 
     def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:

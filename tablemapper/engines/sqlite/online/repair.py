@@ -18,13 +18,13 @@ from typing import Any, Self, TypeAlias
 import attrs
 
 from ....catalogue.tables import Table
-from ....errors import CorruptStore, TableMapperError
+from ....errors import CorruptStore
 from ....schema.aggregate_model import Delta
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
-from ....schema.rows import DAMAGE, Row
+from ....schema.rows import UNREADABLE, Row, same_rows
 from ....schema.slots import State
-from ...check import CheckFinding, ConsistencyCheck, Problem, same
+from ...check import CheckFinding, ConsistencyCheck, Problem
 from ...protocol import Note
 from ..file.database import File
 from ..file.writer import Writer
@@ -40,7 +40,6 @@ from ..sql.schema import SqliteSchema
 _MANY = 10_000
 _CHUNK = 100  # index rows, or groups, that are corrected in a transaction
 _NOTE = "repair"  # the name under which a repair notes its token when it begins
-_UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 _SUPERSEDED = "another repair() has begun since, and goes on with it"
 
 
@@ -179,7 +178,7 @@ class Repair:
             writer.execute("SAVEPOINT fix")
             try:
                 outcome = _SUPERSEDED if superseded and not isinstance(fix, _Entry) else tables.fix(fix)
-            except _UNREADABLE:
+            except UNREADABLE:
                 outcome = ""
             if outcome is not None:
                 writer.execute("ROLLBACK TO fix")
@@ -214,8 +213,6 @@ class _Tables:
     def _fix_entry(self, index: IndexMaintenance, key: tuple[Any, ...]) -> str | None:
         table, get, execute = self._sqlite.indexes[index.model], self._writer.get, self._writer.execute
         expected = self._expected(index, key[2:4])
-        if expected is None:
-            return f"{index.owner.name} {key[2:4]} cannot be read: restore a backup"
         row = next((row for row in expected if row[:4] == key), None)
         contested = index in self._sqlite.contested
         if contested:
@@ -227,18 +224,17 @@ class _Tables:
                 execute(table.drop, key)
             return None
         holder = get(table.holder, key[:2]) if index.model.unique else None
-        if holder is not None and holder != key[2:4]:
-            rows_of_holder = self._expected(index, holder)
-            if rows_of_holder is None or any(other[:2] == key[:2] for other in rows_of_holder):
-                if contested:
-                    put_contested(index, table, self._writer, [row])
-                    return None
-                return f"{index.owner.name} {holder} has the same value: change that one, then repair again"
+        others = [] if holder is None or holder == key[2:4] else self._expected(index, holder)
+        if any(other[:2] == key[:2] for other in others):
+            if contested:
+                put_contested(index, table, self._writer, [row])
+                return None
+            return f"{index.owner.name} {holder} has the same value: change that one, then repair again"
         execute(table.put, row)
         return None
 
-    def _expected(self, index: IndexMaintenance, key: tuple[Any, ...]) -> list[IndexRow] | None:
-        """Return the rows that an entity or a group should have in an index; None if the entity cannot be read."""
+    def _expected(self, index: IndexMaintenance, key: tuple[Any, ...]) -> list[IndexRow]:
+        """Return the rows that an entity or a group should have in an index."""
         if index in self._passed and not self._passed[index](key):
             return []  # the build of the index has not come to it
         statements = self._sqlite.statements_of(index)
@@ -278,7 +274,7 @@ class _Tables:
         for maintenance, passed in duties(self._sqlite, self._writer.get, model):
             for index in maintenance.indexes if passed is None or passed(key) else ():
                 for row in rows:
-                    for entry in index.rows_of(row, stored_model) or ():
+                    for entry in index.rows_of(row, stored_model):
                         self._fix_entry(index, entry[:4])
 
     def _put_group(self, aggregate: AggregateMaintenance, key: tuple[Any, ...], state: State, old: Row | None) -> Row:
@@ -286,7 +282,7 @@ class _Tables:
         packed = slots.pack(state)
         slots.unpack(packed)  # raises if no entities can add up to it
         row = aggregate.row(key[0], key[1], self._writer.timestamp, state)
-        if old is not None and old[2].__class__ is int and same(row[3:], old[3 : len(row)]):
+        if old is not None and old[2].__class__ is int and same_rows(row[3:], old[3 : len(row)]):
             row = old[: len(row)]  # the public values did not change, so neither does the ETag
         self._writer.execute(statements.put, (*row, packed))
         return row

@@ -33,7 +33,7 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: BuildJob, most: int) 
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most))
     changes, count = ChangeSet(), 0
     while chunk := list(islice(rows, _CHUNK)):
-        changes.added(targets, chunk)
+        changes.built(targets, chunk)
         count, after = count + len(chunk), chunk[-1][:2]
     groups = changes.group_count
     write_changes(sqlite, writer, changes)

@@ -93,8 +93,7 @@ def _deletes(writer: Writer, sql: str, values: tuple[str, ...]) -> bool:
 def _row(sqlite: SqliteSchema, index: IndexMaintenance, writer: Writer, key: IndexRow) -> IndexRow:
     """Return the index row of a noted holder."""
     stored = writer.get(sqlite.statements_of(index).get, key[2:4])
-    rows = () if stored is None else index.rows((stored,))
-    for row in rows:
+    for row in index.rows_of(stored, sqlite.statements_of(index).model):
         if row[:4] == key:
             return row
     raise CorruptStore(f"{index.label}: {key[2:4]} is noted for a value that it does not have; run check()")

@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from ....errors import TableMapperError
 from ....schema.maintenance import ChangeSet
-from ....schema.rows import DAMAGE
+from ....schema.rows import UNREADABLE
 from ...protocol import BuildStep, StepTiming
 from ..file.database import File
 from ..file.writer import Writer
@@ -34,7 +33,6 @@ T = TypeVar("T")
 
 _MOST = 100_000  # groups that are in memory; an aggregate of more gains too little
 _CHUNK = 256  # entities that are in memory
-_UNREADABLE: tuple[type[Exception], ...] = (TableMapperError, *DAMAGE)
 _LOOK = 0.1  # seconds of reading after which it is looked whether somebody else wrote
 
 
@@ -124,7 +122,7 @@ class SqliteGroupBuild:
                     yield BuildStep(job.model.name, count, done, total, pace=attrs.evolve(looked[1], seconds=0.0))
             found = list(changes.groups.items())
             groups = [(of.key(group), at, group) for at, (of, deltas) in enumerate(found) for group in deltas]
-        except _UNREADABLE:
+        except UNREADABLE:
             return
         groups.sort(key=itemgetter(0))
         end = 0
@@ -164,7 +162,7 @@ class SqliteGroupBuild:
         with self._file.snapshot(cold=True) as snapshot:
             look = self._file.monotonic() + _LOOK
             for rows in snapshot.stream(sql, place[:2], _CHUNK):
-                changes.added(targets, rows)
+                changes.built(targets, rows)
                 count += len(rows)
                 if self._file.monotonic() >= look or changes.group_count > _MOST:
                     yield count

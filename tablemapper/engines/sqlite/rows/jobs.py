@@ -111,9 +111,19 @@ def _of_groups(maintenance: Maintenance, has: Passed) -> Maintenance:
     for whole in maintenance.aggregates:
         collect = partial(_collect_some, whole, has)
         parts.append(
-            _OfGroups(whole.model, whole.aggregate, collect, whole.key, whole.row, whole.advance, whole.places, whole)
+            _OfGroups(
+                whole.model,
+                whole.aggregate,
+                collect,
+                whole.key,
+                whole.row,
+                whole.advance,
+                whole.places,
+                whole.keys,
+                whole,
+            )
         )
-    return Maintenance((), tuple(parts))
+    return Maintenance((), tuple(parts), maintenance.whole)
 
 
 @attrs.frozen(eq=False)

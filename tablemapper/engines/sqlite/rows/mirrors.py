@@ -32,9 +32,9 @@ from ....evolution.spec_compiler import entity_model
 from ....evolution.translation import Translation
 from ....evolution.versions import Versions, names_class, steps_of
 from ....schema.model import Model, Schema
-from ....schema.rows import FIRST, Row
+from ....schema.rows import FIRST, Row, same_rows
 from ....schema.specs import LinkSpec
-from ...check import ProblemKind, same
+from ...check import ProblemKind
 from ...protocol import Batch, Operation
 from ..file.writer import Writer
 from ..sql.catalogue_table import as_corruption
@@ -226,7 +226,7 @@ class FunctionMirror:
             count += stored is not None
             if stored is None:
                 yield "missing", key, f"it is what {self._source.name} {row[:2]} was"
-            elif row[2] > switched and not same(stored[FIRST : len(counterpart)], counterpart[FIRST:]):
+            elif row[2] > switched and not same_rows(stored[FIRST : len(counterpart)], counterpart[FIRST:]):
                 yield "wrong", key, f"it is not what {self._source.name} {row[:2]} was"
         stored_count = sum(1 for _ in read(statements.scan))
         if stored_count > count:
