@@ -107,7 +107,7 @@ def test_a_variable_names_a_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("STORAGE", text)
         tm.open("env:STORAGE", models=MODELS).close()
         assert (tmp_path / name).is_file()
-        assert tm.status("env:STORAGE").items
+        assert tm.status("env:STORAGE").objects
         tm.migrate("env:STORAGE", [], dry_run=True)
     tm.restore("env:STORAGE", "c.db")
     assert {path.suffix for path in tmp_path.iterdir()} == {".db"}
