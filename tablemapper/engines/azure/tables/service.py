@@ -188,7 +188,7 @@ Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable 
 class Service(Protocol):
     """What sends requests: each once."""
 
-    def send(self, request: Request, wait: float = WAIT) -> Any:
+    def send(self, request: Request, wait: float = WAIT, /) -> Any:
         """Return the answer, for which it waits so many seconds at most.
 
         Raises:

@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import msgspec
 import urllib3
+from urllib3.connection import HTTPConnection, HTTPSConnection
 
 from ....errors import StoreError
 from .accounts import Account
@@ -83,10 +84,10 @@ class _Fresh:
         return super().is_connected and self.monotonic() - self._used < _IDLE  # type: ignore[misc]
 
 
-class _HTTPConnection(_Fresh, urllib3.connection.HTTPConnection): ...
+class _HTTPConnection(_Fresh, HTTPConnection): ...
 
 
-class _HTTPSConnection(_Fresh, urllib3.connection.HTTPSConnection): ...
+class _HTTPSConnection(_Fresh, HTTPSConnection): ...
 
 
 class _HTTPPool(urllib3.HTTPConnectionPool):
@@ -111,7 +112,7 @@ class Wire:
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
         kind = _HTTPSPool if account.scheme == "https" else _HTTPPool
-        options = [*urllib3.connection.HTTPConnection.default_socket_options, *_KEEPALIVE]
+        options = [*HTTPConnection.default_socket_options, *_KEEPALIVE]
         self._pool = pool or kind(account.host, account.port, maxsize=_CONNECTIONS, socket_options=options)
 
     def __repr__(self) -> str:
