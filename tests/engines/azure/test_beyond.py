@@ -319,8 +319,8 @@ class Play:
                 (inner,) = [one for one in duties.aggregates if one.model.name == "Tenant"]
                 yield from fixes.group(inner, (self.rng.choice("ab"), "total"))
             elif self.rng.random() < 0.5:
-                entries = check_held(self.engine, self.engine._classes).index_rows(index)
-                for entry in self.rng.sample(list(entries), min(len(entries), 2)):
+                entries = list(check_held(self.engine, self.engine._classes).index_rows(index))
+                for entry in self.rng.sample(entries, min(len(entries), 2)):
                     yield from fixes.index(index, entry)
             else:
                 for key in self.rng.sample(users, min(len(users), 2)):
