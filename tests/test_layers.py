@@ -35,11 +35,11 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [
         {
             "engines": ["current_transaction", "status", "statistics", "check", "protocol", "key_order", "counted_statistics", "write_decision", "migration_protocol"],
-            "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "reserved_names", "entity_json"],
-            "engines.azure.cross_partition": ["marks", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
-            "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "reads"],
+            "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
+            "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
+            "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
             "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "open_classes"],
-            "engines.azure": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "group_writer", "batch_writes", "recovery", "freeze_barrier", "builds", "check", "repair", "engine"],
+            "engines.azure": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "group_writer", "batch_writes", "recovery", "housekeeping", "freeze_barrier", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [

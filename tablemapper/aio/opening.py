@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn
 
 from ..engines.protocol import Engine
 from ..entities.entity import Record
+from ..errors import StoreError
 from ..events import Event, Observer, observer
 from ..progress import ProgressOption
 from ..scripts.migrations import ScriptsOption
 from ..store.opening import check_limits, engine_of, refuse_unknown
 from .store import AsyncStore
 
+if TYPE_CHECKING:
+    import asyncio  # (which takes as long to import as all of this, and without asyncio nobody needs it)
+
+_TOKEN_TIMEOUT = 60.0  # seconds
 _CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
 
 
@@ -39,7 +45,7 @@ def open_async(
     Args:
         path: as for `tablemapper.open`, as are `models`, `read_only`, `durability`, `limits` and `timeout`.
         models: the classes that the program uses.
-        credential: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`; one of azure.identity.aio, too, which is asked in the loop that awaits this.
         migrations: as for `tablemapper.open`.
         durability: ``"full"`` or ``"relaxed"``.
         limits: ``"azure"`` or None.
@@ -60,12 +66,12 @@ def open_async(
     check_limits(limits)
     watch = observer(observe, slow)
 
-    def start(waited: Callable[[], float]) -> Engine:
+    def start(waited: Callable[[], float], loop: asyncio.AbstractEventLoop) -> Engine:
         return engine_of(
             path,
             models,
             read_only=read_only,
-            credential=credential,
+            credential=_LoopCredential(credential, loop) if _is_async(credential) else credential,
             migrations=migrations,
             durability=durability,
             timeout=timeout,
@@ -77,12 +83,31 @@ def open_async(
     return OpenContext(start, watch, limits=limits, threads=threads, timeout=timeout)
 
 
+def _is_async(credential: Any) -> bool:
+    return iscoroutinefunction(getattr(credential, "get_token", None))
+
+
+class _LoopCredential:
+    """A credential for asyncio, asked from the threads that send requests: its tokens come from the loop of the store."""
+
+    def __init__(self, credential: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._credential = credential
+        self._loop = loop
+
+    def get_token(self, *scopes: str) -> Any:
+        from asyncio import run_coroutine_threadsafe
+
+        if self._loop.is_closed():
+            raise StoreError("the loop that opened the store is closed, so its credential gives no token")
+        return run_coroutine_threadsafe(self._credential.get_token(*scopes), self._loop).result(_TOKEN_TIMEOUT)
+
+
 class OpenContext:
     """A store that is about to be opened: to be awaited, or used in an ``async with``, which closes it too."""
 
     def __init__(
         self,
-        start: Callable[[Callable[[], float]], Engine],
+        start: Callable[[Callable[[], float], asyncio.AbstractEventLoop], Engine],
         watch: Observer | None = None,
         *,
         limits: Literal["azure"] | None,
@@ -110,12 +135,15 @@ class OpenContext:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
+        from asyncio import get_running_loop
+
         from .workers import Workers
 
         workers = Workers(threads=self._threads, cursors=_CURSORS, timeout=self._timeout)
         opened: list[Engine] = []
         try:
-            await workers.run(lambda: opened.append(self._start(workers.waited)))
+            loop = get_running_loop()
+            await workers.run(lambda: opened.append(self._start(workers.waited, loop)))
         except BaseException:
             for engine in opened:  # it was cancelled too late
                 engine.close()

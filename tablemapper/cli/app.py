@@ -15,7 +15,7 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Toml
 
-from ..engines.locations import check_file, is_account, status
+from ..engines.locations import check_file, is_account, named_place, status
 from ..entities.declaration import has_table
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
@@ -138,12 +138,7 @@ def located(place: str) -> dict[str, Any]:
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
     """
-    named = place.removeprefix("env:")
-    if named != place and not (place := os.environ.get(named, "")):
-        raise NotAStore(
-            f"env:{named}: there is no environment variable {named}; set it to the file of a store, or an account"
-        )
-    if not is_account(place):
+    if not is_account(place := named_place(place)):
         return {"path": Path(place)}
     return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
 

@@ -25,6 +25,9 @@ _CONNECTION = re.compile(
     r"\s*(DefaultEndpointsProtocol|AccountName|AccountKey|TableEndpoint|SharedAccessSignature|UseDevelopmentStorage)\s*=",
     re.IGNORECASE,
 )
+_SECRET = re.compile(r"(AccountKey|SharedAccessSignature|TableEndpoint)\s*=|\bsig=", re.IGNORECASE)
+"""What only connection strings and signatures have in them, so no path has it."""
+_ASSIGNMENT = re.compile(r"\s*(?:(?:export|set)\s+)?([A-Za-z_]\w*)\s*=(.*)", re.DOTALL)
 
 
 class StoreLocation(Protocol):
@@ -76,8 +79,9 @@ class _Account:
     ) -> Engine:
         given = self._connect(durability, timeout)
         from .azure.engine import AzureEngine
+        from .azure.tables.background import Background
 
-        return AzureEngine.open(schema=schema, read_only=read_only, **given)
+        return AzureEngine.open(schema=schema, read_only=read_only, background=Background, **given)
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)
@@ -91,13 +95,18 @@ class _Account:
 
         if durability != "full":
             raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
-        name, catalogue = "", ""
-        if not _CONNECTION.match(self.text):
+        catalogue = ""
+        if not _is_named(self.text):
+            account = account_of(self.text, self.credential)
+        elif _SECRET.search(self.text):
+            raise NotAStore(
+                "azure://… has a key or a signature in it, which is no part of a name; pass it as credential="
+            )
+        else:
             name, _, catalogue = self.text[len("azure:") :].lstrip("/").partition("/")
             if catalogue and (fault := check_table_name(catalogue)) is not None:
-                raise NotAStore(f"azure://{name}/…: {fault}")
-        is_text = _CONNECTION.match(self.text)
-        account = account_of(self.text, self.credential) if is_text else named_account(name, self.credential)
+                raise NotAStore(f"azure://…/: {fault}")
+            account = named_account(name, self.credential)
         try:
             from .azure.tables.wire import Wire
         except ModuleNotFoundError as error:
@@ -112,18 +121,71 @@ class _Account:
             "name": str(account),
             "catalogue": catalogue or CATALOGUE,
             "timeout": 30.0 if timeout is None else timeout,
-            "times": LOCAL if account.is_local else None,
+            "times": LOCAL if account.is_emulator else None,
         }
 
 
 def is_account(where: str) -> bool:
     """Return whether a text names an account of Azure, not a file."""
-    return _CONNECTION.match(where) is not None or where.lower().startswith("azure:")
+    return _is_named(where) or not is_public(where)
+
+
+def _is_named(where: str) -> bool:
+    return where.lower().startswith("azure:")
 
 
 def is_public(where: str) -> bool:
     """Return whether a text that names a place has no secret in it, as a connection string has."""
-    return _CONNECTION.match(where) is None
+    return _CONNECTION.match(where) is None and _SECRET.search(where) is None
+
+
+def named_place(where: str) -> str:
+    """Return the text that names a place: of ``env:NAME`` that of the variable, of an account without quotes around it.
+
+    Raises:
+        NotAStore: there is no such variable, or the text sets a variable.
+    """
+    place = where
+    if where.startswith("env:"):
+        name = where.removeprefix("env:")
+        place = os.environ.get(name, "").strip()
+        if not place:
+            shown = name if is_public(name) else "…"
+            raise NotAStore(
+                f"env:{shown}: there is no environment variable {shown}; set it to the file of a store, or an account"
+            )
+        if place.startswith("env:"):
+            raise NotAStore(f"{where}: the variable names another variable; name that, or the place")
+    inside = _unquoted(place)
+    if inside != place and (place != where or is_account(inside)):
+        place = inside  # (Docker's --env-file keeps quotes, and so do many readers of .env files)
+    assigned = _ASSIGNMENT.match(place)
+    if assigned is not None and not _CONNECTION.match(place):
+        name, value = assigned.groups()
+        if _is_named(_unquoted(value)) or _CONNECTION.match(_unquoted(value)):
+            raise NotAStore(
+                f'the place begins with "{name}=", as a variable is set; name the variable, env:{name}, or only what follows'
+            )
+    return place
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    return text[1:-1].strip() if text[:1] in ('"', "'") and text[1:].endswith(text[0]) else text
+
+
+def path_of(where: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """Return the path that a user names, where only a file is possible.
+
+    Raises:
+        NotAStore: it is no path.
+    """
+    if isinstance(where, str):
+        where = named_place(where)
+        _check_path(where)
+    elif hasattr(where, "__fspath__") and _SECRET.search(os.fsdecode(where)):  # (what is neither, an engine refuses)
+        raise NotAStore("a connection string is not a path; pass it as text, or as env:NAME, not as a path object")
+    return where
 
 
 def place_of(where: Where, credential: Any = None) -> StoreLocation:
@@ -132,14 +194,12 @@ def place_of(where: Where, credential: Any = None) -> StoreLocation:
     Raises:
         NotAStore: it is neither a path nor an account.
     """
-    if isinstance(where, str):
-        if is_account(where):
-            return _Account(where, credential)
-        _check_path(where)
+    if isinstance(where, str) and is_account(where := named_place(where)):
+        return _Account(where, credential)
     if credential is not None:
         raise NotAStore("credential= is for an account of Azure, and this is a file")
     if isinstance(where, str | os.PathLike) or not hasattr(where, "open"):
-        return _File(cast("str | os.PathLike[str]", where))  # (what is neither is refused as a path)
+        return _File(path_of(cast("str | os.PathLike[str]", where)))  # (what is neither is refused as a path)
     return where
 
 
@@ -157,7 +217,8 @@ def open_engine(
     """Open the engine that keeps what a user names.
 
     Args:
-        where: the path of a file, ``":memory:"``, an account of Azure, or a place.
+        where: the path of a file, ``":memory:"``, an account of Azure, ``"env:NAME"`` for a variable with one of them,
+            or a place.
         schema: of the classes that are used; None for those that the place itself knows, with ``read_only``.
         read_only: as for `tablemapper.open`.
         credential: as for `tablemapper.open`.
@@ -200,9 +261,7 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
         StoreError: the file exists and ``overwrite`` is false, or the disk failed. Nothing was changed.
         OutcomeUnknown: the store is restored, but a power cut may undo that, since the disk failed at the end.
     """
-    for where in (backup, place):
-        if isinstance(where, str):
-            _check_path(where)
+    backup, place = path_of(backup), path_of(place)
     from .sqlite.file.opening import restore_file
     from .sqlite.sql.catalogue_table import read_catalogue
 
@@ -273,7 +332,7 @@ def open_migrations(
 
 
 def _check_path(where: str) -> None:
-    if _CONNECTION.match(where):  # which holds a secret, so it is not repeated
+    if not is_public(where):  # (so it is not repeated)
         raise NotAStore("a connection string is not a path; this call is possible for a file only, such as shop.db")
     if where != ":memory:" and _MEMORY(where):
         raise NotAStore(f'{safe_repr(where)} is no path; write ":memory:" for a store that is never saved')

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import attrs
 
 from ..catalogue.transitions import ConversionFault, Transition, name_of
-from ..engines.locations import open_engine, open_migrations
+from ..engines.locations import open_engine, open_migrations, path_of
 from ..engines.migration_protocol import CopyingEngine, MigrationEngine, ReplacingEngine, StaleScript
 from ..engines.protocol import Engine, StepTiming
 from ..errors import InvalidMigration, MigrationStopped, SchemaMismatch, StoreFull, TableMapperError, safe_repr
@@ -186,7 +186,8 @@ def _over_copy(
 
 def _check_room(place: str | os.PathLike[str], folder: str) -> None:
     """Raise StoreFull if a folder has no room for a copy of a store."""
-    needed = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{os.fspath(place)}{end}")).exists())
+    path = os.fspath(path_of(place))
+    needed = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{path}{end}")).exists())
     if (free := shutil.disk_usage(folder).free) < needed:
         raise StoreFull(
             f'a dry run copies the store, and "{os.path.dirname(folder)}" has no room: {needed:,} bytes are needed, and '

@@ -10,6 +10,7 @@ from typing import cast
 from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
+from ..engines.locations import path_of
 from ..engines.protocol import Engine, SupportsBackup
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
@@ -219,14 +220,15 @@ class Administration:
         all are of one state. The file is a store with the same classes.
 
         Raises:
+            NotAStore: it is no path, but an account or a URL.
             StoreError: the file exists already, or cannot be written.
         """
-        engine = self._engine
+        engine, file = self._engine, os.fspath(path_of(path))
         with start_meter(progress, "backup") as meter:
             if isinstance(engine, SupportsBackup):
-                engine.backup(os.fspath(path), meter)
+                engine.backup(file, meter)
             else:
-                copy_to_file(engine, os.fspath(path), meter)
+                copy_to_file(engine, file, meter)
 
 
 def copy(source: Administration, target: Administration, /, *, progress: ProgressOption = False) -> CopyReport:

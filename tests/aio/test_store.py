@@ -427,7 +427,7 @@ async def test_the_timeouts_of_tasks_do_not_add_up_however_few_threads_there_are
         eventually(lambda: calls >= 40)  # time stands still until all of them have come
         now += seconds
 
-    def start(waited: Callable[[], float]) -> SqliteEngine:
+    def start(waited: Callable[[], float], loop: object) -> SqliteEngine:
         schema = compile_schema([Twin, Twins])
         return SqliteEngine.open(path, schema, timeout=1.0, monotonic=clock, sleep=sleep, waited=waited)
 

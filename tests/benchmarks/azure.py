@@ -293,7 +293,7 @@ class _Endless(Memory):
 
     count = 0
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         if not isinstance(request, QueryEntities) or request.table != "Readings":
             return super().send(request)
         first = 0 if request.after is None else int(request.after[1])

@@ -43,6 +43,90 @@ def test_what_is_no_path_is_refused(where: str, said: str, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+IN_QUOTES = f'"AccountName=shop;AccountKey={SECRET}"'
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (f"STORAGE=AccountName=shop;AccountKey={SECRET}", "name the variable, env:STORAGE, or only what follows"),
+        (f'export STORAGE="AccountName=shop;AccountKey={SECRET}"', "name the variable, env:STORAGE"),
+        ("STORAGE='azure://shop'", "name the variable, env:STORAGE"),
+        (f"AccountNmae=shop;AccountKey={SECRET}", "the connection string cannot be read"),
+        (f'"AccountName=shop;AccountKey={SECRET}', "the connection string cannot be read"),
+        (f"https://shop.table.core.windows.net/?sv=1&sig={SECRET}", "the connection string cannot be read"),
+        (f"?sv=1&sig={SECRET}", "a signature alone is the credential= of azure://account"),
+        (f"/home/ann/shop.db?accountkey = {SECRET}", "is no path"),
+        (f"azure://shop?sv=1&sig={SECRET}", "pass it as credential="),
+        (f"azure://ann:{SECRET}@shop", "this is no name of an account"),
+        (f"azure://{SECRET * 9}", "this is no name of an account"),
+        (f"TableEndpoint=https://ann:{SECRET}@shop.net;AccountKey=YQ==", "the endpoint of the account cannot be read"),
+        (f"TableEndpoint=https://shop:{SECRET}/;AccountKey=YQ==", "the endpoint of the account cannot be read"),
+        (f"AccountName=shop;AccountKey={SECRET}é", "no base64 text"),
+        (f"env:{IN_QUOTES}", "there is no environment variable …"),
+        ("env:NOWHERE", "env:NOWHERE: there is no environment variable NOWHERE"),
+        ("env:ELSEWHERE", "names another variable"),
+        ("env:DISTANT", "cannot be read"),
+    ],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda where: tm.open(where, models=MODELS),
+        lambda where: tm.status(where),
+        lambda where: tm.migrate(where, []),
+    ],
+    ids=["open", "status", "migrate"],
+)
+def test_what_holds_a_secret_is_never_a_path_and_never_repeated(
+    call: Callable[[str], object], where: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ELSEWHERE", "env:NOWHERE")
+    monkeypatch.setenv("DISTANT", f"AccountName=shop;sig={SECRET}")
+    with pytest.raises(tm.NotAStore) as caught:
+        call(where)
+    assert said in str(caught.value)
+    error: BaseException | None = caught.value
+    while error is not None:  # (those that led to it are shown by some tools)
+        assert SECRET not in f"{error} {error!r}"
+        error = error.__context__
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", [IN_QUOTES, IN_QUOTES.replace('"', "'"), f" {IN_QUOTES[1:-1]} ", "env:STORAGE"])
+def test_quotes_around_an_account_are_taken_off(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORAGE", IN_QUOTES)
+    with pytest.raises(ValueError, match="Azure Tables keeps what it acknowledged"):
+        tm.open(place, models=MODELS, durability="relaxed")
+
+
+def test_a_variable_names_a_file_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, name in (("a.db", "a.db"), ("'b.db'", "b.db")):
+        monkeypatch.setenv("STORAGE", text)
+        tm.open("env:STORAGE", models=MODELS).close()
+        assert (tmp_path / name).is_file()
+        assert tm.status("env:STORAGE").objects
+        tm.migrate("env:STORAGE", [], dry_run=True)
+    tm.restore("env:STORAGE", "c.db")
+    assert {path.suffix for path in tmp_path.iterdir()} == {".db"}
+
+
+def test_no_file_is_named_after_a_connection_string(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path(f"AccountName=shop;AccountKey={SECRET}")
+    with tm.open(":memory:", models=MODELS) as store:
+        for call in (
+            lambda: tm.open(path, models=MODELS), lambda: tm.status(path), lambda: tm.restore(path, "x"),
+            lambda: store.backup(path), lambda: store.backup(str(path)), lambda: store.backup(IN_QUOTES),
+        ):  # fmt: skip
+            with pytest.raises(tm.NotAStore, match="is not a path") as caught:
+                call()
+            assert SECRET not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("call", [lambda where: tm.restore("x", where), lambda where: tm.restore(where, "x")])
 @pytest.mark.parametrize("where", [f"AccountName=x;AccountKey={SECRET}", "azure://account"])
 def test_what_is_possible_for_a_file_only_says_so(call: Callable[[str], object], where: str) -> None:

@@ -12,6 +12,7 @@
 - `group_writer`: rows that others than writes change: copies, repairs, builds that begin anew, drops.
 - `batch_writes`: many entities: transactions side by side, and what follows from them together.
 - `recovery`: what writers left that ended before they were done: finished, or undone.
+- `housekeeping`: what a process does behind its writes: intents deleted, names taken away.
 - `freeze_barrier`: an account that is only read while it moves.
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `check`: what the tables hold, for the comparison with the entities.

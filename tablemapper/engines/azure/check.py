@@ -15,6 +15,7 @@ from .catalogue.open_classes import OpenClasses
 from .cross_partition.outbox import intent_of
 from .cross_partition.value_counts import ValueCounts
 from .reading.scans import Runs, outer_places, rows_of
+from .reading.spilled_rows import SpilledRows
 from .tables.entity_json import EntityCodec
 from .tables.reserved_names import BASE_ROW, HIDDEN, HIDDEN_PREFIX, INTENTS, NEXT_OP, index_prefix, is_page, row_key_of
 from .tables.service import PARTITION, ROW, Entity
@@ -37,17 +38,17 @@ class AzureCheckView:
 
     def __init__(self, source: Runs, classes: OpenClasses) -> None:
         self.classes = classes
-        self._rows: dict[Model, dict[tuple[str, str], Row]] = {model: {} for model in self.classes.models}
+        self._rows: dict[Model, SpilledRows[Row]] = {model: SpilledRows() for model in self.classes.models}
         # (An index that the program does not declare is of the class with all that is stored.)
         self._opened = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
         self._unread = set[tuple[Model, tuple[str, str]]]()
-        self._pages: dict[tuple[str, str, str], Entity] = {}
-        self._indexes: dict[IndexMaintenance, dict[tuple[str, str, str, str], IndexRow]] = {}
+        self._pages = SpilledRows[Entity]()
+        self._indexes: dict[IndexMaintenance, SpilledRows[IndexRow]] = {}
         tables: dict[str, list[Model]] = {}
         for model in self.classes.models:
             tables.setdefault(model.table, []).append(model)
-            self._indexes |= {index: {} for index in self.classes.maintained(model).indexes}
+            self._indexes |= {index: SpilledRows() for index in self.classes.maintained(model).indexes}
         for table, models in tables.items():
             for entity in rows_of(source, table):
                 self._take(entity, table, models)
@@ -103,7 +104,10 @@ class AzureCheckView:
         Those that a write has still to change are not among them, unless that cannot read them.
         """
         awaited = {
-            (one.label, one.partition, one.row) for _, entity in self.intents for one in intent_of(entity)[0].deltas
+            (one.label, one.partition, one.row)
+            for intent, state in (intent_of(entity) for _, entity in self.intents)
+            if state in ("P", "C")
+            for one in intent.deltas
         }
         wrong: dict[Group, Stamp | None] = {}
         for finding in findings:
@@ -120,16 +124,17 @@ class AzureCheckView:
         return self.classes.stored(model)
 
     def rows(self, model: Model) -> Iterable[Row]:
-        return [row[:-1] for row in self._rows[model].values()]
+        return (row[:-1] for row in self._rows[model].values())
 
     def row(self, model: Model, partition: str, row: str) -> Row | None:
         return self._rows[model].get((partition, row))
 
     def groups(self, model: Model) -> Iterable[tuple[Row, bytes]]:
-        return [(row[:-1], row[-1].state or b"") for row in self._rows[model].values()]
+        return ((row[:-1], row[-1].state or b"") for row in self._rows[model].values())
 
     def values(self, model: Model) -> Iterator[tuple[object, ...]]:
-        for key, row in self._rows[model].items():
+        for (partition, row_key), row in self._rows[model].items():
+            key = partition, row_key
             try:
                 values = ValueCounts(key, row[-1].values)
                 for page, number in values.pages.items():
@@ -154,7 +159,8 @@ class AzureCheckView:
         return ()
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
-        return next((key[2:] for key in self._indexes[index] if key[:2] == (partition, row)), None)
+        key = self._indexes[index].first_behind(partition, row)
+        return None if key is None else (key[2], key[3])
 
     def index_count(self, index: IndexMaintenance) -> int:
         return len(self._indexes[index])

@@ -39,13 +39,15 @@ from .cross_partition.outbox import Deadline, Outbox, Timing
 from .duplicate_notes import by_value, violations
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
+from .housekeeping import Housekeeper
 from .late_writes import write_in_time
 from .reading.filters import visible
 from .reading.reads import AzureReads
 from .reading.rollup_fields import completed
 from .reading.scans import partition_keys, rows_of
-from .recovery import sweep, sweep_behind, unfinished, waited
+from .recovery import sweep, unfinished, waited
 from .repair import ConditionalRepair, left_of
+from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
 from .tables.entity_json import shown
 from .tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
@@ -93,6 +95,7 @@ class AzureEngine:
         *,
         read_only: bool = False,
         own: bool = False,
+        background: type[Background] | None = None,
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
@@ -100,15 +103,14 @@ class AzureEngine:
         self.timeout = timeout
         self.read_only = read_only
         self.reads = AzureReads(self)
-        self.driver = driver
-        self._name = name
-        self._table = catalogue
+        self.driver, self._name, self._table = driver, name, catalogue
         self._outbox = Outbox(catalogue, classes.head.times(times))
         now = driver.run(clock())
         self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda: self.driver.run(self.current.look())
         self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
+        self._housekeeper = Housekeeper(self._run, self.current, self._outbox, timeout, background=background)
         self._closed = False
         self._process = os.getpid()
 
@@ -125,6 +127,7 @@ class AzureEngine:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
         times: Timing | None = None,
+        background: type[Background] | None = None,
     ) -> AzureEngine:
         """Open the store of an account, or create it.
 
@@ -138,6 +141,7 @@ class AzureEngine:
             monotonic, sleep: the clock.
             times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
                 who opened the store.
+            background: what does soon what is left behind writes; None: a write does it before it returns.
 
         Raises:
             InvalidModel: a class needs more than one partition has.
@@ -155,7 +159,8 @@ class AzureEngine:
                     return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
                 assert schema is not None
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times))
-                return cls(driver, name, OpenClasses(schema, published), catalogue, timeout, times)
+                classes = OpenClasses(schema, published)
+                return cls(driver, name, classes, catalogue, timeout, times, background=background)
         except BaseException:
             driver.close()
             raise
@@ -164,13 +169,19 @@ class AzureEngine:
         return f"Azure Tables {self._name}"
 
     def close(self) -> None:
-        """Close the connections. Safe to call twice."""
+        """Delete the intents of what is written, and close the connections. Safe to call twice."""
+        if not self._closed and os.getpid() == self._process:
+            self._housekeeper.close()
         self._closed = True
         self.driver.close()
 
     def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         self._check_open()
+        with self._housekeeper.behind():
+            return self._run(work)
+
+    def _run(self, work: Effects[T]) -> T:
         with store_errors(self._name, self._look):
             return self.driver.run(work)
 
@@ -241,10 +252,10 @@ class AzureEngine:
             return None  # (the service refuses to look for it)
         return self.get_many([(model, partition, row)])[0]
 
-    def _check_ready(self, model: Model) -> None:
+    def _check_ready(self, model: Model, classes: OpenClasses) -> None:
         """Refuse to read groups that are not complete, and the fields that these keep."""
-        needed = self._classes.needed(model)
-        if needed and not self.unready.keys().isdisjoint(needed):  # (it may be built anew since)
+        needed = classes.needed(model)
+        if needed and not classes.unready.keys().isdisjoint(needed):  # (it may be built anew since)
             self.catch_up()
             for label in needed:
                 if label in self._classes.unready:
@@ -259,9 +270,9 @@ class AzureEngine:
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
-        classes = self.classes  # (a migration may have replaced their tables)
+        classes = self.run(self.current.for_keys())  # (a migration may have replaced their tables)
         for model in dict.fromkeys([model for model, _, _ in wanted]):
-            self._check_ready(model)
+            self._check_ready(model, classes)
         gets = [read(GetEntity(model.table, partition, row), self.timeout) for model, partition, row in wanted]
         kept = [(at, keeper) for at, (model, *_) in enumerate(wanted) for keeper in classes.keepers(model)]
         gets += [read(GetEntity(keeper.table, *wanted[at][1:]), self.timeout) for at, keeper in kept]
@@ -277,7 +288,7 @@ class AzureEngine:
         classes = self.classes
         members = self.schema.tables().get(table, [])
         for one in [one for one in members if one.aggregate is None]:
-            self._check_ready(one)
+            self._check_ready(one, classes)
         models = [one for one in members if one.name not in classes.unready]
         unready = [one for one in classes.models if one.table == table and one.name in classes.unready]
         rows = rows_of(self, table, Comparison(PARTITION, "eq", "String", partition), visible())
@@ -345,22 +356,18 @@ class AzureEngine:
         self._check_writable()
         if notes:
             check_thawed(self.classes.catalogue)
-        if notes and not operations:
-            self.run(write_notes(self._table, notes, self.timeout))
+            if not operations:
+                self.run(write_notes(self._table, notes, self.timeout))
         if operations:
             first = operations[0]
             for one in operations:
                 if (one.model.table, one.partition) != (first.model.table, first.partition):
                     self.capabilities.check_across(f"{one} with {first}")
-            place, timeout = (first.model.table, first.partition), self.timeout
+            place, timeout, limit = (first.model.table, first.partition), self.timeout, maintained_limit
             beside = [partial(change_of, self._table, note, place, timeout) for note in notes]
-            limit = maintained_limit
-            self.run(
-                write_in_time(
-                    self.current, operations, self._outbox, maintained_limit=limit, timeout=timeout, beside=beside
-                )
-            )
-            self._sweep_behind()
+            options: Any = {"maintained_limit": limit, "timeout": timeout, "beside": beside}
+            work = partial(write_in_time, self.current, operations, self._outbox, **options)
+            self.run(self.current.by_newest(lambda _: work()))
 
     def insert(self, batches: Sequence[Batch]) -> None:
         """Insert new entities: each transaction is of one partition, and those of several go side by side.
@@ -378,17 +385,12 @@ class AzureEngine:
                 if some:
                     size = self._most_new(self.classes, some[0].model)
                     self.run(insert(self.current, some, self._outbox, size, self.timeout, written))
-                    self._sweep_behind()
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
             raise
         for batch, some in zip(batches, made, strict=True):
             if batch.parts is None:
                 batch.rows[:] = [one.new for one in some if one.new is not None]
-
-    def _sweep_behind(self) -> None:
-        if self._outbox.shared:
-            self.driver.run(sweep_behind(self.current, self._outbox, self.timeout))  # (of a closed store, too)
 
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
@@ -486,6 +488,7 @@ class AzureEngine:
 
     def _examined(self, meter: Meter) -> tuple[ConsistencyCheck, list[CheckFinding], AzureCheckView]:
         classes = self.classes
+        self._housekeeper.flush()
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
         check = ConsistencyCheck(maintained, stored, None, meter)

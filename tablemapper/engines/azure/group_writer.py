@@ -17,7 +17,7 @@ from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, Outbox
 from .cross_partition.remote_groups import GroupMaintenance, changed, correction, read_group, unread_group
 from .reading.filters import visible
 from .reading.scans import in_range
-from .tables.driver import Effects, read, side_by_side
+from .tables.driver import Effects, clock, read, side_by_side
 from .tables.reserved_names import BASE_ROW, PAGES, index_prefix, is_page
 from .tables.service import (
     ETAG,
@@ -70,13 +70,14 @@ class GroupWriter:
         intent = Intent(table, key[0], self.outbox.new_op())
         changes = yield from upkeep.change(key, found, change, intent, self.timeout, lost=True)
         if intent:
-            yield from self.outbox.name(self.patience, table, key[0])
+            yield from self.outbox.name(self.patience, intent)
+        began = yield from clock()
         yield from self.patience.check()
         yield GroupTransaction(table, key[0], (*changes, *pages))
         if intent:
             yield from carry_out([intent], self.classes, self.patience, self.timeout, self.outbox)
             if not self.patience.doubt:
-                yield from deleted(self.patience, table, key[0], [RowChange("delete", intent.row, {}, "*")])
+                self.outbox.finish(intent, began)
 
     def add(
         self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta | None, found: Entity | None

@@ -51,7 +51,7 @@ def outcome(
     attempt = 0
     while True:
         try:
-            etags: Sequence[str | None] = yield transaction
+            etags = yield from patience.once(transaction)
         except ErrorResponse as refused:
             if attempt and (yield from proven(was_done(refused), partial(unknown, what))):
                 return []

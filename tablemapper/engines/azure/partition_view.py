@@ -20,6 +20,7 @@ from ...schema.rows import FIRST, Row
 from ..protocol import Operation
 from ..write_decision import Decision, Key, decide
 from .catalogue.open_classes import OpenClasses
+from .cross_partition.marks import as_counted
 from .cross_partition.value_counts import Counts, ValueCounts
 from .reading.rollup_fields import RollupField
 from .tables.driver import Effects, read, side_by_side
@@ -37,6 +38,8 @@ class PartitionView:
         self.table, self.partition = operations[0].model.table, operations[0].partition
         self.operations = operations
         self.shadows = [self._shadow(one) for one in operations]
+        self._built = {one.row for one in operations if one.verb == "build"}
+        """The entities of which nothing but marks is written: what others wrote is in what is built, and in nothing else."""
         self.rows: dict[tuple[Model, str], Row | None] = {}
         self.etags: dict[str, str | None] = {}
         """By row key: what the service is to find; None: nothing."""
@@ -170,7 +173,8 @@ class PartitionView:
         if place not in self.rows:
             self._lacking[key[1]] = model
             return None
-        return self.rows[place]
+        row = self.rows[place]
+        return as_counted(row) if row is not None and key[1] in self._built else row
 
     def group(self, aggregate: AggregateMaintenance, key: Key) -> Row | None:
         row = self.row(aggregate.model, key)

@@ -14,9 +14,9 @@ from ...entities.etag import Stamp
 from ...errors import TableMapperError
 from ..check import CheckFinding, Problem
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
-from .cross_partition.intent_execution import UnknownAggregate, carry_out, take_back
+from .cross_partition.intent_execution import UnknownAggregate, carry_out, delete_finished, take_back
+from .cross_partition.named_partitions import NAMES
 from .cross_partition.outbox import (
-    WORKS,
     Deadline,
     DeadlineExceeded,
     Intent,
@@ -24,18 +24,27 @@ from .cross_partition.outbox import (
     Timing,
     intent_of,
     restated,
-    works_partition,
 )
 from .cross_partition.reservations import Reservations
-from .outcomes import afterwards
 from .reading.scans import in_range
-from .tables.driver import Effects, ReadClock, Sleep, found, read, server_time, side_by_side
+from .tables.driver import (
+    Effects,
+    ReadClock,
+    Sleep,
+    clock,
+    found_with_date,
+    read,
+    server_time,
+    side_by_side,
+    time_of,
+)
 from .tables.entity_json import holds
 from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
 from .tables.service import (
     ETAG,
     PARTITION,
     ROW,
+    AllOf,
     Comparison,
     Entity,
     ErrorResponse,
@@ -61,41 +70,24 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
         timeout: seconds after which to give up, if no answer comes.
         full: also look through the tables of aggregates for markers that nobody needs any more.
     """
-    sweeper = OutboxRecovery(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
-    done = 0
-    for number in range(WORKS):
-        where = Comparison(PARTITION, "eq", "String", works_partition(number))
-        named = yield from found(QueryEntities(outbox.catalogue, where), timeout)
-        for at in range(0, len(named), _TOGETHER):
-            some = named[at : at + _TOGETHER]
-            counts = yield from side_by_side([sweeper.partition(one["t"], one["p"]) for one in some])
-            done += sum(count for count, _ in counts)
-            for one, (_, left) in zip(some, counts, strict=True):
-                if not left and sweeper.age(one) > _NAMED:
-                    yield from _tried(
-                        GroupTransaction(
-                            outbox.catalogue, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),)
-                        )
-                    )
+    patience = Deadline((yield from clock()) + timeout)
+    yield from delete_finished(outbox, patience)
+    recovery, done = OutboxRecovery(current, outbox, timeout), 0
+    names = yield from recovery.names()
+    for at in range(0, len(names), _TOGETHER):
+        some = names[at : at + _TOGETHER]
+        counts = yield from side_by_side([recovery.partition(one["t"], one["p"]) for one, _ in some])
+        done += sum(count for count, _ in counts)
+        for (one, age), (_, left) in zip(some, counts, strict=True):
+            if not left and age > _NAMED:
+                yield from _tried(
+                    GroupTransaction(outbox.catalogue, one[PARTITION], (RowChange("delete", one[ROW], {}, one[ETAG]),))
+                )
+    yield from delete_finished(outbox, patience)  # (of groups that indexes have elsewhere)
     if full:
         for aggregate in current.known.outer_aggregates:
-            yield from sweeper.marks(aggregate.model.table)
+            yield from recovery.marks(aggregate.model.table)
     return done
-
-
-def sweep_behind(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects[None]:
-    """Sweep the partitions that writes of this process named since, and others had named before.
-
-    Arguments as those of `sweep`. That something stays there is no fault of these writes.
-    """
-    places, outbox.shared = outbox.shared, []
-
-    def swept() -> Effects[None]:
-        sweeper = OutboxRecovery(current, outbox, timeout, (yield from server_time(outbox.catalogue, timeout)))
-        for at in range(0, len(places), _TOGETHER):
-            yield from side_by_side([sweeper.partition(*place) for place in places[at : at + _TOGETHER]])
-
-    yield from afterwards(f"what writes left in {len(places)} partitions stays", swept(), None)
 
 
 def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effects[bool]:
@@ -130,17 +122,39 @@ class OutboxRecovery:
         current: the classes as the process knows them.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
-        now: the clock of the service, in µs.
     """
 
     current: CatalogueRefresher
     outbox: Outbox
     timeout: float
-    now: int
 
-    def age(self, entity: Entity) -> float:
-        """Return for how many seconds an entity has been as it is."""
-        return (self.now - int(Stamp(entity[ETAG]))) / 1_000_000
+    def read(self, find: QueryEntities) -> Effects[list[tuple[Entity, float]]]:
+        """Read entities, each with the seconds for which it has been as it is."""
+        entities, date = yield from found_with_date(find, self.timeout)
+        now = time_of(date) if entities else 0
+        if now is None:
+            now = yield from server_time(self.outbox.catalogue, self.timeout)
+        return [(entity, self.age(entity, now)) for entity in entities]
+
+    def age(self, entity: Entity, now: int) -> float:
+        """Return for how many seconds an entity has been as it is, ``now`` being the clock of the service in µs."""
+        return (now - int(Stamp(entity[ETAG]))) / 1_000_000
+
+    def names(self) -> Effects[list[tuple[Entity, float]]]:
+        """Return the names of partitions in which something may be to be done, each with its age.
+
+        A name that is as young as a write, and one of this process with nothing left, leads to nothing.
+        """
+        where = AllOf((
+            Comparison(PARTITION, "ge", "String", NAMES), Comparison(PARTITION, "lt", "String", f"{NAMES}~"),
+        ))  # fmt: skip
+        names = yield from self.read(QueryEntities(self.outbox.catalogue, where))
+        places, lease = self.outbox.places, self.outbox.times.lease
+        return [
+            (one, age)
+            for one, age in names
+            if age > lease and not (one[PARTITION] == places.owner and places.is_clean((one["t"], one["p"])))
+        ]
 
     def partition(self, table: str, partition: str) -> Effects[tuple[int, int]]:
         """Return how many intents of a partition were finished or undone, and how many are left there."""
@@ -148,18 +162,18 @@ class OutboxRecovery:
         classes = yield from self.current.classes()
         done = left = 0
         try:
-            intents = yield from found(in_range(table, INTENTS, partition), self.timeout)
+            intents = yield from self.read(in_range(table, INTENTS, partition))
         except ErrorResponse as refused:
             if refused.code != "TableNotFound":  # (it was replaced, and is no more)
                 raise
             return done, left
-        for entity in intents:
+        for entity, age in intents:
             left += 1
-            if self.age(entity) <= self.outbox.times.lease:
+            if age <= self.outbox.times.lease:
                 continue
             try:
                 more, gone = yield from self._intent(
-                    classes, table, entity, Deadline(began + self.outbox.times.deadline)
+                    classes, table, entity, age, Deadline(began + self.outbox.times.deadline)
                 )
             except (DeadlineExceeded, ErrorResponse, UnknownAggregate, TableMapperError) as error:
                 _log.warning("%s %r: what a write left there stays: %s", table, partition, error)
@@ -169,11 +183,11 @@ class OutboxRecovery:
         return done, left
 
     def _intent(
-        self, classes: OpenClasses, table: str, entity: Entity, patience: Deadline
+        self, classes: OpenClasses, table: str, entity: Entity, age: float, patience: Deadline
     ) -> Effects[tuple[bool, bool]]:
         """Return whether something was done, and whether the intent is gone."""
         intent, state = intent_of(entity)
-        old = self.age(entity) > self.outbox.times.grace
+        old = age > self.outbox.times.grace
         if state == "P":
             if (yield from _tried(restated(table, entity, "X"))):
                 yield from take_back(intent, patience, self.timeout)
@@ -208,11 +222,7 @@ class OutboxRecovery:
 
     def marks(self, table: str) -> Effects[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
-        marks = [
-            one
-            for one in (yield from found(in_range(table, MARKS), self.timeout))
-            if self.age(one) > self.outbox.times.grace
-        ]
+        marks = [one for one, age in (yield from self.read(in_range(table, MARKS))) if age > self.outbox.times.grace]
         gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
         intents: list[Entity | None] = []
         for at in range(0, len(gets), _TOGETHER):

@@ -7,21 +7,24 @@ still so: under ETags, or by rows that are of one write for ever. So it may be d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
 
-from ...errors import CorruptStore, InvalidEntity
+from ...errors import CorruptStore, InvalidEntity, TableMapperError
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
+from ...schema.rows import Row
 from ..check import CheckFinding, Problem
+from ..protocol import Operation
 from .catalogue.open_classes import OpenClasses
 from .cross_partition.intent_builder import put_of
-from .cross_partition.marks import DUPLICATE, of_writes
+from .cross_partition.marks import DUPLICATE, counted, of_writes
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
 from .cross_partition.remote_groups import changed, correction, read_group, unread_group
 from .group_writer import MOST_PAGES, GroupWriter
-from .tables.driver import Effects, ReadClock, found, read
+from .tables.driver import Effects, ReadClock, found, read, side_by_side
 from .tables.entity_json import included, local_key
 from .tables.reserved_names import (
     BASE_PARTITION,
@@ -49,6 +52,7 @@ from .tables.service import (
     QueryEntities,
     RowChange,
 )
+from .writes import write
 
 Key = Sequence[Any]
 
@@ -87,6 +91,8 @@ class ConditionalRepair:
 
     def index(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
+        if (yield from self._adopted(index.owner, key[2], key[3])):
+            return
         if index not in self._outer:
             yield from self._local(index, key)
         elif index.model.unique:
@@ -100,6 +106,18 @@ class ConditionalRepair:
         if entity is None or HIDDEN_PREFIX in entity or not self._classes.claims(model, key[2], key[3]):
             return entity, None
         return entity, self._classes.codec(model).row(entity)
+
+    def _adopted(self, model: Model, partition: str, row: str) -> Effects[bool]:
+        """Write an entity that another program wrote, with all that is maintained from it; return whether it was one."""
+        if model.aggregate is not None:
+            return False
+        _, found = yield from self._entity(model, ("", "", partition, row))
+        if found is None or counted(found) is not None:
+            return False
+        operation = Operation("merge", model, partition, row, change=_unchanged)
+        with suppress(TableMapperError):  # (it is written meanwhile, or cannot be: then it is left)
+            yield from write(self._classes, [operation], self._outbox, timeout=self._timeout)
+        return True
 
     def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
         entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner))
@@ -182,6 +200,10 @@ class ConditionalRepair:
         table, source = aggregate.model.table, self._inner[aggregate]
         held = yield from read(GetEntity(table, *key), self._timeout)
         entities = yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
+        foreign = [one for one in entities if _is_visible(one) and not one.get(OP)]
+        adopted = yield from side_by_side([self._adopted(source, one[PARTITION], one[ROW]) for one in foreign])
+        if any(adopted):
+            return  # (the next pass looks again)
         codec, groups = self._classes.codec(source), Groups()
         rows = [
             codec.row(one)
@@ -227,6 +249,11 @@ def left_of(finding: CheckFinding, classes: OpenClasses) -> Problem:
         remedy = "write the entity again" if finding.of is not None else finding.remedy
     detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
     return attrs.evolve(problem, detail=detail)
+
+
+def _unchanged(row: Row | None) -> Row:
+    assert row is not None
+    return row[:-1]
 
 
 def _is_visible(entity: Entity) -> bool:

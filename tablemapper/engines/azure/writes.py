@@ -32,6 +32,7 @@ from .catalogue.open_classes import OpenClasses
 from .cross_partition.intent_builder import outer_of
 from .cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
 from .cross_partition.marks import of_writes
+from .cross_partition.named_partitions import FinishedIntent
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
 from .cross_partition.remote_groups import check_room, checked
 from .cross_partition.reservations import Reservations
@@ -318,11 +319,12 @@ class _Transaction:
                 rows[change.operation.row] = (*change.new, HiddenProperties(self.op, undeclared, ops))
         return rows
 
-    def commit(self, pending: str | None) -> GroupTransaction:
-        """Return the request, ``pending`` being the ETag of the intent that is there."""
+    def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:
+        """Return the request: ``pending`` is the ETag of the intent that is there, and what is finished goes with it."""
         changes = list(self.changes)
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
+        changes += [RowChange("delete", one.row, {}, "*") for one in finished]
         return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
 
     def keeps(self, holder: Key, take: ReserveValue) -> bool:
@@ -351,6 +353,8 @@ class _Attempt:
     following: list[CommittedIntent] | None = None
     pending: str | None = None
     """The ETag of the intent, while values are taken."""
+    finished: Sequence[FinishedIntent] = ()
+    """Intents of earlier writes that the transaction deletes."""
 
     @property
     def intent(self) -> Intent:
@@ -364,16 +368,18 @@ class _Attempt:
             if not intent:
                 return (yield from self._commit())
             yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
-            yield from self.outbox.name(self.patience, intent.table, intent.partition)
+            yield from self.outbox.name(self.patience, intent)
             if intent.takes and not (yield from self._take()):
                 return None
             yield from self.patience.check()
         except DeadlineExceeded:
             raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None
-        etags = yield from self._commit()
+        etags = yield from self._commit_with_finished()
         if etags is None:
             if self.pending is not None:
                 yield from self._give_up()
+            elif not self.patience.doubt:
+                self.outbox.places.forget(self.intent.place, [intent.row])
             return None
         following = CommittedIntent(intent, self.patience)
         if self.following is not None:
@@ -423,6 +429,7 @@ class _Attempt:
         yield from take_back(intent, self.patience, self.known.timeout)
         if not self.patience.doubt:
             yield from self.patience.send(intent.table, intent.partition, RowChange("delete", intent.row, {}, "*"))
+            self.outbox.places.forget(self.intent.place, [intent.row])
 
     def _fence(self, etag: str) -> Effects[None]:
         attempt = 0
@@ -439,16 +446,32 @@ class _Attempt:
 
     # -- the transaction
 
+    def _commit_with_finished(self) -> Effects[Mapping[str, str | None] | None]:
+        """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
+        places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
+        if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
+            self.finished = places.take(self.intent.place, room, (yield from self.outbox.left_alone_since()))
+        are_gone = False
+        try:
+            etags = yield from self._commit()
+            are_gone = etags is not None
+        finally:
+            if not are_gone:
+                places.finish(self.intent.place, *self.finished)
+        if self.finished and are_gone:
+            self.outbox.deleted(self.intent.place, self.finished, (yield ReadClock()))
+        return etags
+
     def _commit(self) -> Effects[Mapping[str, str | None] | None]:
         """Send the transaction until it is known what came of it; None: it was refused, and nothing was written."""
         made, what = self.made, self.known.operations[0]
         if not made.changes:
             return {}
-        etags = yield from outcome(made.commit(self.pending), what, self.patience, self._was_done)
+        etags = yield from outcome(made.commit(self.pending, self.finished), what, self.patience, self._was_done)
         if etags is None:
             return None
         if etags:
-            return dict(zip([change.row for change in made.changes], etags, strict=True))
+            return dict(zip([change.row for change in made.changes], etags[: len(made.changes)], strict=True))
         return (yield from afterwards(f"{what} is written; its ETag is not known", _etags(made, self.known), {}))
 
     def _was_done(self, refused: ErrorResponse) -> Effects[bool]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tablemapper.engines.azure.cross_partition import value_counts
+from tablemapper.engines.azure.reading import spilled_rows
 from tablemapper.engines.azure.tables.accounts import account_of
 from tablemapper.engines.azure.tables.wire import Wire
 
@@ -15,10 +16,11 @@ from .azurite import Azurite, start
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_are_many() -> Iterator[None]:
-    """Let the values of a group, whose ends it has, come into pages when they are few."""
+    """Let the values of a group, whose ends it has, come into pages when they are few, and rows of a check into a file."""
     with pytest.MonkeyPatch.context() as patch:
         for name, size in (("_ROW", 40), ("_PAGE", 60), ("_MOST", 3)):
             patch.setattr(value_counts, name, size)
+        patch.setattr(spilled_rows, "_MOST", 5)
         yield
 
 

@@ -8,6 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from email.utils import formatdate
 from typing import Any
 
 import attrs
@@ -88,7 +89,7 @@ class Memory:
 
     def close(self) -> None: ...
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         with self._lock:
             self.sent.append(request)
             match request:
@@ -150,11 +151,14 @@ class Memory:
         last = request.after
         for key, stored in rows:
             if len(found) == most:  # (an empty page goes on where the last one did)
-                return EntityPage(found, last if last is not None else ("", ""))
+                return EntityPage(found, last if last is not None else ("", ""), self._date())
             if request.where is None or self._holds(request.where, key, stored):
                 found.append(_entity(key, stored, request.select))
             last = key
-        return EntityPage(found)
+        return EntityPage(found, None, self._date())
+
+    def _date(self) -> str:
+        return formatdate(self._clock() / 1e6 + self.ahead, usegmt=True)
 
     def _holds(self, where: Filter, key: tuple[str, str], stored: Stored) -> bool:
         match where:
@@ -300,7 +304,7 @@ class Faulty(Memory):
 
     number, at, way = 0, -1, ""
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         self.number += 1
         if self.number != self.at:
             return super().send(request)

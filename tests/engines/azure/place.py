@@ -10,6 +10,7 @@ import attrs
 
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.migrations.migrating import AzureMigrations
+from tablemapper.engines.azure.tables.background import Background
 from tablemapper.schema.model import Schema
 
 from .memory import Memory
@@ -17,6 +18,12 @@ from .memory import Memory
 _FASTER = 1000
 """How much more time passes at the service while a client waits: what waits until others know of a change is quick."""
 _ACCOUNTS: dict[str, Memory] = {}
+
+
+class Idle(Background):
+    """A thread that there is not: what is left behind writes is done when a test says so."""
+
+    def wake(self) -> None: ...
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import attrs
 
 from tablemapper.engines.azure.cross_partition.outbox import DeadlineExceeded
-from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step
+from tablemapper.engines.azure.tables.driver import Parallel, ReadClock, Sleep, Step, Within
 from tablemapper.engines.azure.tables.service import ErrorResponse, GroupTransaction, NoResponse, Request
 from tablemapper.errors import TableMapperError
 
@@ -81,7 +81,7 @@ class Schedule:
         self.rng = random.Random(seed)
         self.rates = rates or Rates()
         self.now = 0.0
-        self.counts = Counter(dict.fromkeys(["requests", "killed", "lost", "late", "busy", "stopped"], 0))
+        self.counts = Counter(dict.fromkeys(["requests", "killed", "lost", "late", "busy"], 0))
         self._processes: list[Process] = []
         self._late: list[tuple[float, Request]] = []
         self.late_by = late_by
@@ -134,6 +134,8 @@ class Schedule:
             case Parallel(works=works):
                 process.waits, process.results = len(works), [None] * len(works)
                 self._processes += [Process(work, process.rates, process, place=at) for at, work in enumerate(works)]
+            case Within(request=request):
+                self._send(process, request)
             case _:
                 self._send(process, step)
 

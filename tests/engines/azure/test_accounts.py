@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -10,9 +11,12 @@ from typing import Any
 
 import attrs
 import pytest
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
 import tablemapper as tm
-from tablemapper.engines.azure.tables.accounts import _Token, account_of, named_account
+from tablemapper.engines.azure.tables.accounts import _EMULATOR_KEY, _Key, _Token, account_of, named_account
+from tablemapper.engines.azure.tables.service import ErrorResponse
+from tablemapper.engines.azure.tables.wire import Wire
 
 SECRET = "c2VjcmV0IG9mIHRoZSBhY2NvdW50"
 
@@ -98,8 +102,71 @@ def test_a_name_that_no_account_can_have_is_refused(name: str) -> None:
 
 
 def test_what_is_no_credential_is_refused() -> None:
-    with pytest.raises(tm.NotAStore, match="get_token, or text, got int"):
+    with pytest.raises(tm.NotAStore, match="expected an object with get_token, .* got int"):
         named_account("shop", 7)
+
+
+def test_a_credential_of_the_sdk_is_asked_for_each_request() -> None:
+    key = AzureNamedKeyCredential("shop", "YQ==")
+    signature = named_account("shop", key).signature
+    assert signature.headers("/Users()", "today") == _Key("shop", b"a").headers("/Users()", "today")
+    key.update("shop", SECRET)
+    assert signature.headers("/Users()", "today") == _Key("shop", base64.b64decode(SECRET)).headers("/Users()", "today")
+    sas = AzureSasCredential("?sv=1&sig=a")
+    account = account_of("TableEndpoint=https://shop.table.core.windows.net", sas)
+    assert account.signature.query == "sv=1&sig=a"
+    sas.update(f"sv=1&sig={SECRET}")
+    assert (account.signature.query, account.signature.headers("/", "today")) == (f"sv=1&sig={SECRET}", {})
+    for shown in (account, signature):
+        assert SECRET not in f"{shown!r}"
+    with pytest.raises(tm.NotAStore, match="the key of 'other', and the store is in 'shop'"):
+        named_account("shop", AzureNamedKeyCredential("other", SECRET))
+
+
+class AsyncTokens(Tokens):
+    async def get_token(self, scope: str) -> Token:  # type: ignore[override]
+        self.asked.append(f"{asyncio.get_running_loop()!r}")
+        return Token(SECRET, 1e12)
+
+
+def test_a_credential_for_asyncio_is_asked_in_the_loop_and_refused_elsewhere() -> None:
+    with pytest.raises(
+        tm.NotAStore, match=r"test_accounts\.AsyncTokens: .* for tm\.open_async; here .* azure\.identity"
+    ):
+        tm.open("azure://shop", models=[Thing], credential=AsyncTokens())
+    seen, tokens = list[str](), AsyncTokens()
+
+    def send(wire: Wire, request: Any, *wait: float) -> Any:
+        seen.append(wire._account.signature.headers("/", "")["Authorization"])
+        raise ErrorResponse(403, "Forbidden")
+
+    async def opened() -> str:
+        with pytest.raises(tm.StoreError, match="refuses the key"):
+            await tm.open_async("azure://shop", models=[Thing], credential=tokens)
+        return f"{asyncio.get_running_loop()!r}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Wire, "send", send)
+        loop = asyncio.run(opened())
+    assert seen == [f"Bearer {SECRET}"]
+    assert tokens.asked == [loop]
+
+
+class Thing(tm.Entity, table="Things"):
+    id: tm.Field[str]
+    key = tm.Key[str](partition="{id}")
+
+
+def test_the_emulator_in_a_container_needs_no_https() -> None:
+    emulator = f"AccountName=devstoreaccount1;AccountKey={_EMULATOR_KEY}"
+    account = account_of(f"{emulator};TableEndpoint=http://azurite:10002/devstoreaccount1")
+    assert (account.url, account.is_emulator) == ("http://azurite:10002/devstoreaccount1", True)
+    account = account_of("UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite")
+    assert (account.url, account.is_emulator) == ("http://azurite:10002/devstoreaccount1", True)
+    for other in (emulator.replace("1", "2"), emulator.replace("Eby8", "Eby9")):
+        with pytest.raises(tm.NotAStore, match="use https"):
+            account_of(f"{other};TableEndpoint=http://azurite:10002/devstoreaccount1")
+    assert not account_of(f"AccountName=shop;AccountKey={SECRET}").is_emulator
 
 
 @pytest.mark.parametrize(

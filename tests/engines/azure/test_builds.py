@@ -30,9 +30,10 @@ from tablemapper.engines.azure.cross_partition import intent_execution, outbox
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
-from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, read
+from tablemapper.engines.azure.tables.driver import Driver, Effects, ReadClock, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
@@ -147,6 +148,7 @@ class Play:
                 known = yield from program.current.classes()
                 operation = yield from self.choose(known, program)
                 yield from write_in_time(program.current, [operation], program.outbox, timeout=TIMES.deadline)
+                yield from flush(program.outbox, TIMES.deadline)
             except (tm.SchemaMismatch, tm.CorruptStore) as error:
                 self.errors.append(error)
             except tm.TableMapperError:
@@ -186,7 +188,9 @@ class Play:
         builder = Builder("TableMapper", program.current, program.outbox, lambda *_: 20 if self.alone else 3, 60.0)
         for _ in range(400):
             try:
-                if (yield from builder.step(400 if self.alone else self.rng.randrange(1, 5), None)) is None:
+                step = yield from builder.step(400 if self.alone else self.rng.randrange(1, 5), None)
+                yield from flush(builder.outbox, TIMES.deadline)
+                if step is None:
                     self.built = True
                     return
             except tm.TableMapperError as error:
@@ -224,7 +228,10 @@ class Play:
             self.memory.now += 10_000
             store.sweep(full=True)
         report = store.check()
-        assert report.ok, str(report)
+        # (A program that stands still before it deletes an intent may delete it while a sweep has it in its hands.)
+        stands_still = self.schedule.counts["stopped"] > 0
+        wrong = [problem for problem in report.problems if problem.kind != "dangling" or not stands_still]
+        assert not wrong, str(report)
         found: list[Any] = list(store.query(items).allow_scan())
         for color in ("red", "blue"):
             mine = [one for one in found if one.color == color]
@@ -275,15 +282,27 @@ def test_what_is_built_beside_writers_that_stand_still_is_complete(full_size: bo
     assert play(range(2_000 if full_size else 10), rates=STOPPED)["stopped"] > 100
 
 
-def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_builder_leaves_no_rows_of_entities_that_were_written_meanwhile() -> None:
     play(range(2, 3), rates=Rates(), alone=True)
 
-    def end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
-        yield from patience.send(gone.table, gone.partition, RowChange("delete", gone.row, {}, "*"))
 
-    monkeypatch.setattr(intent_execution, "_end", end)  # (whether it is there yet or not)
-    with pytest.raises(AssertionError, match="dangling"):
-        play(range(2, 3), rates=Rates(), alone=True)
+def test_a_row_that_another_write_has_still_to_put_is_waited_for_and_then_deleted() -> None:
+    memory = Memory()
+    memory.tables |= {"Items": {}, "ItemsByColor": {}}
+    building, written = Intent("Items", "a", f"{1:025}"), Intent("Items", "a", f"{2:025}")
+    gone = DeleteRow("ItemsByColor", "red", f"a !{building.op}")
+    memory.send(GroupTransaction("Items", "a", (building.change("C"),)))
+    waits: list[float] = []
+
+    def put(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            memory.send(GroupTransaction(gone.table, gone.partition, (RowChange("upsert", gone.row),)))
+
+    work = intent_execution._end(gone, written, patience := Deadline(1e18), 60.0)
+    Driver(memory, monotonic=lambda: 0.0, sleep=put).run(work)
+    assert (memory.tables["ItemsByColor"], patience.doubt) == ({}, False)
+    assert len(waits) >= 2
 
 
 def test_what_killed_builders_left_is_finished_before_it_is_read() -> None:
@@ -476,7 +495,7 @@ def test_a_write_that_took_too_long_before_its_transaction_is_not_sent() -> None
     key = cls(OLD, "Item").key("shop0", 0)
     plain, sent = memory.send, len(memory.sent)
 
-    def slow(request: Any) -> Any:
+    def slow(request: Any, *wait: float) -> Any:
         memory.now += TIMES.deadline * 2 if isinstance(request, GetEntity) and request.table == "Items" else 0.0
         return plain(request)
 
@@ -540,7 +559,7 @@ def test_an_entity_that_is_added_by_another_writer_while_it_is_read_is_no_duplic
         builder.build(200, None)
     plain, writes_of_others = memory.send, iter(["another ETag", "an entity with its mark"])
 
-    def send(request: Any) -> Any:
+    def send(request: Any, *wait: float) -> Any:
         first = isinstance(request, GroupTransaction) and request.table == "Items"
         index_row = isinstance(request, GetEntity) and request.row.startswith(' "xItem.by_nick')
         if first or index_row:

@@ -57,7 +57,7 @@ class Slow:
         self.lost = lost
         self.pause = threading.Event()
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         if isinstance(request, GroupTransaction) and request.table == "Boards":
             self.pause.wait(0.02)
             if self.lost:

@@ -18,9 +18,10 @@ from tablemapper.engines.azure import freeze_barrier, late_writes, writes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
 from tablemapper.engines.azure.catalogue.publication import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
-from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, delay
+from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, Within, delay
 from tablemapper.engines.azure.tables.reserved_names import INTENTS
 from tablemapper.engines.azure.tables.service import GroupTransaction, Request
 from tablemapper.engines.protocol import Operation
@@ -88,14 +89,15 @@ class Play:
             try:
                 yield from _noted(write_in_time(current, [operation], outbox, timeout=TIMES.deadline), sent)
                 self.told += sent
+                yield from flush(outbox, TIMES.deadline)
             except tm.TableMapperError:
                 pass
 
-    def noted(self, send: Callable[[Request], Any]) -> Callable[[Request], Any]:
+    def noted(self, send: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that sends a request, and notes it if it changes a frozen entity."""
 
-        def sends(request: Request) -> Any:
-            answer = send(request)
+        def sends(request: Request, *wait: float) -> Any:
+            answer = send(request, *wait)
             changes = request.changes if isinstance(request, GroupTransaction) and request.table == "Members" else ()
             if self.frozen is not None and not all(change.row.startswith(INTENTS[0]) for change in changes):
                 self.late.append(request)
@@ -147,8 +149,9 @@ def _noted(work: Effects[None], sent: list[Request]) -> Effects[None]:
             step = work.send(answer) if error is None else work.throw(error)
         except StopIteration:
             return
-        if isinstance(step, GroupTransaction):
-            sent.append(step)
+        request = step.request if isinstance(step, Within) else step
+        if isinstance(request, GroupTransaction):
+            sent.append(request)
         answer = error = None
         try:
             answer = yield step

@@ -238,8 +238,8 @@ def test_the_etag_of_a_write_without_an_answer_is_not_that_of_another_program() 
         plain_send = bench.memory.send
         seen: list[Any] = []
 
-        def send(request: Any) -> Any:
-            answer = plain_send(request)
+        def send(request: Any, *wait: float) -> Any:
+            answer = plain_send(request, *wait)
             if not seen and isinstance(request, GroupTransaction) and request.table == table:
                 seen.append(request)
                 _foreign(bench, {"text": "theirs"}, "merge", table, send=plain_send)

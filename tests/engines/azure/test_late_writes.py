@@ -58,13 +58,13 @@ class Program:
     def stands_still(self, meanwhile: Callable[[], object], *, lost: bool = False) -> None:
         plain = self.memory.send
 
-        def send(request: Any) -> Any:
+        def send(request: Any, *wait: float) -> Any:
             if not (isinstance(request, GroupTransaction) and request.table == "Users"):
-                return plain(request)
+                return plain(request, *wait)
             self.memory.send = plain  # type: ignore[method-assign]
             self.memory.now += AWAY
             meanwhile()
-            answer = plain(request)
+            answer = plain(request, *wait)
             if lost:
                 raise NoResponse("the answer")
             return answer
@@ -178,12 +178,12 @@ def test_what_was_written_late_is_told_as_unknown_where_the_catalogue_cannot_be_
     one = Program(plain())
     sends = one.memory.send
 
-    def send(request: Any) -> Any:
+    def send(request: Any, *wait: float) -> Any:
         if request.table == "TableMapper":
             one.memory.now += AWAY
             raise NoResponse("the head")
         one.memory.now += AWAY
-        return sends(request)
+        return sends(request, *wait)
 
     one.memory.send = send  # type: ignore[method-assign]
     with pytest.raises(tm.OutcomeUnknown, match="stood still"):
@@ -197,8 +197,8 @@ def test_who_empties_an_index_and_stood_still_deletes_no_row_that_came_since() -
     writer = GroupWriter(engine.classes, engine._outbox, Deadline(1e18), 60.0)
     plain = one.memory.send
 
-    def send(request: Any) -> Any:
-        answer = plain(request)
+    def send(request: Any, *wait: float) -> Any:
+        answer = plain(request, *wait)
         if isinstance(request, QueryEntities):
             one.memory.send = plain  # type: ignore[method-assign]
             held = one.store[one.user.key("a", "1")]

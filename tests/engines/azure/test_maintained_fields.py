@@ -11,11 +11,12 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.cross_partition.named_partitions import NAMES
 from tablemapper.engines.azure.cross_partition.outbox import Intent, PutRow
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables.entity_json import marks_of
 from tablemapper.engines.azure.tables.reserved_names import OP, OPS
-from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction
+from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
@@ -67,7 +68,7 @@ MODELS = [Novel, Author]
 class Counted(Memory):
     number = 0
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         self.number += 1
         return super().send(request)
 
@@ -218,6 +219,8 @@ def test_what_two_definitions_left_unfinished_is_carried_out(memory: Counted) ->
     put = PutRow("AuthorsByBorn", partition, row, members, "by_born")
     twice = Intent("Authors", "x", op, puts=[put, put])
     memory.send(GroupTransaction("Authors", "x", (twice.change("C"),)))
+    name = RowChange("upsert", "Authors !x", {"t": "Authors", "p": "x"})
+    memory.send(GroupTransaction("TableMapper", f"{NAMES}1", (name,)))  # (its program has ended without closing)
     memory.ahead += 1000
     with sound_store(place, models=[bare]) as store:
         assert store.sweep(full=True) == 1

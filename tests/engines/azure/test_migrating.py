@@ -423,7 +423,7 @@ class Beside(Memory):
     write: Any = None
     until = 0.0
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         write, self.write = self.write, None
         if write is not None and self.ahead < self.until:
             write()

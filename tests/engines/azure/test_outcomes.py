@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.cross_partition.named_partitions import NamedPartitions
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.tables import accounts
 from tablemapper.engines.azure.tables.service import (
@@ -53,18 +54,18 @@ class Failing:
         self.goes_on = False
         self.ended: GroupTransaction | None = None
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         self.number += 1
         if self.at < 0 or self.number <= self.at - bool(self.loss):
-            return self.memory.send(request)
+            return self.memory.send(request, *wait)
         if self.loss and self.number == self.at and isinstance(request, GroupTransaction):
             if self.loss == "executed":
                 with suppress(ErrorResponse):  # (so it was not)
-                    self.memory.send(request)
+                    self.memory.send(request, *wait)
             raise NoResponse("the answer")
         if self.number == self.at + 1 or (self.goes_on and self.number > self.at):
             raise self.fault()
-        return self.memory.send(request)
+        return self.memory.send(request, *wait)
 
     def close(self) -> None: ...
 
@@ -138,8 +139,9 @@ class Trial:
     def begin(self, at: int, fault: str, loss: str, *, goes_on: bool) -> None:
         """Let the account be as it was, and a request fail from now on."""
         self.memory.tables = dict(self.tables)
-        for some in (self.box._named, self.box._spent, self.box.shared, self.box.full):
+        for some in (self.box._spent, self.box.full):
             some.clear()
+        self.box.places = NamedPartitions(self.box.times.lease, self.box.times.grace)
         self.service.number, self.service.at, self.service.fault = 0, at, FAULTS[fault]
         self.service.loss, self.service.goes_on = loss, goes_on
 

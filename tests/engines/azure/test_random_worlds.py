@@ -16,6 +16,7 @@ from tablemapper.engines.azure import writes
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.engine import AzureEngine
+from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.tables import entity_json
 from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, Members
@@ -46,7 +47,8 @@ class Program:
         self.names = compiled(model.source())
         schema = compile_schema([self.names[record.name] for record in model.records])
         self.engine = AzureEngine.open(world.memory, "in memory", schema, sleep=world.pass_by)
-        self.engine._outbox = Outbox("TableMapper", TIMES)
+        engine: Any = self.engine
+        engine._outbox = engine._housekeeper._outbox = engine._builder.outbox = Outbox("TableMapper", TIMES)
         self.store = tm.Store(self.engine)
         self.operations = Operations(self.engine)
         self.rows = {one.name: random_rows(world.rng, one, 10) for one in model.entities}
@@ -100,6 +102,7 @@ class World:
             operation = yield from self.choose(record, program)
             try:
                 yield from writes.write(program.engine._classes, [operation], box, timeout=TIMES.deadline)
+                yield from flush(box, TIMES.deadline)
             except tm.TableMapperError:
                 continue
 

@@ -212,7 +212,7 @@ def test_the_error_of_a_request_is_one_line() -> None:
 
 def test_a_store_whose_table_is_being_deleted_says_so() -> None:
     class Deleting(Memory):
-        def send(self, request: Request) -> Any:
+        def send(self, request: Request, *wait: float) -> Any:
             if isinstance(request, CreateTable):
                 raise ErrorResponse(409, "TableBeingDeleted", "Wait until it is deleted.")
             return super().send(request)
@@ -308,8 +308,50 @@ def test_a_change_has_the_headers_that_azure_was_seen_to_take(kind: Kind, if_mat
     wired(transport).send(
         GroupTransaction("Users", "acme", (RowChange(kind, "7", {}, if_match), RowChange("delete", "8", {}, "*")))
     )
-    part = transport.sent[0][2].decode().split("HTTP/1.1\r\n")[1].partition("\r\n\r\n")[0]
-    assert sorted(line.partition(":")[0] for line in part.split("\r\n")) == sorted(["Accept", *headers.split()])
+    before, part = transport.sent[0][2].decode().split("HTTP/1.1\r\n")[:2]
+    assert before.split("\r\n")[-3] == "Content-ID: 0"
+    of_parts = ["Accept", "DataServiceVersion", "Date", "x-ms-date", "x-ms-version"]  # (those of the SDK's own parts)
+    length = ["Content-Length"] if kind != "delete" else []
+    assert sorted(line.partition(":")[0] for line in part.partition("\r\n\r\n")[0].split("\r\n")) == sorted(
+        [*of_parts, *length, *headers.split()]
+    )
+
+
+@pytest.mark.one_python
+def test_a_part_has_each_header_that_the_sdk_of_microsoft_sends() -> None:
+    from azure.core.credentials import AzureNamedKeyCredential
+    from azure.core.pipeline.transport import RequestsTransport
+    from azure.data.tables import TableClient
+
+    class Sent(Exception): ...
+
+    class NoTransport(RequestsTransport):
+        def send(self, request: Any, **_: Any) -> Any:
+            raise Sent(request.body)
+
+    entities = [{"PartitionKey": "p", "RowKey": str(number)} for number in range(3)]
+    client = TableClient(
+        "https://shop.table.core.windows.net", "Users", credential=AzureNamedKeyCredential("shop", "c2VjcmV0"),
+        transport=NoTransport(),
+    )  # fmt: skip
+    with pytest.raises(Sent) as caught:
+        client.submit_transaction(
+            [("create", entities[0]), ("update", entities[1], {"mode": "merge"}), ("delete", entities[2])]
+        )
+    transport = Transport(202, BATCH, parts(INSERTED, f"{DONE}ETag: {ETAG}\r\n\r\n", f"{DONE}\r\n"))
+    kinds: list[tuple[Kind, str | None]] = [("insert", None), ("merge", "*"), ("delete", "*")]
+    changes = [RowChange(kind, str(number), {}, etag) for number, (kind, etag) in enumerate(kinds)]
+    wired(transport).send(GroupTransaction("Users", "p", tuple(changes)))
+    theirs, ours = [
+        [
+            {line.partition(":")[0] for line in part.split("\r\n") if ":" in line}
+            for part in body.decode().split("--changeset_")
+        ]
+        for body in (caught.value.args[0], transport.sent[0][2])
+    ]
+    assert len(theirs) == len(ours)
+    for one, other in zip(theirs[1:4], ours[1:4], strict=True):
+        assert {name for name in one if '"' not in name and "https" not in name} <= other
 
 
 def test_the_url_of_a_part_has_no_port_that_goes_without_saying() -> None:

@@ -34,7 +34,7 @@ class History(Memory):
         super().__init__(Options(vague=seed % 2 == 0))
         self.names: list[str] = []
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, *wait: float) -> Any:
         answer = super().send(request)
         if isinstance(request, GroupTransaction):
             self.names += [change.members["name"] for change in request.changes if "name" in change.members]

@@ -147,7 +147,7 @@ class Racing(Memory):
         super().__init__()
         self.before: Callable[[], object] | None = None
 
-    def send(self, request: Any) -> Any:
+    def send(self, request: Any, *wait: float) -> Any:
         if isinstance(request, GetEntity) and request.row.startswith(PAGES[0]) and self.before is not None:
             before, self.before = self.before, None
             before()

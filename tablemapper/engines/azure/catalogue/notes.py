@@ -16,12 +16,13 @@ from ....errors import OutcomeUnknown
 from ....keys.codec import key_codec
 from ....limits import MAX_KEY_UNITS, utf16_units
 from ...protocol import Note, NoteConflict
-from ..tables.driver import ATTEMPTS, Effects, delay, found, proven, read, side_by_side
+from ..tables.driver import ATTEMPTS, Effects, delay, found, pause, proven, read, side_by_side
 from ..tables.reserved_names import NOTES, digest
 from ..tables.service import (
     ETAG,
     PARTITION,
     ROW,
+    WAIT,
     Comparison,
     Entity,
     ErrorResponse,
@@ -164,7 +165,7 @@ def _changed(table: str, changes: Sequence[RowChange], attempt: int) -> Effects[
     except NoResponse as lost:
         if attempt == ATTEMPTS:
             raise
-        yield delay(attempt, lost)
+        yield pause(WAIT, attempt, lost) or delay(0)
         return False
     except ErrorResponse as refused:
         if refused.status not in (404, 409, 412):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 from msgspec import UNSET
@@ -14,7 +15,7 @@ from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
-from ....errors import SchemaMismatch
+from ....errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.encodings import NotAKey
@@ -29,16 +30,20 @@ from ....schema.model import Model, Schema, is_local, reserved_keys
 from ....schema.rows import Row
 from ....schema.specs import stored_default
 from ...check import MaintenanceRule
-from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, label_of, parts_of
+from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, counted, label_of, parts_of
 from ..cross_partition.outbox import Timing
 from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
 from ..tables.reserved_names import BASE_ROW
-from ..tables.service import PARTITION, ROW, Members
+from ..tables.service import PARTITION, ROW, ErrorResponse, Members
 from .placement import is_inner
 from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
+
+T = TypeVar("T")
+_BRIEF = 1.0  # seconds; for as long who reads keys waits for the catalogue, and as often a frozen store is looked at
+_log = logging.getLogger("tablemapper.azure")
 
 
 class OpenClasses:
@@ -229,7 +234,7 @@ class OpenClasses:
     def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """Return an entity before and after a write as a part of its maintenance is to see both."""
         mark = self._mark_of.get(part)
-        return (old, new) if mark is None else mark.concerned(old, new)
+        return (counted(old), new) if mark is None else mark.concerned(old, new)
 
     @cached_property
     def _mark_of(self) -> dict[Maintenance, BuildMark]:
@@ -294,6 +299,8 @@ class CatalogueRefresher:
         self.known = classes
         classes.seen = looked
         self._table = table
+        self._believed = -math.inf
+        """Until when the catalogue is not asked for what is read by its key."""
         self._times = times
         self._timeout = timeout
         self._read_only = read_only
@@ -301,16 +308,44 @@ class CatalogueRefresher:
     def classes(self) -> Effects[OpenClasses]:
         """Return the classes by which something may be sent now."""
         now: float = yield ReadClock()
-        return self.known if now - self.known.seen <= self._times.look else (yield from self.look())
+        look = self._times.look if self.known.catalogue.frozen is None else min(self._times.look, _BRIEF)
+        return self.known if now - self.known.seen <= look else (yield from self.look())
 
-    def look(self) -> Effects[OpenClasses]:
+    def by_newest(self, work: Callable[[OpenClasses], Effects[T]]) -> Effects[T]:
+        """Do a work; what it refuses by classes that the catalogue has otherwise by now, is tried by these."""
+        classes = yield from self.classes()
+        try:
+            return (yield from work(classes))
+        except (InvalidEntity, SchemaMismatch, StoreLocked):
+            if (yield from self.look()) is classes:
+                raise
+        return (yield from work(self.known))
+
+    def for_keys(self) -> Effects[OpenClasses]:
+        """Return the classes by which something is read by its key: for as long as the catalogue does not answer, the last ones.
+
+        (A table that a migration has replaced meanwhile is not there any more once that is contracted.)
+        """
+        now: float = yield ReadClock()
+        if now - self.known.seen <= self._times.look or now < self._believed:
+            return self.known
+        try:
+            return (yield from self.look(min(self._timeout, _BRIEF)))
+        except (StoreError, ErrorResponse) as error:
+            if isinstance(error, SchemaMismatch):
+                raise
+            self._believed = now + self._times.look
+            _log.warning("%s: the catalogue cannot be read, so keys are read by what it was: %s", self._table, error)
+            return self.known
+
+    def look(self, timeout: float | None = None) -> Effects[OpenClasses]:
         """Return the classes as the catalogue has them now.
 
         Raises:
             SchemaMismatch: a class cannot be used any more.
         """
         known, now = self.known, (yield from clock())
-        head: Head | None = yield from read_head(self._table, self._timeout)
+        head: Head | None = yield from read_head(self._table, self._timeout if timeout is None else timeout)
         if head is not None and head.generation != known.head.generation:
             self.known, former = OpenClasses(known.schema, (yield from self._published())), self.known
             self.known.seen = now if former is known else max(now, former.seen)

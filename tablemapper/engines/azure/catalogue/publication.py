@@ -30,7 +30,7 @@ from ....catalogue.registration import registered, targets
 from ....catalogue.tables import Table
 from ....catalogue.zone_rules import outdated, ruled_here
 from ....entities.etag import Stamp
-from ....errors import CorruptStore, NotAStore, SchemaMismatch
+from ....errors import CorruptStore, NotAStore, SchemaMismatch, StoreError
 from ....evolution.definitions import indexes_in
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.history import History
@@ -39,7 +39,7 @@ from ....schema.labels import Label
 from ....schema.model import Schema, is_local
 from ....schema.specs import AppliedSpec, BuildStateSpec, Forms, ModelSpec, TombstoneSpec
 from ..cross_partition.outbox import Timing
-from ..tables.driver import ATTEMPTS, CLOCK, Effects, delay, found, read, server_time
+from ..tables.driver import ATTEMPTS, CLOCK, Effects, clock, delay, found, pause, read, server_time, within
 from ..tables.service import (
     ETAG,
     Comparison,
@@ -200,12 +200,18 @@ def _publication(table: str, old: Head | None, value: Catalogue, times: Timing =
     return GroupTransaction(table, _STORE, (first, RowChange("upsert", "body", body)))
 
 
-def _published(commit: GroupTransaction, attempt: int) -> Effects[bool]:
-    """Publish a catalogue; return whether it was certainly done, else it is to be read again."""
+def _published(commit: GroupTransaction, attempt: int, until: float) -> Effects[bool]:
+    """Publish a catalogue; return whether it was certainly done, else it is to be read again.
+
+    Raises:
+        StoreError: no answer came up to a time.
+    """
     try:
-        yield commit
+        yield within(commit, until - (yield from clock()))
     except NoResponse as lost:
-        yield delay(attempt, lost)
+        if (step := pause(until - (yield from clock()), attempt, lost)) is None:
+            raise StoreError(f"the service does not answer: {lost}") from None
+        yield step
     except ErrorResponse as refused:
         if refused.status not in (404, 409, 412):
             raise
@@ -223,6 +229,7 @@ def changed(
     Raises:
         SchemaMismatch: others change it all the time.
     """
+    until = (yield from clock()) + timeout
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
         if old is None:
@@ -230,7 +237,7 @@ def changed(
         value = change(old)
         if value is None:
             return old
-        yield from _published(_publication(table, old.head, value), attempt)
+        yield from _published(_publication(table, old.head, value), attempt, until)
     raise _busy()
 
 
@@ -266,6 +273,7 @@ def open_catalogue(
         SchemaMismatch: it differs in a way that opening cannot take over.
         NotAStore: a table is somebody else's.
     """
+    until = (yield from clock()) + timeout
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
         value = Catalogue() if old is None else old.value
@@ -287,7 +295,7 @@ def open_catalogue(
             anew = None if follows else given_up(old, outdated(value))
             if anew is None:
                 return old
-            yield from _published(_publication(table, old.head, anew), attempt)
+            yield from _published(_publication(table, old.head, anew), attempt, until)
             continue
         created = yield from read(CreateTable(table), timeout)
         if old is None and not created and (yield from _is_foreign(table, timeout)):
@@ -304,7 +312,7 @@ def open_catalogue(
                     )
         head, now = None if old is None else old.head, (yield from server_time(table, timeout))
         after = _opened(value, evolved(now=now), head, now, names)  # (the clocks of programs may differ)
-        yield from _published(_publication(table, head, after, times), attempt)
+        yield from _published(_publication(table, head, after, times), attempt, until)
         # (It is read again, with the time at which it was published.)
     raise _busy()
 

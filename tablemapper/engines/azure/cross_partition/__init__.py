@@ -1,6 +1,7 @@
 """What a write does in other partitions than that of its entities: an intent in its transaction says it.
 
 - `marks`: what says of an entity whether it is in what was built over entities.
+- `named_partitions`: the partitions in which a process has intents, and what is left of these.
 - `outbox`: intents: packed, fenced, and where they are.
 - `reservations`: unique values over partitions: taken, passed on, given up.
 - `intent_builder`: from what a write does to entities, and to groups beside them, to its intent.

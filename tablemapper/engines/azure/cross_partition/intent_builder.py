@@ -12,7 +12,7 @@ from ....schema.rows import Row
 from ...write_decision import EntityChange, Key, violation
 from ..tables.entity_json import included
 from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, outer_key
-from .marks import DUPLICATE, BuildMarks, of_writes
+from .marks import DUPLICATE, BuildMarks, counted, of_writes
 from .outbox import DeleteRow, GroupDelta, Intent, PutRow, ReleaseValue, ReserveValue
 
 
@@ -64,7 +64,8 @@ def outer_of(
         duties = outer.get(change.operation.model)
         for part in () if duties is None else map(duties.alone, duties.parts):
             for index in part.indexes:
-                _in_index(made, values, part, index, marks, change.old, change.new, after)
+                old = change.old if marks.of[index].built else counted(change.old)
+                _in_index(made, values, part, index, marks, old, change.new, after)
             for aggregate in part.aggregates:
                 _collect(deltas, part, *marks.concerned(aggregate, change.old, change.new))
     for model, key, old, new in groups:

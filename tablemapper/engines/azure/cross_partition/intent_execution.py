@@ -6,7 +6,7 @@ The writer does it, or who sweeps later, or both at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -14,13 +14,15 @@ import attrs
 from ....schema.maintenance import AggregateMaintenance
 from ..tables.driver import Effects, ReadClock, read, side_by_side
 from ..tables.reserved_names import OP_UNITS, intent_key, mark_key
-from ..tables.service import MAX_CHANGES, GetEntity, RowChange
+from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, RowChange
 from .delta_batching import add_with_others
 from .marks import number_of
-from .outbox import Deadline, DeleteRow, GroupDelta, Intent, Outbox, put_works
+from .named_partitions import Partition
+from .outbox import DONE, Deadline, DeadlineExceeded, DeleteRow, GroupDelta, Intent, Outbox, put_works
 from .remote_groups import GroupMaintenance
 from .reservations import Reservations
 
+_PLACES = 16  # partitions in which intents are deleted side by side
 _WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
 
@@ -73,11 +75,12 @@ def carry_out(
         upkeep = classes.upkeep(aggregates[label])
         for at in range(0, len(several), upkeep.most):
             works.append(add_with_others(upkeep, several[at : at + upkeep.most], patience, timeout, outbox))
+    began: float = yield ReadClock()
     made = yield from side_by_side(works)
     if following := [one for one in made if isinstance(one, Intent)]:  # (of groups that indexes have elsewhere)
         yield from carry_out(following, classes, patience, timeout, outbox)
-        if not patience.doubt:
-            yield from side_by_side(list(_delete_works(patience, following)))
+        for group_intent in following if not patience.doubt else ():
+            outbox.finish(group_intent, began)
 
 
 def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
@@ -105,7 +108,7 @@ class CommittedIntent:
 def carry_out_together(
     following: Sequence[CommittedIntent], classes: AggregateRegistry, timeout: float, outbox: Outbox
 ) -> Effects[None]:
-    """Do what follows from some writes of this process, together, and delete their intents.
+    """Do what follows from some writes of this process, together; their intents can then go.
 
     Raises:
         Exception: anything; what is not done is left to who sweeps.
@@ -113,24 +116,14 @@ def carry_out_together(
     patience = Deadline(min(one.patience.until for one in following))
     yield from carry_out([one.intent for one in following], classes, patience, timeout, outbox)
     # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
-    sure = [] if patience.doubt else [one for one in following if not one.patience.doubt]
-    yield from side_by_side(list(_delete_works(patience, [one.intent for one in sure])))
-    now: float = yield ReadClock()
-    for one in sure if not patience.doubt else ():
-        if now - (one.patience.until - timeout) <= outbox.times.lease:
-            for delta in one.intent.deltas:  # (nobody else can have read the intent to finish it)
-                if delta.label in classes.aggregates:
-                    table = classes.aggregates[delta.label].model.table
-                    outbox.spend(table, delta.partition, [mark_key(one.intent.op, delta.row)])
-
-
-def _delete_works(patience: Deadline, intents: Sequence[Intent]) -> Iterable[Effects[Any]]:
-    """Yield the works that delete intents, those of one partition together."""
-    places: dict[tuple[str, str], list[RowChange]] = {}
-    for one in intents:
-        places.setdefault((one.table, one.partition), []).append(RowChange("delete", one.row, {}, "*"))
-    for (table, partition), changes in places.items():
-        yield deleted(patience, table, partition, changes)
+    for one in following if not patience.doubt else ():
+        if not one.patience.doubt:
+            markers = [
+                (classes.aggregates[delta.label].model.table, delta.partition, mark_key(one.intent.op, delta.row))
+                for delta in one.intent.deltas
+                if delta.label in classes.aggregates
+            ]
+            outbox.finish(one.intent, one.patience.until - timeout, markers)
 
 
 def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[RowChange]) -> Effects[None]:
@@ -140,6 +133,35 @@ def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[Ro
         if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (others were faster with some)
             for one in some:
                 yield from patience.send(table, partition, one)
+
+
+def delete_finished(outbox: Outbox, patience: Deadline) -> Effects[None]:
+    """Delete the intents of this process that are carried out: those of a partition together.
+
+    Where that is not possible they stay, which does no harm: who sweeps carries them out once more.
+    """
+    places = outbox.places.to_delete()
+    for at in range(0, len(places), _PLACES):
+        yield from side_by_side([_deleted(outbox, place, patience) for place in places[at : at + _PLACES]])
+
+
+def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[None]:
+    while finished := outbox.places.take(place, MAX_CHANGES):
+        # A sweep may have the intent of an older write in its hands, and its requests may come late. Such an intent is
+        # marked as done, and a sweep buries what they leave before it deletes the intent.
+        since = yield from outbox.left_alone_since()
+        recent = [intent for intent in finished if intent.began >= since]
+        changes = [
+            RowChange("delete", intent.row, {}, "*") if intent in recent else RowChange("merge", intent.row, DONE, "*")
+            for intent in finished
+        ]
+        try:
+            yield from deleted(patience, *place, changes)
+        except (DeadlineExceeded, ErrorResponse) as error:
+            if not isinstance(error, ErrorResponse) or error.code != "TableNotFound":
+                _log.debug("%s %r: %d intents that are carried out stay: %s", *place, len(finished), error)
+                return
+        outbox.deleted(place, recent, (yield ReadClock()))
 
 
 def take_back(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:

@@ -107,7 +107,18 @@ class BuildMarks:
     def concerned(self, part: MaintainedPart, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
         """See `BuildMark.concerned`."""
         mark = self.of.get(part)
-        return (old, new) if mark is None else mark.concerned(old, new)
+        return (counted(old), new) if mark is None else mark.concerned(old, new)
+
+
+def counted(row: Row | None) -> Row | None:
+    """Return an entity that is in what is maintained from it: one that another program wrote is not, until it is written here."""
+    return None if row is not None and isinstance(row[-1], HiddenProperties) and not row[-1].op else row
+
+
+def as_counted(row: Row) -> Row:
+    """Return an entity as one that is in what is maintained from it."""
+    hidden = row[-1]
+    return row if not isinstance(hidden, HiddenProperties) or hidden.op else (*row[:-1], hidden._replace(op="?"))
 
 
 def of_writes(row: Row | None) -> Mapping[str, str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
@@ -18,10 +17,8 @@ import attrs
 import msgspec
 
 from ....errors import CorruptStore
-from ....keys.encodings import SEPARATOR
-from ....limits import MAX_KEY_UNITS, utf16_units
-from ..tables.driver import Effects, ReadClock, delay
-from ..tables.reserved_names import digest, intent_key
+from ..tables.driver import Effects, ReadClock, pause, within
+from ..tables.reserved_names import intent_key
 from ..tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -35,13 +32,13 @@ from ..tables.service import (
     RowChange,
     properties,
 )
+from .named_partitions import FinishedIntent, NamedPartitions, Partition
 
 State: TypeAlias = Literal["P", "C", "X", "D"]
 """Of an intent: pending; committed; fenced, so that it can never be committed; committed and carried out."""
 _PIECE = 30_000  # characters of an intent in one property
 MAX_INTENT = 450_000  # characters
 _ROOM = 450_000  # of the rows of an index in one transaction
-_HOUR = 3600.0
 _TOGETHER = 48  # markers that are deleted with a change of a group
 _MOST_SPENT = 10_000  # partitions
 
@@ -111,6 +108,11 @@ class Intent(msgspec.Struct, array_like=True):
         return bool(self.puts or self.deletes or self.takes or self.releases or self.deltas)
 
     @property
+    def place(self) -> Partition:
+        """The table and the partition of the intent."""
+        return self.table, self.partition
+
+    @property
     def row(self) -> str:
         """The row key of the intent."""
         return intent_key(self.op)
@@ -142,6 +144,10 @@ def intent_of(entity: Entity) -> tuple[Intent, State]:
     except (KeyError, TypeError, msgspec.MsgspecError) as error:
         key = entity[PARTITION], entity[ROW]
         raise CorruptStore(f"{key}: what a write has still to do cannot be read: {error}") from error
+
+
+DONE: Members = {"state": "D"}
+"""The properties that mark an intent as carried out: a sweep deletes it once no request for it is under way."""
 
 
 def restated(table: str, entity: Entity, state: State) -> GroupTransaction:
@@ -195,25 +201,34 @@ class Deadline:
     doubt: bool = False
     """Whether an answer was lost, so that a request may still be executed later."""
 
-    def check(self, pause: float = 0.0) -> Effects[None]:
-        """Go on if there is time left after a pause: a write sends its transaction up to then only.
+    def check(self) -> Effects[float]:
+        """Return the seconds that are left: a write sends its transaction up to then only.
 
         Raises:
-            Late: there is none.
+            DeadlineExceeded: there are none.
         """
-        if cast(float, (yield ReadClock())) + pause > self.until:
+        left = self.until - cast(float, (yield ReadClock()))
+        if left < 0:
             raise DeadlineExceeded("the deadline is over")
+        return left
 
     def again(self, attempt: int, lost: NoResponse | None = None) -> Effects[None]:
         """Wait before another attempt.
 
         Raises:
-            Late: there is no time left.
+            DeadlineExceeded: there is no time left.
         """
         self.doubt |= lost is not None
-        pause = delay(attempt, lost)
-        yield from self.check(pause.seconds)
-        yield pause
+        step = pause((yield from self.check()), attempt, lost)
+        if step is None:
+            raise DeadlineExceeded("the deadline is over")
+        yield step
+
+    def once(self, request: GroupTransaction) -> Effects[list[str | None]]:
+        """Send a request, and wait for its answer no longer than there is time."""
+        now: float = yield ReadClock()
+        answer: list[str | None] = yield within(request, self.until - now)
+        return answer
 
     def send(self, table: str, partition: str, *changes: RowChange) -> Effects[bool]:
         """Send changes that may be made twice; return whether all that they need was there, and as it was to be.
@@ -224,7 +239,7 @@ class Deadline:
         attempt = 0
         while True:
             try:
-                yield GroupTransaction(table, partition, changes)
+                yield from self.once(GroupTransaction(table, partition, changes))
             except NoResponse as lost:
                 yield from self.again(attempt, lost)
                 attempt += 1
@@ -254,16 +269,7 @@ def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bo
         yield patience.send(table, partition, *some)
 
 
-# ---------------------------------------------------------------------------------------------- which partitions
-
-
-WORKS = 16
-"""The partitions of the catalogue that name partitions in which there are intents."""
-
-
-def works_partition(number: int) -> str:
-    """Return one of these partitions."""
-    return f"work {number:x}"
+# ---------------------------------------------------------------------------------------------- what writes share
 
 
 Group: TypeAlias = tuple[str, str, str]
@@ -290,9 +296,7 @@ class Outbox:
         """Groups that a writer adds to just now, each with the time at which that is over."""
         self.waiting: dict[Group, list[Any]] = {}
         """The other writers that have something for a group."""
-        self.shared: list[tuple[str, str]] = []
-        """Partitions that were named, and others had named before: their writers may have ended early."""
-        self._named: dict[tuple[str, str], float] = {}
+        self.places = NamedPartitions(self.times.lease, self.times.grace)
         self._spent: dict[tuple[str, str], list[str]] = {}
 
     def spend(self, table: str, partition: str, marks: Sequence[str]) -> None:
@@ -307,23 +311,42 @@ class Outbox:
             self._spent[table, partition] = marks[_TOGETHER:]
         return marks[:_TOGETHER]
 
-    def name(self, patience: Deadline, table: str, partition: str) -> Effects[None]:
-        """Name a partition before the first intent is there, and again each hour; see whether it was named before."""
-        place, now = (table, partition), cast(float, (yield ReadClock()))
-        if self._named.get(place, -_HOUR) > now - _HOUR:
+    def name(self, patience: Deadline, intent: Intent) -> Effects[None]:
+        """Name the partition of an intent before it is there, and again each hour.
+
+        Raises:
+            DeadlineExceeded, ErrorResponse
+        """
+        now = cast(float, (yield ReadClock()))
+        if (row := self.places.begin(intent.place, intent.row, now)) is None:
             return
-        row = f"{table}{SEPARATOR}{partition}"
-        if utf16_units(row) > MAX_KEY_UNITS:
-            row = f'{table}{SEPARATOR} "h{digest(partition)}'
-        where = works_partition(zlib.crc32(row.encode()) % WORKS)
-        members: Members = {"t": table, "p": partition}
-        try:
-            yield from patience.send(self.catalogue, where, RowChange("insert", row, members))
-        except ErrorResponse as refused:
-            if refused.status != 409:
-                raise
-            yield from patience.send(self.catalogue, where, RowChange("upsert", row, members))
-            self.shared.append(place)
-        if len(self._named) > 100_000:
-            self._named.clear()
-        self._named[place] = now
+        members: Members = {"t": intent.table, "p": intent.partition}
+        upsert = GroupTransaction(self.catalogue, self.places.owner, (RowChange("upsert", row, members),))
+        attempt, doubt = 0, patience.doubt
+        while True:
+            try:
+                (etag,) = yield from patience.once(upsert)
+            except NoResponse as lost:
+                yield from patience.again(attempt, lost)
+                attempt += 1
+            else:
+                break
+        patience.doubt = doubt  # (a name that is written once more does no harm)
+        self.places.named(intent.place, now, etag)
+
+    def left_alone_since(self) -> Effects[float]:
+        """Return from when on a write must have begun, so that no sweep touches its intent before a request now is done."""
+        now: float = yield ReadClock()
+        return now + self.times.deadline - self.times.lease
+
+    def finish(self, intent: Intent, began: float, markers: Sequence[tuple[str, str, str]] = ()) -> None:
+        """Have an intent deleted that is carried out, and then the markers that kept its deltas from being added twice."""
+        self.places.finish(intent.place, FinishedIntent(intent.row, began, markers))
+
+    def deleted(self, place: Partition, finished: Sequence[FinishedIntent], now: float) -> None:
+        """Note that intents are gone: nobody needs their markers, unless who sweeps may have read the intent."""
+        self.places.forget(place, [one.row for one in finished])
+        for one in finished:
+            if now - one.began <= self.times.lease:
+                for table, partition, mark in one.markers:
+                    self.spend(table, partition, [mark])

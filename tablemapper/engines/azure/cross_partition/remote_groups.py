@@ -149,7 +149,7 @@ def add(
                 changes += group.values.changes()
             changes += [RowChange("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
             if intent:
-                yield from outbox.name(patience, table, partition)
+                yield from outbox.name(patience, intent)
             yield GroupTransaction(table, partition, tuple(changes))
         except NoResponse as lost:
             yield from patience.again(attempt, lost)

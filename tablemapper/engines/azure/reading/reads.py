@@ -29,7 +29,7 @@ from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
 from ....schema.rows import Row
 from ...protocol import DatabasePlan, Position
-from ..tables.driver import Effects, read, side_by_side
+from ..tables.driver import Effects, delay, pause, read, side_by_side
 from ..tables.entity_json import EntityCodec
 from ..tables.reserved_names import (
     BASE_PARTITION,
@@ -82,6 +82,7 @@ MOST_SORTED = 100_000  # rows that are sorted in memory
 _KEYS = (PARTITION, ROW)
 _NOT_UNDERSTOOD = (400, 414, 431, 500)
 """What a service answers to a filter that it does not understand, or that is too long; the emulator to some numbers."""
+_TRANSIENT = 2  # times that a service fails in a row before its conditions count as not understood
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -300,14 +301,18 @@ class _Reading:
         """Read a page, with as many conditions as the service understands."""
         timeout = self._source.timeout
         pushed = narrowed(find, self._pushed) if self._pushed else find
-        if pushed is not find:
+        for attempt in range(_TRANSIENT if pushed is not find else 0):
             try:
                 return (yield from read(pushed, timeout, _NOT_UNDERSTOOD))  # type: ignore[no-any-return]
             except (NoResponse, ErrorResponse) as error:
                 if error.status not in _NOT_UNDERSTOOD:
                     raise
+                if isinstance(error, NoResponse) and attempt < _TRANSIENT - 1:
+                    yield pause(timeout, attempt, error) or delay(0)
+                    continue
                 self._pushed = ()
                 _log.warning("%s: the service does not understand its conditions: %s", self._plan.path, error)
+                break
         return (yield from read(find, timeout))  # type: ignore[no-any-return]
 
     def _pages(self, find: QueryEntities, first: Callable[[], EntityPage]) -> Iterator[Sequence[Entity]]:

@@ -6,6 +6,7 @@
 - `elapsed_clock`: seconds that go by, also while this machine sleeps.
 - `wire`: one request out, one answer in, over pooled connections.
 - `driver`: runs what generators say: requests, several works side by side, pauses.
+- `background`: a thread that does again and again what is due.
 - `reserved_names`: names of hidden properties, rows and tables.
 - `entity_json`: a model's rows to the members of a JSON body and back, with what is hidden.
 """

@@ -10,6 +10,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from inspect import iscoroutinefunction
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -24,6 +26,8 @@ _SCOPE = "https://storage.azure.com/.default"
 _COSMOS = re.compile(r"\.table\.cosmos(db)?\.")
 """The hosts of Cosmos DB, which differs as its page *Frequently asked questions about Azure Cosmos DB for Table* says."""
 _PORTS = {"https": 443, "http": 80}
+_PUBLIC = re.compile(r"[\w./-]{0,40}").fullmatch
+"""What may be a name that is mistyped; anything else may be a secret."""
 _EARLY = 120  # seconds before its end at which a token is replaced
 _PARTS = {
     name.lower(): name
@@ -72,6 +76,33 @@ class _Sas:
         return {}
 
 
+class _CredentialKey:
+    """The key of an `AzureNamedKeyCredential`, as it is when a request is sent: its owner may update it."""
+
+    query = ""
+
+    def __init__(self, credential: Any) -> None:
+        self._credential = credential
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        account, key = self._credential.named_key
+        return _Key(account, _decoded(key)).headers(path, date)
+
+
+class _CredentialSas:
+    """The signature of an `AzureSasCredential`, as it is when a request is sent: its owner may update it."""
+
+    def __init__(self, credential: Any) -> None:
+        self._credential = credential
+
+    @property
+    def query(self) -> str:
+        return str(self._credential.signature).lstrip("?")
+
+    def headers(self, path: str, date: str) -> Mapping[str, str]:
+        return {}
+
+
 class _Token:
     """What gives tokens, as those of azure-identity do; each is used until shortly before its end."""
 
@@ -112,9 +143,10 @@ class Account:
         return f"{self.scheme}://{host}{port}{self.path}"
 
     @property
-    def is_local(self) -> bool:
-        """Whether it is on this machine."""
-        return self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
+    def is_emulator(self) -> bool:
+        """Whether it is an emulator: on this machine, or whoever asks has the key that everybody knows."""
+        is_local = self.host == "localhost" or self.host == "::1" or self.host.startswith("127.")
+        return is_local or self.signature == _Key(_EMULATOR, base64.b64decode(_EMULATOR_KEY))
 
     def __str__(self) -> str:
         return self.url
@@ -132,7 +164,8 @@ def account_of(text: str, credential: Any = None) -> Account:
     """
     parts = _parts(text)
     if parts.get("UseDevelopmentStorage", "").lower() == "true":
-        endpoint = f"http://127.0.0.1:10002/{_EMULATOR}"
+        proxy = parts.get("DevelopmentStorageProxyUri", "http://127.0.0.1").rstrip("/")
+        endpoint = f"{proxy}:10002/{_EMULATOR}"
         parts = {"AccountName": _EMULATOR, "AccountKey": _EMULATOR_KEY, "TableEndpoint": endpoint} | parts
     name, endpoint = parts.get("AccountName", ""), parts.get("TableEndpoint", "")
     if not name and not endpoint:
@@ -153,14 +186,28 @@ def account_of(text: str, credential: Any = None) -> Account:
 def named_account(name: str, credential: Any = None) -> Account:
     """Return the account of Azure with a name; see `account_of`."""
     if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
-        raise NotAStore(f"azure://{name}: {safe_repr(name)} is no name of an account: 3 to 24 letters a-z and digits")
+        shown = safe_repr(name) if _PUBLIC(name) else "this"
+        raise NotAStore(f"azure://…: {shown} is no name of an account: 3 to 24 letters a-z and digits")
     signature = _signature(name, credential, f"azure://{name} says nothing of who asks")
     return _account(f"https://{name}.table.core.windows.net", signature)
 
 
 def _signature(name: str, credential: Any, lack: str) -> Signature:
     if hasattr(credential, "get_token"):
+        if iscoroutinefunction(credential.get_token):
+            kind = type(credential)
+            raise NotAStore(
+                f"credential={kind.__module__}.{kind.__name__}: it gives tokens to a program for asyncio, so it is for "
+                f"tm.open_async; here pass {kind.__name__} of azure.identity"
+            )
         return _Token(credential)
+    if hasattr(credential, "named_key"):
+        account = credential.named_key[0]
+        if account != name:
+            raise NotAStore(f"credential= is the key of {safe_repr(account)}, and the store is in {safe_repr(name)}")
+        return _CredentialKey(credential)
+    if hasattr(credential, "signature"):
+        return _CredentialSas(credential)
     if isinstance(credential, str) and credential:
         return _Sas(credential.lstrip("?")) if "sig=" in credential else _Key(name, _decoded(credential))
     if credential is None:
@@ -168,7 +215,10 @@ def _signature(name: str, credential: Any, lack: str) -> Signature:
             f"{lack}; pass credential=: DefaultAzureCredential() of azure-identity, or the account's key, or a shared "
             "access signature"
         )
-    raise NotAStore(f"credential=: expected an object with get_token, or text, got {type(credential).__name__}")
+    raise NotAStore(
+        "credential=: expected an object with get_token, an AzureNamedKeyCredential, an AzureSasCredential, or text, got "
+        f"{type(credential).__name__}"
+    )
 
 
 def _parts(text: str) -> dict[str, str]:
@@ -179,39 +229,37 @@ def _parts(text: str) -> dict[str, str]:
         if known is None or not equals:
             raise NotAStore(
                 "the connection string cannot be read: expected parts as in AccountName=…;AccountKey=…, each up to a "
-                "semicolon"
+                "semicolon; what has AccountKey=, TableEndpoint= or sig= in it is no path, and a signature alone is the "
+                "credential= of azure://account"
             )
         parts[known] = value.strip()
     return parts
 
 
 def _decoded(key: str) -> bytes:
-    try:
+    with suppress(binascii.Error, ValueError):
         return base64.b64decode(key, validate=True)
-    except binascii.Error:
-        raise NotAStore("the key of the account is no base64 text; copy it again") from None
+    raise NotAStore("the key of the account is no base64 text; copy it again")
 
 
 def _account(endpoint: str, signature: Signature) -> Account:
-    try:
+    parts = port = None
+    with suppress(ValueError):  # (whose text may have a secret, which no context of an error is to hold)
         parts = urlsplit(endpoint)
-        port = parts.port
-    except ValueError:
-        raise NotAStore("the endpoint of the account cannot be read") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise NotAStore("the endpoint of the account is no URL of the form https://account.table.core.windows.net")
+        port = parts.port or _PORTS.get(parts.scheme)
+    if parts is None or port is None or not parts.hostname or parts.query or parts.username is not None:
+        raise NotAStore(
+            "the endpoint of the account cannot be read: it is no URL of the form https://account.table.core.windows.net"
+        )
     if _COSMOS.search(parts.hostname):
         raise NotAStore(
             f"{parts.hostname} is of Azure Cosmos DB, whose API for Table does not return entities in the order of their keys, "
             "on which ranges and pages rely; use an account of Azure Table storage"
         )
-    account = Account(
-        parts.scheme,
-        parts.hostname,
-        port or _PORTS[parts.scheme],
-        parts.path.rstrip("/"),
-        signature,
-    )
-    if parts.scheme == "http" and not account.is_local:
-        raise NotAStore(f"{account}: without https anybody on the way could read what is sent; use https")
+    account = Account(parts.scheme, parts.hostname, port, parts.path.rstrip("/"), signature)
+    if parts.scheme == "http" and not account.is_emulator:
+        raise NotAStore(
+            f"{account}: without https anybody on the way could read what is sent; use https (http is for an emulator, on "
+            f"this machine or with the account {_EMULATOR} and its well-known key)"
+        )
     return account

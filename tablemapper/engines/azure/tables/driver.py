@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any, TypeAlias, TypeVar
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 
@@ -22,6 +23,7 @@ from ....errors import CorruptStore, OutcomeUnknown, StoreError, TableMapperErro
 from ....progress import check_cancelled
 from ...protocol import NoteConflict
 from .service import (
+    WAIT,
     CreateTable,
     DeleteTable,
     Entity,
@@ -40,6 +42,8 @@ T = TypeVar("T")
 CLOCK = "clock"
 """The partition of a catalogue whose one row is written for the time of that."""
 _THREADS = 16
+_LEAST = 1.0  # seconds for which an answer is waited for, if so many are left
+_BRIEF = 0.25  # seconds before the end of a timeout after which nothing is sent any more
 _SLICE = 0.05  # seconds of a pause, after which a cancellation is seen
 ATTEMPTS = 30  # of a work that others are faster than
 EXPECTED = (NoResponse, ErrorResponse, TableMapperError)
@@ -65,7 +69,15 @@ class ReadClock:
     """The time in seconds of a clock that never goes back."""
 
 
-Step: TypeAlias = Request | Parallel | Sleep | ReadClock
+@attrs.frozen
+class Within:
+    """A request whose answer is waited for only so many seconds."""
+
+    request: Request
+    seconds: float
+
+
+Step: TypeAlias = Request | Within | Parallel | Sleep | ReadClock
 Effects: TypeAlias = Generator[Step, Any, T]
 
 
@@ -82,6 +94,17 @@ def delay(attempt: int, lost: NoResponse | None = None) -> Sleep:
     return Sleep(min(0.05 * 2 ** min(attempt, 6), 2.0) * (0.5 + random.random()))
 
 
+def within(request: Request, left: float) -> Request | Within:
+    """Return a request as it is sent while so many seconds are left: where there is time, it can be sent once more."""
+    wait = max(left / 2, min(left, _LEAST), _BRIEF)
+    return request if wait >= WAIT else Within(request, wait)
+
+
+def pause(left: float, attempt: int, lost: NoResponse | None = None) -> Sleep | None:
+    """Return how long to wait before another attempt while so many seconds are left; None if there is to be none."""
+    return None if left <= _BRIEF else Sleep(min(delay(attempt, lost).seconds, left / 2))
+
+
 def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effects[Any]:
     """Send a request that changes nothing, or may be repeated, until an answer comes.
 
@@ -92,21 +115,23 @@ def read(request: Request, timeout: float, final: Collection[int] = ()) -> Effec
 
     Raises:
         StoreError: no answer came.
-        Lost: one with such a status.
-        Refused
+        NoResponse: one with such a status.
+        ErrorResponse
     """
-    began = yield ReadClock()
+    began = now = cast(float, (yield ReadClock()))
     attempt = 0
     while True:
         try:
-            return (yield request)
+            return (yield within(request, began + timeout - now))
         except NoResponse as lost:
             if lost.status in final:
                 raise
             now = yield ReadClock()
-            if now - began > timeout:
+            step = pause(began + min(timeout, lost.patience) - now, attempt, lost)
+            if step is None:
                 raise StoreError(f"the service does not answer: {lost}") from None
-            yield delay(attempt, lost)
+            yield step
+            now = yield ReadClock()
             attempt += 1
 
 
@@ -138,12 +163,25 @@ def server_time(catalogue: str, timeout: float) -> Effects[int]:
 
 def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
     """Read all entities of a request."""
+    return (yield from found_with_date(find, timeout))[0]
+
+
+def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[Entity], str]]:
+    """Read all entities of a request; return them, and when they were read by the clock of the service."""
     page: EntityPage = yield from read(find, timeout)
-    entities = list(page.entities)
+    entities, date = list(page.entities), page.date
     while page.after is not None:
         page = yield from read(attrs.evolve(find, after=page.after), timeout)
         entities += page.entities
-    return entities
+    return entities, date
+
+
+def time_of(date: str) -> int | None:
+    """Return the µs of a date as HTTP has it; None if it is none."""
+    try:
+        return int(parsedate_to_datetime(date).timestamp()) * 1_000_000
+    except ValueError:
+        return None
 
 
 def side_by_side(works: Sequence[Effects[T]]) -> Effects[list[T]]:
@@ -209,11 +247,16 @@ class Driver:
                 return self._pause(seconds)
             case Parallel(works=works):
                 return self._all(works)
+            case Within(request=request, seconds=seconds):
+                return self._send(request, seconds)
+        return self._send(step)
+
+    def _send(self, request: Request, *wait: float) -> Any:
         check_cancelled()
-        if (names := self.names()) and not isinstance(step, CreateTable | DeleteTable) and step.table in names:
-            step = attrs.evolve(step, table=names[step.table])
+        if (names := self.names()) and not isinstance(request, CreateTable | DeleteTable) and request.table in names:
+            request = attrs.evolve(request, table=names[request.table])
         try:
-            return self._service.send(step)
+            return self._service.send(request, *wait)
         except NoResponse:
             self.has_lost = True
             raise
@@ -259,8 +302,8 @@ class _Shared:
 
     _service: Service
 
-    def send(self, request: Request) -> Any:
-        return self._service.send(request)
+    def send(self, request: Request, *wait: float) -> Any:
+        return self._service.send(request, *wait)
 
     def close(self) -> None: ...
 

@@ -23,11 +23,12 @@ _NUMBER = re.compile(r"(\d+):")
 def write_batch(parts: Iterable[Part], boundary: str) -> bytes:
     """Return the body of a transaction, whose boundaries hold a text that is nowhere in it."""
     lines = [f"--batch_{boundary}\r\nContent-Type: multipart/mixed; boundary=changeset_{boundary}\r\n\r\n".encode()]
-    for method, url, headers, body in parts:
+    for number, (method, url, headers, body) in enumerate(parts):
         head = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        length = f"Content-Length: {len(body)}\r\n" if body else ""
         lines.append(
-            f"--changeset_{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n"
-            f"{method} {url} HTTP/1.1\r\n{head}\r\n".encode()
+            f"--changeset_{boundary}\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n"
+            f"Content-ID: {number}\r\n\r\n{method} {url} HTTP/1.1\r\n{length}{head}\r\n".encode()
         )
         lines += [body, b"\r\n"]
     lines.append(f"--changeset_{boundary}--\r\n--batch_{boundary}--\r\n".encode())

@@ -7,6 +7,7 @@ entity lacks is no member, even if it was selected.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
@@ -15,6 +16,7 @@ import attrs
 
 PARTITION, ROW, ETAG, TYPE = "PartitionKey", "RowKey", "odata.etag", "@odata.type"
 MAX_PAGE = 1000  # entities of one answer
+WAIT = 10.0  # seconds for which an answer is waited for
 MAX_CHANGES = 100  # of one entity group transaction
 
 Members: TypeAlias = Mapping[str, Any]
@@ -32,6 +34,8 @@ class NoResponse(Exception):
         """Seconds that the service asks to wait."""
         self.status = status
         """What it answered, if it did."""
+        self.patience = math.inf
+        """Seconds for which it makes sense to send the request again: few, where the service was never reached."""
 
 
 class ErrorResponse(Exception):
@@ -149,6 +153,8 @@ class EntityPage:
     entities: Sequence[Entity]
     after: Any = None
     """Where the next page begins; None after the last."""
+    date: str = ""
+    """When it was read by the clock of the service, as HTTP has it: to the second before."""
 
 
 @attrs.frozen
@@ -192,11 +198,11 @@ Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable 
 class Service(Protocol):
     """What sends requests: each once."""
 
-    def send(self, request: Request) -> Any:
-        """Return the answer.
+    def send(self, request: Request, wait: float = WAIT, /) -> Any:
+        """Return the answer, for which it waits so many seconds at most.
 
         Raises:
-            Lost, Refused
+            NoResponse, ErrorResponse
         """
         ...
 

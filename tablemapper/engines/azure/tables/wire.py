@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import http.client
+import json
 import logging
+import math
 import re
+import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
+from operator import itemgetter, lt
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -16,12 +21,14 @@ import msgspec
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from ....errors import StoreError
 from .accounts import Account
 from .elapsed_clock import ElapsedClock
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
 from .service import (
     PARTITION,
     ROW,
+    WAIT,
     CreateTable,
     DeleteTable,
     Entity,
@@ -38,7 +45,17 @@ from .service import (
 )
 
 _CONNECTIONS = 48
-_CONNECT, _READ = 5.0, 10.0  # seconds, the latter without a byte
+_CONNECT = 5.0  # seconds
+_IDLE = 60.0  # seconds after which a connection is not used again: something on the way may have forgotten it
+_UNREACHABLE = 2.0  # seconds after which it is said that a service was never reached
+_KEEPALIVE = [
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *[
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ],
+]
 _NEXT = "x-ms-continuation-Next"
 _HEADERS = {
     "x-ms-version": "2019-02-02",
@@ -46,13 +63,13 @@ _HEADERS = {
     "DataServiceVersion": "3.0",
     "MaxDataServiceVersion": "3.0",
 }
+_OF_PARTS = ("x-ms-version", "DataServiceVersion", "Accept")  # (those that the SDK of Microsoft sends)
 _JSON = {"Content-Type": "application/json"}
 _OF_NEW = {**_JSON, "Prefer": "return-no-content"}
 _METHODS = {"replace": "PUT", "upsert": "PUT", "merge": "PATCH"}
 _ETAG = re.compile(r"""W/"datetime'[^']+'\"""")
 _SIGNED = re.compile(r"\bsig=[^&\s]*")
-_SEPARATORS = (("\u2028".encode(), b"\\u2028"), ("\u2029".encode(), b"\\u2029"))
-"""Characters of JSON that the emulator takes for the end of a line."""
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]+")
 _encode, _decode = msgspec.json.Encoder().encode, msgspec.json.Decoder().decode
 
 
@@ -83,27 +100,33 @@ class WholeHead(http.client.HTTPResponse):
             self.fp = answer
 
 
-class Connection(HTTPConnection):
-    """A connection whose answers are whole, or none."""
+class _Fresh:
+    """A connection that is closed where nobody has used it for long, and whose answers are whole, or none."""
 
-    response_class = WholeHead
+    response_class: Any = WholeHead
+    monotonic = staticmethod(time.monotonic)
+    _used = 0.0
+
+    def request(self, *args: Any, **options: Any) -> None:
+        self._used = self.monotonic()
+        super().request(*args, **options)  # type: ignore[misc]
+
+    @property
+    def is_connected(self) -> bool:
+        return super().is_connected and self.monotonic() - self._used < _IDLE  # type: ignore[misc]
 
 
-class SecureConnection(HTTPSConnection):
-    """The same over TLS."""
+class Connection(_Fresh, HTTPConnection): ...
 
-    response_class = WholeHead
+
+class SecureConnection(_Fresh, HTTPSConnection): ...
 
 
 class Pool(urllib3.HTTPConnectionPool):
-    """Such connections."""
-
     ConnectionCls: Any = Connection
 
 
 class SecurePool(urllib3.HTTPSConnectionPool):
-    """The same over TLS."""
-
     ConnectionCls: Any = SecureConnection
 
 
@@ -117,16 +140,17 @@ class Wire:
     def __init__(
         self, account: Account, *, pool: Any = None, clock: Callable[[], float] = time.time, boundary: Any = uuid4
     ) -> None:
+        self._is_reached = False
         self._account = account
         self._clock = clock
         self._boundary = boundary
         self.elapsed = ElapsedClock()
+        self._encode = _encode_ascii if account.is_emulator else _encode
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
         kind = SecurePool if account.scheme == "https" else Pool
-        self._pool = pool or kind(
-            account.host, account.port, maxsize=_CONNECTIONS, timeout=urllib3.Timeout(connect=_CONNECT, read=_READ)
-        )
+        options = [*HTTPConnection.default_socket_options, *_KEEPALIVE]
+        self._pool = pool or kind(account.host, account.port, maxsize=_CONNECTIONS, socket_options=options)
 
     def __repr__(self) -> str:
         return f"<Wire to {self._account}>"
@@ -135,14 +159,15 @@ class Wire:
         """Close the connections."""
         self._pool.close()
 
-    def send(self, request: Request) -> Any:
-        """Return the answer to a request, which is sent once.
+    def send(self, request: Request, wait: float = WAIT) -> Any:
+        """Return the answer to a request, which is sent once, and waited for so many seconds.
 
         Raises:
-            Lost, Refused
+            NoResponse, ErrorResponse
+            StoreError: the answer is not that of a Table service.
         """
         try:
-            return self._send(request)
+            return self._send(request, wait)
         except ErrorResponse as refused:
             if refused.code != "TableBeingDeleted" or isinstance(request, CreateTable):
                 raise
@@ -150,11 +175,11 @@ class Wire:
                 return False
             raise ErrorResponse(404, "TableNotFound", "it is being deleted") from None
 
-    def _send(self, request: Request) -> Any:
+    def _send(self, request: Request, wait: float) -> Any:
         match request:
             case GetEntity(table=table, partition=partition, row=row, select=select):
                 query = f"$select={_quoted(','.join(select))}" if select else ""
-                status, _, body = self._call("GET", _path(table, partition, row), query)
+                status, _, body = self._call("GET", _path(table, partition, row), query, wait=wait)
                 try:
                     return _held(_read(status, body))
                 except ErrorResponse as refused:
@@ -162,16 +187,16 @@ class Wire:
                         return None
                     raise
             case QueryEntities():
-                return self._find(request)
+                return self._find(request, wait)
             case GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
-                etags = send(table, partition, changes)
+                etags = send(table, partition, changes, wait)
                 for change, etag in zip(changes, etags, strict=True):
                     if change.kind != "delete" and (etag is None or _ETAG.fullmatch(etag) is None):
                         raise NoResponse("the answer to a change has no ETag")
                 return etags
             case CreateTable(name=name):
-                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW)
+                status, _, body = self._call("POST", "/Tables", "", _encode({"TableName": name}), _OF_NEW, wait=wait)
                 try:
                     _check(status, body)
                 except ErrorResponse as refused:
@@ -180,13 +205,13 @@ class Wire:
                     raise
                 return True
             case DeleteTable(name=name):
-                status, _, body = self._call("DELETE", f"/Tables('{name}')")
+                status, _, body = self._call("DELETE", f"/Tables('{name}')", wait=wait)
                 if status == 404:
                     return False
                 _check(status, body)
                 return True
 
-    def _find(self, request: QueryEntities) -> EntityPage:
+    def _find(self, request: QueryEntities, wait: float) -> EntityPage:
         query = {}
         if request.where is not None:
             query["$filter"] = filter_text(request.where)
@@ -197,35 +222,46 @@ class Wire:
         if request.after is not None:
             query |= zip(("NextPartitionKey", "NextRowKey"), request.after, strict=True)
         text = "&".join([f"{name}={_quoted(value)}" for name, value in query.items()])
-        status, headers, body = self._call("GET", f"/{request.table}()", text)
+        status, headers, body = self._call("GET", f"/{request.table}()", text, wait=wait)
         members = _read(status, body)
         partition, row = headers.get(f"{_NEXT}PartitionKey"), headers.get(f"{_NEXT}RowKey")
         after = None if partition is None and row is None else (partition or "", row or "")
         try:
             entities = members["value"]
-            return EntityPage([_held(one) for one in entities] if request.select else entities, after)
+            _check_ascending(entities, self._account)
+            entities = [_held(one) for one in entities] if request.select else entities
+            return EntityPage(entities, after, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
 
-    def _change(self, table: str, partition: str, changes: Sequence[RowChange]) -> list[str | None]:
-        method, path, headers, body = _part(table, partition, changes[0])
-        status, answered, content = self._call(method, path, "", body or None, headers)
+    def _change(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
+        method, path, headers, body = _part(table, partition, changes[0], self._encode)
+        status, answered, content = self._call(method, path, "", body or None, headers, wait=wait)
         try:
             _check(status, content)
         except ErrorResponse as refused:
             raise ErrorResponse(refused.status, refused.code, "", 0) from None
         return [answered.get("ETag")]
 
-    def _transaction(self, table: str, partition: str, changes: Sequence[RowChange]) -> list[str | None]:
+    def _transaction(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
         boundary = str(self._boundary())
-        parts = [_part(table, partition, change, self._account.url) for change in changes]
+        date = formatdate(self._clock(), usegmt=True)
+        of_each = {name: _HEADERS[name] for name in _OF_PARTS} | {"x-ms-date": date, "Date": date}
+        parts = [_part(table, partition, change, self._encode, self._account.url, of_each) for change in changes]
         headers = {"Content-Type": f"multipart/mixed; boundary=batch_{boundary}"}
-        status, answered, body = self._call("POST", "/$batch", "", write_batch(parts, boundary), headers)
+        status, answered, body = self._call("POST", "/$batch", "", write_batch(parts, boundary), headers, wait=wait)
         _check(status, body)
         return read_batch(answered.get("Content-Type", ""), body, len(changes))
 
     def _call(
-        self, method: str, path: str, query: str = "", body: bytes | None = None, headers: Mapping[str, str] = {}
+        self,
+        method: str,
+        path: str,
+        query: str = "",
+        body: bytes | None = None,
+        headers: Mapping[str, str] = {},
+        *,
+        wait: float,
     ) -> tuple[int, Mapping[str, str], bytes]:
         account = self._account
         path = account.path + path
@@ -238,13 +274,32 @@ class Wire:
         head = {**_HEADERS, "x-ms-date": date, **headers, **signed}
         url = f"{path}?{query}" if query else path
         try:
-            answer = self._pool.urlopen(method, url, body=body, headers=head, redirect=False, retries=False)
+            timeout = urllib3.Timeout(connect=min(_CONNECT, wait), read=wait)
+            answer = self._pool.urlopen(
+                method, url, body=body, headers=head, redirect=False, retries=False, timeout=timeout
+            )
         except (urllib3.exceptions.HTTPError, OSError) as error:  # (whose text has the query, and so a signature)
-            raise NoResponse(f"{account}: {type(error).__name__}") from None
+            raise self._unanswered(error) from None
         self.elapsed.heard(answer.headers.get("Date"))
+        self._is_reached = True
         if answer.status in OPEN:
             raise NoResponse(f"{account}: {answer.status}", self._retry_after(answer.headers), answer.status)
         return answer.status, answer.headers, answer.data or b""
+
+    def _unanswered(self, error: Exception) -> NoResponse:
+        """Return the error of a request without an answer: with the reason, where the service cannot be reached at all."""
+        account, reason, patience = self._account, type(error).__name__, math.inf
+        if isinstance(error, urllib3.exceptions.NameResolutionError):
+            reason, patience = "there is no such host; look at the name of the account", _UNREACHABLE
+        elif isinstance(error, urllib3.exceptions.NewConnectionError):
+            reason, patience = "nobody listens there", _UNREACHABLE
+            reason += "; start the emulator Azurite" if account.is_emulator else ""
+        elif isinstance(error, urllib3.exceptions.SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
+            reason, patience = f"its certificate is not trusted: {error.args[0].verify_message}", 0.0
+            reason += "; a certificate of your network goes into the file that SSL_CERT_FILE names"
+        lost = NoResponse(f"{account}: {reason}")
+        lost.patience = math.inf if self._is_reached else patience
+        return lost
 
     def _retry_after(self, headers: Mapping[str, str]) -> float | None:
         """Return the seconds that the service asks to wait, in either of the two ways."""
@@ -277,15 +332,26 @@ def _path(table: str, partition: str, row: str) -> str:
     return f"/{table}(PartitionKey='{keys[0]}',RowKey='{keys[1]}')"
 
 
-def _part(table: str, partition: str, change: RowChange, url: str = "") -> Part:
-    headers = {"Accept": _HEADERS["Accept"]}
+def _encode_ascii(members: Any) -> bytes:
+    """Return JSON without a character above U+007F: the emulator corrupts such ones where two chunks of a body meet."""
+    text = _encode(members).decode()
+    return _BEYOND_ASCII.sub(lambda match: json.dumps(match[0])[1:-1], text).encode()
+
+
+def _part(
+    table: str,
+    partition: str,
+    change: RowChange,
+    encode: Callable[[Any], bytes],
+    url: str = "",
+    of_each: Mapping[str, str] = _HEADERS,
+) -> Part:
+    headers = dict(of_each)
     if change.if_match is not None:
         headers["If-Match"] = change.if_match
     if change.kind == "delete":
         return "DELETE", url + _path(table, partition, change.row), headers, b""
-    body = _encode({PARTITION: partition, ROW: change.row, **change.members})
-    for separator, escaped in _SEPARATORS:
-        body = body.replace(separator, escaped)
+    body = encode({PARTITION: partition, ROW: change.row, **change.members})
     if change.kind == "insert":
         return "POST", f"{url}/{table}", headers | _OF_NEW, body
     return _METHODS[change.kind], url + _path(table, partition, change.row), headers | _JSON, body
@@ -294,6 +360,24 @@ def _part(table: str, partition: str, change: RowChange, url: str = "") -> Part:
 def _held(entity: Entity) -> Entity:
     """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
     return {name: value for name, value in entity.items() if value is not None}
+
+
+def _check_ascending(entities: Sequence[Entity], account: Account) -> None:
+    """Refuse a page that is not in the order of keys: ranges, pages and merges would give some rows twice, and some never."""
+    if len(entities) < 2 or PARTITION not in entities[0] or ROW not in entities[0]:
+        return
+    keys = list(map(itemgetter(PARTITION, ROW), entities))
+    if all(map(lt, keys, keys[1:])):
+        return
+    units = [
+        (partition.encode("utf-16-be", "surrogatepass"), row.encode("utf-16-be", "surrogatepass"))
+        for partition, row in keys
+    ]
+    if not all(map(lt, units, units[1:])):
+        raise StoreError(
+            f"{account}: it does not return entities in the order of their keys, so it is no Azure Table storage; Azure Cosmos DB "
+            "for Table does so, and cannot be used"
+        )
 
 
 def _check(status: int, body: bytes) -> None:

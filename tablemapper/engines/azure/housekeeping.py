@@ -1,0 +1,154 @@
+"""What a process does behind its writes: it deletes their intents, ends what it left itself, and takes names away."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from .catalogue.open_classes import CatalogueRefresher
+from .cross_partition.intent_execution import delete_finished
+from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
+from .recovery import OutboxRecovery
+from .tables.background import Background
+from .tables.driver import Effects, clock, side_by_side
+from .tables.service import MAX_CHANGES, PARTITION, ErrorResponse, RowChange
+
+_TOGETHER = 16  # partitions
+_MOST = 1000  # intents that are to be deleted; with more of them, a write deletes them before it returns
+_LAST = 5.0  # seconds for which a store that is closed waits for answers
+_AGAIN = 60.0  # seconds after which what was not possible is tried again
+_log = logging.getLogger("tablemapper.azure")
+
+
+class Housekeeper:
+    """Does what is left behind the writes of an engine.
+
+    Args:
+        run: runs works.
+        current: the classes as the process knows them.
+        outbox: of the process.
+        timeout: seconds after which to give up, if no answer comes.
+        background: makes what does it soon, as `Background`; None: intents are deleted before a write returns.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Effects[Any]], Any],
+        current: CatalogueRefresher,
+        outbox: Outbox,
+        timeout: float,
+        *,
+        background: type[Background] | None,
+    ) -> None:
+        self._run = run
+        self._current = current
+        self._outbox = outbox
+        self._timeout = timeout
+        self._thread = None if background is None else background(self.tidy)
+
+    @contextmanager
+    def behind(self) -> Iterator[None]:
+        """Return a context manager behind which something is done soon about what is left: after an error, too."""
+        try:
+            yield
+        except Exception:
+            self._wrote()
+            raise
+        self._wrote()
+
+    def _wrote(self) -> None:
+        if not self._outbox.places.has_news:
+            return
+        self._outbox.places.has_news = False
+        if self._thread is None or self._outbox.places.finished > _MOST:
+            self.flush()
+        if self._thread is not None:
+            self._thread.wake()
+
+    def flush(self) -> None:
+        """Delete the intents that are carried out now."""
+        if self._outbox.places.finished:
+            self._done(flush(self._outbox, self._timeout))
+
+    def tidy(self) -> float | None:
+        """Do what is due; return in how many seconds there is more to be done, None if there is nothing."""
+        left: float | None = self._done(tidy(self._current, self._outbox, self._timeout), _AGAIN)
+        return left
+
+    def close(self) -> None:
+        """Leave nothing behind, if answers come soon."""
+        if self._thread is not None:
+            self._thread.stop()
+        if len(self._outbox.places):
+            self._done(close(self._outbox, min(self._timeout, _LAST)))
+
+    def _done(self, work: Effects[Any], otherwise: Any = None) -> Any:
+        try:
+            return self._run(work)
+        except Exception as error:
+            _log.warning("what is left behind writes stays, for sweep(): %s: %s", type(error).__name__, error)
+            return otherwise
+
+
+def flush(outbox: Outbox, timeout: float) -> Effects[None]:
+    """Delete the intents that are carried out."""
+    yield from delete_finished(outbox, Deadline((yield from clock()) + timeout))
+
+
+def tidy(current: CatalogueRefresher, outbox: Outbox, timeout: float) -> Effects[float | None]:
+    """Do what is due; return in how many seconds there is more to be done, None if there is nothing.
+
+    Args:
+        current: the classes as the process knows them.
+        outbox: of the process.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    began = yield from clock()
+    patience, places = Deadline(began + timeout), outbox.places
+    yield from delete_finished(outbox, patience)
+    recovery = OutboxRecovery(current, outbox, timeout)
+    for at in range(0, len(late := places.to_look_at(began)), _TOGETHER):
+        some = late[at : at + _TOGETHER]
+        counts = yield from side_by_side([recovery.partition(*place) for place in some])
+        for place, (_, left) in zip(some, counts, strict=True):
+            places.looked_at(place, (yield from clock()), is_clean=not left)
+    if places.may_be_shared(began):
+        names = yield from recovery.names()
+        shared = dict.fromkeys([
+            (one["t"], one["p"]) for one, _ in names if one[PARTITION] != places.owner and (one["t"], one["p"]) in places
+        ])  # fmt: skip
+        for at in range(0, len(others := list(shared)), _TOGETHER):
+            yield from side_by_side([recovery.partition(*place) for place in others[at : at + _TOGETHER]])
+    yield from withdraw(outbox, patience, list(places.withdrawn(began)))
+    return places.due((yield from clock()))
+
+
+def close(outbox: Outbox, timeout: float) -> Effects[None]:
+    """Delete the intents that are carried out, and all names of partitions with nothing left."""
+    now = yield from clock()
+    patience = Deadline(now + timeout)
+    yield from delete_finished(outbox, patience)
+    yield from withdraw(outbox, patience, list(outbox.places.withdrawn(now, everything=True)))
+
+
+def withdraw(outbox: Outbox, patience: Deadline, names: Sequence[tuple[str, str]]) -> Effects[None]:
+    """Delete names, each if it has the ETag that it had; one that stays is for who sweeps."""
+    for at in range(0, len(names), MAX_CHANGES):
+        some = [RowChange("delete", row, {}, etag) for row, etag in names[at : at + MAX_CHANGES]]
+        try:
+            yield from _deleted(outbox, patience, some)
+        except DeadlineExceeded:
+            return
+
+
+def _deleted(outbox: Outbox, patience: Deadline, some: Sequence[RowChange]) -> Effects[None]:
+    try:
+        if (yield from patience.send(outbox.catalogue, outbox.places.owner, *some)):
+            return
+    except ErrorResponse as refused:
+        if refused.status != 412:
+            raise
+    for change in some if some[1:] else ():  # (one is not there, or was written since)
+        yield from _deleted(outbox, patience, [change])

@@ -1,0 +1,152 @@
+"""Entities that other programs write into the tables of a store: in nothing maintained, until they are written here or repaired."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure.tables.reserved_names import OP
+from tablemapper.engines.azure.tables.service import GroupTransaction, RowChange
+from tablemapper.schema.model import compile_schema
+
+from .memory import Memory
+from .place import AzurePlace
+
+
+class Part(tm.Entity, table="Parts"):
+    """With all that can be maintained: in the partition, elsewhere, unique."""
+
+    bin: tm.Field[str]
+    id: tm.Field[str]
+    color: tm.Field[str]
+    code: tm.Field[str | None] = tm.field(default=None)
+    size: tm.Field[int] = tm.field(default=1)
+
+    key = tm.Key[str, str](partition="{bin}", row=("part", "{id}"))
+    by_color = tm.Index[str, str](partition="{color}", row="{id}")
+    by_code = tm.Index[str](partition="{code}", unique=True)
+    by_size = tm.Index[str, int](partition="{bin}", row="{size}")
+
+
+class Bin(tm.Aggregate, of=Part, table="Parts"):
+    bin: tm.Field[str] = tm.group_by(Part.bin)
+    parts: tm.Field[int] = tm.count()
+    most: tm.Field[int | None] = tm.max(Part.size)
+
+    key = tm.Key[str](partition="{bin}", row="total")
+
+
+class Color(tm.Aggregate, of=Part, table="Colors"):
+    color: tm.Field[str] = tm.group_by(Part.color)
+    parts: tm.Field[int] = tm.count()
+    most: tm.Field[int | None] = tm.max(Part.size)
+
+    key = tm.Key[str](partition="{color}")
+
+
+MODELS = [Part, Bin, Color]
+
+
+class World:
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.store = tm.Store(AzurePlace(memory=self.memory).open(compile_schema(MODELS)))
+        self.store.insert(Part("a", "ours", "red", "1", 5))
+
+    def foreign(self, name: str, **members: Any) -> None:
+        """Write an entity as another program does: with the types of that."""
+        body = {"color": "red", "size": "3", "size@odata.type": "Edm.Int64", **members}
+        row = Part.key("a", name).row
+        self.memory.send(GroupTransaction("Parts", "a", (RowChange("upsert", row, body),)))
+
+    def groups(self) -> dict[str, tuple[int, int | None]]:
+        store = self.store
+        groups = {one.bin: (one.parts, one.most) for one in store.query(Bin).allow_scan()}
+        return groups | {one.color: (one.parts, one.most) for one in store.query(Color).allow_scan()}
+
+    def expected(self) -> dict[str, tuple[int, int | None]]:
+        """Return what groups are if each entity that has our token is counted once."""
+        sizes: dict[str, list[int]] = {}
+        for (_, row), stored in self.memory.tables["Parts"].items():
+            if row.startswith("part") and OP in stored.typed:
+                for group in ("a", stored.typed["color"][1]):
+                    sizes.setdefault(group, []).append(int(stored.typed["size"][1]))
+        return {group: (len(each), max(each)) for group, each in sizes.items()}
+
+
+VERBS: dict[str, Any] = {
+    "merge": lambda store, key: store.merge(key, color="blue"),
+    "merge of nothing maintained": lambda store, key: store.merge(key, code=None),
+    "replace": lambda store, key: store.replace(store[key].replace(size=9)),
+    "upsert": lambda store, key: store.upsert(Part("a", "foreign", "green", "7", 2)),
+    "delete": lambda store, key: store.delete(key),
+    "delete what was read": lambda store, key: store.delete(store[key]),
+    "update": lambda store, key: store.query(Part).where(Part.bin == "a", Part.id == "foreign").update(size=7),
+    "delete by query": lambda store, key: store.query(Part).where(Part.bin == "a", Part.id == "foreign").delete(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_was_never_added_is_never_taken_away(verb: str) -> None:
+    world = World()
+    store = world.store
+    world.foreign("foreign", code="2")
+    key = Part.key("a", "foreign")
+    assert world.groups() == world.expected() == {"a": (1, 5), "red": (1, 5)}
+    VERBS[verb](store, key)
+    assert world.groups() == world.expected()
+    assert store.check().ok, str(store.check())
+    VERBS[verb](store, key) if "delete" not in verb else store.insert(Part("a", "foreign", "red", "2", 8))
+    store.delete(Part.key("a", "ours"))
+    assert world.groups() == world.expected()
+    assert store.check().ok, str(store.check())
+
+
+def test_a_repair_writes_what_others_wrote() -> None:
+    world = World()
+    store = world.store
+    for number, members in enumerate(({}, {"code": "2"}, {"color": "blue", "extra": "kept"})):
+        world.foreign(f"f{number}", **members)
+    assert not store.check().ok
+    report = store.repair()
+    assert report.ok, str(report)
+    assert world.groups() == world.expected() == {"a": (4, 5), "red": (3, 5), "blue": (1, 3)}
+    assert [one.id for one in store.query(Part.by_code("2"))] == ["f1"]
+    assert world.memory.tables["Parts"]["a", Part.key("a", "f2").row].typed["extra"] == ("String", "kept")
+    store.merge(Part.key("a", "f2"), color="red", size=8)
+    store.delete(Part.key("a", "f0"))
+    assert store.check().ok
+    assert world.groups() == {"a": (3, 8), "red": (3, 8)}
+
+
+def test_a_value_that_two_have_is_left_and_harms_nothing() -> None:
+    world = World()
+    world.foreign("f", code="1")
+    report = world.store.repair()
+    assert not report.ok
+    assert world.store.query(Part.by_code("1")).one().id == "ours"
+    with pytest.raises(tm.UniqueViolation):
+        world.store.merge(Part.key("a", "f"), size=2)
+    world.store.merge(Part.key("a", "f"), code=None)
+    assert world.store.repair().ok
+    assert world.store.check().ok
+    assert world.groups() == world.expected()
+
+
+def test_in_any_order_of_writes_each_entity_is_counted_once() -> None:
+    for order in itertools.permutations(["merge", "foreign", "repair", "replace"]):
+        world = World()
+        world.foreign("foreign")
+        for step in order:
+            if step == "foreign":
+                world.foreign("other", color="blue")
+            elif step == "repair":
+                assert world.store.repair().ok
+            else:
+                VERBS[step](world.store, Part.key("a", "foreign"))
+        assert world.store.repair().ok
+        assert world.groups() == world.expected(), order
+        assert world.store.check().ok
