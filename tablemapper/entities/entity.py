@@ -33,7 +33,7 @@ from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
-from ..values.scalars import TIMESTAMP, ValueType
+from ..values.scalars import TIMESTAMP, ValueFault, ValueType
 from .class_body import annotations_of, calling_frame, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
@@ -388,7 +388,7 @@ def check_whole(entity: Record) -> None:
             cls.__dict__[model.name].__set__(entity, check_value(model, getattr(entity, model.name)))
         except AttributeError:
             faults.append(f"{model.name}: it was never set")
-        except ValueError as error:
+        except ValueFault as error:
             faults.append(located(model.name, error))
     if faults:
         raise InvalidEntity(cls.__name__, faults)

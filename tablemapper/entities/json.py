@@ -131,7 +131,7 @@ def _unwritable(entity: _Record, error: Exception) -> Exception:
             check_value(f, getattr(entity, f.name))
         except AttributeError:
             faults.append(f"{f.name}: it was never set")
-        except ValueError as fault:
+        except ValueFault as fault:
             faults.append(located(f.name, fault))
     return InvalidEntity(type(entity).__name__, faults) if faults else error
 
@@ -189,7 +189,7 @@ def _read(
         reader = form.readers[name]
         try:
             values[f.name] = check_value(f, value_of(reader, name))
-        except ValueError as error:
+        except ValueFault as error:
             faults.append(located(name, error))
         faults += [located(name, fault) for fault in islice(reader.unknown(members[name]), MAX_PROPERTIES)]
     rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}

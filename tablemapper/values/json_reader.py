@@ -12,14 +12,9 @@ import msgspec
 from msgspec import inspect
 
 from ..errors import did_you_mean, safe_repr
-from .nested import fault_of, structure
+from .nested import HOOK_FAULTS, fault_of, structure
 from .scalars import ValueFault, ValueType, unexpected
 
-_FAULTS = (
-    msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RecursionError, ExceptionGroup,
-)  # fmt: skip
-"""What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
 _LONGEST = 16 << 20
 """Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
 
@@ -44,7 +39,7 @@ class JsonReader:
         """Return the value that a JSON text stands for; raise `ValueFault` if it stands for none."""
         try:
             return self._finish(self._decoder.decode(text))
-        except _FAULTS as error:
+        except HOOK_FAULTS as error:
             raise _fault(error) from None
 
     def convert(self, plain: Any) -> Any:
@@ -54,7 +49,7 @@ class JsonReader:
         except ValueFault as first:
             try:
                 return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
-            except _FAULTS as error:
+            except HOOK_FAULTS as error:
                 fault = _fault(error)
                 raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
 

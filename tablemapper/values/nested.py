@@ -46,6 +46,11 @@ _SUPPORTED = (
     "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
     "Extra, and any class with hooks on tablemapper.converter()"
 )
+HOOK_FAULTS = (
+    msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    RecursionError, ExceptionGroup,
+)  # fmt: skip
+"""What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
 _converter: cattrs.Converter | None = None
 _BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
@@ -73,7 +78,7 @@ def converter() -> cattrs.Converter:
 def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
-    if _converter is not None and (plain := _converter.unstructure(value)) is not value:
+    if _converter is not None and (plain := _hooked(_converter.unstructure, value)) is not value:
         return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
@@ -90,7 +95,17 @@ def structure(kind: Any, plain: Any) -> Any:
         return GeoPoint(latitude, longitude)
     if (builtin := builtin_time(kind)) is not kind:
         return SCALARS[builtin].from_json(plain)
-    return converter().structure(plain, kind)
+    return _hooked(converter().structure, plain, kind)
+
+
+def _hooked(hook: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a hook returns; a `ValueFault` where it raises an error of its own."""
+    try:
+        return hook(*arguments)
+    except HOOK_FAULTS:
+        raise
+    except Exception as error:
+        raise ValueFault(f"{type(error).__name__}: {error}") from error
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -140,7 +155,7 @@ def _plain_default(value: Any) -> Any:
     """Return a default as it stands in JSON; a `ValueFault` if it cannot."""
     try:
         return _plain(_take_apart(value), "", 0)
-    except Exception as error:  # a hook may raise anything
+    except HOOK_FAULTS as error:
         raise ValueFault(str(error)) from error
 
 
@@ -148,7 +163,9 @@ def fault_of(error: Exception) -> ValueFault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
     text = text.replace("`", "")
-    return ValueFault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
+    if not isinstance(error.__cause__, ValueFault):
+        text = text[:1].lower() + text[1:]
+    return ValueFault(text, where.rpartition("$")[2].rstrip("`"))
 
 
 def _compare(given: Any, back: Any, path: str) -> None:
@@ -223,7 +240,7 @@ def _json_type(annotation: Any) -> ValueType:
             raise fault_of(error) from None
         except RecursionError:
             raise ValueFault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
-        except Exception as error:  # a hook may raise anything
+        except HOOK_FAULTS as error:
             raise ValueFault(f"{type(error).__name__}: {error}") from error
         return back, text.decode()
 

@@ -315,7 +315,11 @@ def _check_datetime(value: Any) -> datetime:
     if not isinstance(value, datetime):
         start = f"({value.year}, {value.month}, {value.day}, tzinfo=UTC)" if isinstance(value, date) else ""
         raise unexpected("datetime", value, start and f"use datetime{start}, or .date() of the field in a condition")
-    if value.utcoffset() is None:
+    try:
+        offset = value.utcoffset()
+    except ValueError as error:  # of its time zone
+        raise ValueFault(f"{safe_repr(value)}: {error}") from None
+    if offset is None:
         raise ValueFault(
             f"{safe_repr(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one"
         )
