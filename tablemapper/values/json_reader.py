@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from ..datetime_types import builtin_time
 from ..errors import did_you_mean, safe_repr
 from .nested import HOOK_FAULTS, fault_of, structure
+from .precision import TIMES, cut_text, may_be_too_fine
 from .scalars import ValueFault, ValueType, unexpected
 
 _LONGEST = 16 << 20
@@ -38,6 +40,8 @@ class JsonReader:
     def decode(self, text: msgspec.Raw) -> Any:
         """Return the value that a JSON text stands for; raise `ValueFault` if it stands for none."""
         try:
+            if may_be_too_fine(text):
+                text = _cut(self._info, text)
             return self._finish(self._decoder.decode(text))
         except HOOK_FAULTS as error:
             raise _fault(error) from None
@@ -48,7 +52,8 @@ class JsonReader:
             return self._kind.check(plain)
         except ValueFault as first:
             try:
-                return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
+                cut = _without_fine_times(self._info, plain)
+                return self._finish(msgspec.convert(cut, self._type, dec_hook=structure))
             except HOOK_FAULTS as error:
                 fault = _fault(error)
                 raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
@@ -101,6 +106,60 @@ def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
         items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
         for number, (item, value) in enumerate(zip(items, plain, strict=False)):
             yield from _unknown(item, value, f"{path}[{number}]")
+
+
+# -- times that are too fine ------------------------------------------------------------------------------------------
+
+
+class _NumberText(str):
+    """A number as JSON has it, which as a float could be another one."""
+
+    __slots__ = ()
+
+
+def _cut(info: Any, text: msgspec.Raw) -> msgspec.Raw:
+    """Return JSON without what is finer than a microsecond in times; a text that only looks like one is left alone."""
+    plain = json.loads(bytes(text), parse_float=_NumberText)
+    return msgspec.Raw(msgspec.json.encode(_numbered(_without_fine_times(info, plain))))
+
+
+def _numbered(plain: Any) -> Any:
+    """Return builtins in which numbers stand as they did."""
+    if isinstance(plain, dict):
+        return {name: _numbered(value) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_numbered(item) for item in plain]
+    return msgspec.Raw(plain.encode()) if plain.__class__ is _NumberText else plain
+
+
+def _without_fine_times(info: Any, plain: Any) -> Any:
+    """Return a value of a type with its times cut, wherever they stand in it."""
+    if isinstance(info, inspect.Metadata):
+        return _without_fine_times(info.type, plain)
+    if isinstance(info, inspect.UnionType):
+        times = [one for one in info.types if _is_time(one)]
+        alternatives = times if isinstance(plain, str) else [one for one in info.types if _describes(one, plain)]
+        takes_text = isinstance(plain, str) and any(isinstance(one, inspect.StrType) for one in info.types)
+        return _without_fine_times(alternatives[0], plain) if len(alternatives) == 1 and not takes_text else plain
+    if isinstance(plain, str):
+        return cut_text(plain) if _is_time(info) and plain.__class__ is str else plain
+    if isinstance(plain, dict) and hasattr(info, "value_type"):
+        return {name: _without_fine_times(info.value_type, value) for name, value in plain.items()}
+    if isinstance(plain, dict) and hasattr(info, "fields"):
+        types = {field.encode_name: field.type for field in info.fields}
+        return {
+            name: _without_fine_times(types[name], value) if name in types else value for name, value in plain.items()
+        }
+    if isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
+        items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
+        cut = [_without_fine_times(item, value) for item, value in zip(items, plain, strict=False)]
+        return [*cut, *plain[len(cut) :]]
+    return plain
+
+
+def _is_time(info: Any) -> bool:
+    kind = builtin_time(info.cls) if isinstance(info, inspect.CustomType) else None
+    return kind in TIMES or isinstance(info, inspect.DateTimeType | inspect.TimeType | inspect.TimeDeltaType)
 
 
 def _describes(info: Any, plain: Any) -> bool:

@@ -356,7 +356,9 @@ def _check_timedelta(value: Any) -> timedelta:
         raise unexpected("timedelta", value)
     if not MIN_INT64 <= _microseconds(value) <= MAX_INT64:
         raise ValueFault(f"{safe_repr(value)} does not fit in 64 bits of microseconds (292,000 years)")
-    return timedelta(value.days, value.seconds, value.microseconds)
+    # (What is negative and finer, as one of pandas, has been cut away from 0.)
+    is_finer = value.days < 0 and bool(getattr(value, "nanoseconds", 0))
+    return timedelta(value.days, value.seconds, value.microseconds + is_finer)
 
 
 def _microseconds(value: timedelta) -> int:
