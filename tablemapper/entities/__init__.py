@@ -5,6 +5,7 @@
 - `index`: indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
 - `class_body`: a class body, read.
+- `attributes`: properties, descriptors and cached properties.
 - `etag`: ETags as text.
 - `json`: entities as JSON.
 - `pydantic`: what pydantic, and so FastAPI, asks of a class.

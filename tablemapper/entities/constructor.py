@@ -47,8 +47,8 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
     yield "def __setattr__(self, name, value):"
     yield "    setter = SETTERS.get(name)"
-    yield "    if setter is None: unknown(self, name)"
-    yield "    setter(self, value)"
+    yield "    if setter is None: set_other(self, name, value)"
+    yield "    else: setter(self, value)"
     yield from _key_source(declaration, {name: inner[name] for name in declaration.arguments}, names)
     yield "def key_of(self):"
     yield "    try: row = self._row"

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ class JsonReader:
             return self._kind.check(plain)
         except ValueFault as first:
             try:
-                cut = _without_fine_times(self._info, plain)
+                cut = _cut_times(self._info, plain)
                 return self._finish(msgspec.convert(cut, self._type, dec_hook=structure))
             except HOOK_FAULTS as error:
                 fault = _fault(error)
@@ -84,82 +85,41 @@ def _fault(error: Exception) -> ValueFault:
 
 
 def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
-    if isinstance(info, inspect.Metadata):
-        yield from _unknown(info.type, plain, path)
-    elif isinstance(info, inspect.UnionType):
-        alternatives = [one for one in info.types if _describes(one, plain)]
-        if len(alternatives) == 1:
-            yield from _unknown(alternatives[0], plain, path)
-    elif isinstance(plain, dict) and hasattr(info, "value_type"):
-        for name, value in plain.items():
-            yield from _unknown(info.value_type, value, f"{path}.{name}")
+    info = _described(info, plain)
+    for name, step, kind, value in _children(info, plain):
+        if kind is not None:
+            yield from _unknown(kind, value, path + step)
+        elif name != getattr(info, "tag_field", None):
+            types = [field.encode_name for field in info.fields]
+            yield ValueFault(f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", path + step)
+
+
+def _alternatives(info: Any) -> tuple[Any, ...]:
+    """Return the types that values of a type can be of."""
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info.types if isinstance(info, inspect.UnionType) else (info,)
+
+
+def _described(info: Any, plain: Any) -> Any:
+    """Return the type that a dict or a list is of; None if it is not told."""
+    alternatives = _alternatives(info)
+    if len(alternatives) > 1:
+        alternatives = tuple([one for one in alternatives if _describes(one, plain)])
+    return alternatives[0] if len(alternatives) == 1 else None
+
+
+def _children(info: Any, plain: Any) -> Iterator[tuple[Any, str, Any, Any]]:
+    """Yield what is in a dict or a list: where, as a path, too, its type, and its value; the type is None if none is known."""
+    if isinstance(plain, dict) and hasattr(info, "value_type"):
+        yield from [(name, f".{name}", info.value_type, value) for name, value in plain.items()]
     elif isinstance(plain, dict) and hasattr(info, "fields"):
         types = {field.encode_name: field.type for field in info.fields}
-        for name, value in plain.items():
-            if name in types:
-                yield from _unknown(types[name], value, f"{path}.{name}")
-            elif name != getattr(info, "tag_field", None):
-                yield ValueFault(
-                    f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}"
-                )
+        yield from [(name, f".{name}", types.get(name), value) for name, value in plain.items()]
     elif isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
         items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
-        for number, (item, value) in enumerate(zip(items, plain, strict=False)):
-            yield from _unknown(item, value, f"{path}[{number}]")
-
-
-# -- times that are too fine ------------------------------------------------------------------------------------------
-
-
-class _NumberText(str):
-    """A number as JSON has it, which as a float could be another one."""
-
-    __slots__ = ()
-
-
-def _cut(info: Any, text: msgspec.Raw) -> msgspec.Raw:
-    """Return JSON without what is finer than a microsecond in times; a text that only looks like one is left alone."""
-    plain = json.loads(bytes(text), parse_float=_NumberText)
-    return msgspec.Raw(msgspec.json.encode(_numbered(_without_fine_times(info, plain))))
-
-
-def _numbered(plain: Any) -> Any:
-    """Return builtins in which numbers stand as they did."""
-    if isinstance(plain, dict):
-        return {name: _numbered(value) for name, value in plain.items()}
-    if isinstance(plain, list):
-        return [_numbered(item) for item in plain]
-    return msgspec.Raw(plain.encode()) if plain.__class__ is _NumberText else plain
-
-
-def _without_fine_times(info: Any, plain: Any) -> Any:
-    """Return a value of a type with its times cut, wherever they stand in it."""
-    if isinstance(info, inspect.Metadata):
-        return _without_fine_times(info.type, plain)
-    if isinstance(info, inspect.UnionType):
-        times = [one for one in info.types if _is_time(one)]
-        alternatives = times if isinstance(plain, str) else [one for one in info.types if _describes(one, plain)]
-        takes_text = isinstance(plain, str) and any(isinstance(one, inspect.StrType) for one in info.types)
-        return _without_fine_times(alternatives[0], plain) if len(alternatives) == 1 and not takes_text else plain
-    if isinstance(plain, str):
-        return cut_text(plain) if _is_time(info) and plain.__class__ is str else plain
-    if isinstance(plain, dict) and hasattr(info, "value_type"):
-        return {name: _without_fine_times(info.value_type, value) for name, value in plain.items()}
-    if isinstance(plain, dict) and hasattr(info, "fields"):
-        types = {field.encode_name: field.type for field in info.fields}
-        return {
-            name: _without_fine_times(types[name], value) if name in types else value for name, value in plain.items()
-        }
-    if isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
-        items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
-        cut = [_without_fine_times(item, value) for item, value in zip(items, plain, strict=False)]
-        return [*cut, *plain[len(cut) :]]
-    return plain
-
-
-def _is_time(info: Any) -> bool:
-    kind = builtin_time(info.cls) if isinstance(info, inspect.CustomType) else None
-    return kind in TIMES or isinstance(info, inspect.DateTimeType | inspect.TimeType | inspect.TimeDeltaType)
+        pairs = enumerate(zip(items, plain, strict=False))
+        yield from [(at, f"[{at}]", item, value) for at, (item, value) in pairs]
 
 
 def _describes(info: Any, plain: Any) -> bool:
@@ -170,6 +130,36 @@ def _describes(info: Any, plain: Any) -> bool:
             return plain.get(info.tag_field) == tag  # type: ignore[no-any-return]
         return hasattr(info, "value_type") or hasattr(info, "fields")
     return isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types"))
+
+
+# -- times that are too fine ------------------------------------------------------------------------------------------
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def _cut(info: Any, text: msgspec.Raw) -> msgspec.Raw:
+    """Return JSON without what is finer than a microsecond in times; a text that only looks like one is left alone."""
+    plain = json.loads(bytes(text), parse_float=Decimal)  # (as a float it could be another number)
+    return msgspec.Raw(_encode(_cut_times(info, plain)))
+
+
+def _cut_times(info: Any, plain: Any) -> Any:
+    """Return a value of a type with its times cut, wherever they stand in it."""
+    if plain.__class__ is str:
+        alternatives = _alternatives(info)
+        is_text = any(isinstance(one, inspect.StrType) for one in alternatives)
+        return cut_text(plain) if not is_text and any(map(_is_time, alternatives)) else plain
+    children = _children(_described(info, plain), plain)
+    cut = {at: value if kind is None else _cut_times(kind, value) for at, _, kind, value in children}
+    if isinstance(plain, list):
+        return [*cut.values(), *plain[len(cut) :]]
+    return cut or plain
+
+
+def _is_time(info: Any) -> bool:
+    kind = builtin_time(info.cls) if isinstance(info, inspect.CustomType) else None
+    return kind in TIMES or isinstance(info, inspect.DateTimeType | inspect.TimeType | inspect.TimeDeltaType)
 
 
 # -- a JSON object ----------------------------------------------------------------------------------------------------

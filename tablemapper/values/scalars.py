@@ -146,24 +146,21 @@ class ValueType:
         return self.ordered and not self.dynamic
 
     def same(self, value: Any, read: Any) -> bool:
-        """Return whether a value is stored as one that was read; ``1``, ``1.0`` and ``True`` are three inside JSON.
-
-        Python's ``==`` does not tell: Decimals differ in their zeros, and a class may not compare all of its members.
-        """
+        """Return whether a value is stored as one that was read; ``==`` takes 2 and 2.00, or 1 and True in JSON, for one."""
         if value is None or read is None or self.equal_as_stored:
             return bool(value == read)
         try:
             stored = self.store(read)
-        except ValueError:  # an old row may hold what no write would take
+        except ValueError:  # (an old row may hold what no write would take)
             return bool(value == read)
         try:
             return same_stored(self.store(value), stored)
-        except ValueError:  # it was changed in place, to what cannot be stored
+        except ValueError:  # (it was changed in place, to what cannot be stored)
             return False
 
     @property
     def equal_as_stored(self) -> bool:
-        """Whether ``==`` of two values says whether their stored forms are the same."""
+        """Whether ``==`` says of two values what `same` does."""
         return self.sql_ordered and self.enum is None
 
     def same_kind(self, other: ValueType) -> bool:
@@ -356,9 +353,8 @@ def _check_timedelta(value: Any) -> timedelta:
         raise unexpected("timedelta", value)
     if not MIN_INT64 <= _microseconds(value) <= MAX_INT64:
         raise ValueFault(f"{safe_repr(value)} does not fit in 64 bits of microseconds (292,000 years)")
-    # (What is negative and finer, as one of pandas, has been cut away from 0.)
-    is_finer = value.days < 0 and bool(getattr(value, "nanoseconds", 0))
-    return timedelta(value.days, value.seconds, value.microseconds + is_finer)
+    finer = value.days < 0 and getattr(value, "nanoseconds", 0) > 0  # (pandas cuts away from 0)
+    return timedelta(value.days, value.seconds, value.microseconds + finer)
 
 
 def _microseconds(value: timedelta) -> int:
