@@ -15,9 +15,9 @@ from .parsed import parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache"]}],
+    [{"": ["errors", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "uuids"]}],
     [
-        {"values": ["scalars", "choices", "precision", "uuid7", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "nested", "json_reader", "arrow", "column_errors", "sums"]},
+        {"values": ["scalars", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "nested", "json_reader", "arrow", "column_errors", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
     ],
     [{"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]}],

@@ -283,10 +283,17 @@ def _default(f: FieldModel) -> dict[str, Any]:
     return {"default": None if f.default is None else f.type.to_json(f.default)}
 
 
+class _Anything(dict[str, Any]):
+    """The schema of any value, which msgspec takes for one, though it is empty."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def _custom(kind: Any) -> dict[str, Any]:
     """Return the schema of a class that msgspec does not know; what hooks write is theirs alone."""
     if kind is not GeoPoint:
-        return {}
+        return _Anything()
     number = {"type": "number"}
     return {
         "type": "object",

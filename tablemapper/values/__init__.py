@@ -3,7 +3,6 @@
 - `scalars`: the types that are one value.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.
-- `uuid7`: UUIDs in the order of time.
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.

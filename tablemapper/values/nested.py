@@ -52,6 +52,8 @@ HOOK_FAULTS = (
 )  # fmt: skip
 """What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
 _converter: cattrs.Converter | None = None
+_hooked_types: list[Any] = []
+"""What hooks were registered for; by one with a decorator also the function."""
 _BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
 
@@ -65,13 +67,25 @@ def converter() -> cattrs.Converter:
         converter.register_unstructure_hook(Money, lambda it: [str(it.amount), it.currency])
         converter.register_structure_hook(Money, lambda pair, _: Money(Decimal(pair[0]), pair[1]))
 
-    Attrs classes, dataclasses and Structs keep their own form, here and nested.
+    Attrs classes, dataclasses, Structs, Enums and NewTypes keep their own form, here and nested: hooks for them are refused
+    where a field uses them.
     """
     global _converter
     if _converter is None:
         import cattrs
 
-        _converter = cattrs.Converter()
+        class Converter(cattrs.Converter):
+            """A converter that knows what hooks it was given."""
+
+            def register_structure_hook(self, cl: Any, *hook: Any) -> Any:
+                _hooked_types.append(cl)
+                return super().register_structure_hook(cl, *hook)
+
+            def register_unstructure_hook(self, cls: Any, *hook: Any) -> Any:
+                _hooked_types.append(cls)
+                return super().register_unstructure_hook(cls, *hook)
+
+        _converter = Converter()
     return _converter
 
 
@@ -464,9 +478,29 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
         ValueError: No value of this type can be stored. The message says which can.
     """
     try:
+        _check_unused_hooks(annotation)
         return _value_type(annotation)
     except ValueFault as fault:
         raise ValueFault(fault.problem, path) from None
+
+
+def _check_unused_hooks(annotation: Any) -> None:
+    """Refuse a type with hooks that would not be used, wherever it stands in an annotation."""
+    if any(annotation is one for one in _hooked_types) and not _is_custom(annotation):
+        raise ValueFault(
+            f"{_readable(annotation)} has hooks on tablemapper.converter(), which would not be used: only a class that "
+            "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; wrap the value in one"
+        )
+    for part in get_args(annotation):
+        _check_unused_hooks(part)
+
+
+def _is_custom(annotation: Any) -> bool:
+    """Return whether values of a type are stored by hooks."""
+    try:
+        return isinstance(inspect.type_info(annotation), inspect.CustomType) and not isinstance(annotation, NewType)
+    except TypeError:
+        return False
 
 
 def _value_type(annotation: Any) -> tuple[ValueType, bool]:
