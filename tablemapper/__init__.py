@@ -3,31 +3,28 @@
 Entities, keys, indexes and aggregates are declared; the store keeps them, in one SQLite file, so that they can never
 disagree. Start with `Entity`, `Field`, `Key` and `open`.
 
-Write ``import tablemapper as tm``. Of the public names, which ``dir(tm)`` lists, ``from tablemapper import *`` leaves
-out `open`, `min`, `max` and `sum`: they would replace Python's own without a word.
+Write ``import tablemapper as tm``. Annotations find the results that programs read in `tm.reports`, and the types of
+attributes, conditions and queries in `tm.types`. Of the public names, which ``dir(tm)`` lists,
+``from tablemapper import *`` leaves out modules, and `open`, `min`, `max` and `sum`: they would replace Python's own.
 """
 
 from __future__ import annotations
 
 import logging
 
+from . import errors as errors
+from . import reports, types
 from .aio.opening import open_async
-from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
 from .aio.store import AsyncStore, copy_async
 from .aio.transaction import AsyncTransaction
-from .catalogue.transitions import ConversionFault
-from .engines.check import CheckReport, Problem, RepairReport
 from .engines.locations import restore, status
-from .engines.protocol import DuplicateValue
-from .engines.statistics import IndexStatistics, PartitionStatistics, PartitionSummary, Quantiles, Statistics
-from .engines.status import AppliedMigration, ObjectStatus, Status
 from .entities.aggregates import Aggregate
-from .entities.entity import Entity, EntityInfo, Record, info
+from .entities.entity import Entity, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
 from .entities.fields import max as max
 from .entities.fields import min as min
 from .entities.fields import sum as sum
-from .entities.index import Index, IndexRange
+from .entities.index import Index
 from .entities.json import from_dict, from_json, json_schema, to_dict, to_json
 from .entities.key import Key, KeyOf
 from .errors import (
@@ -59,29 +56,19 @@ from .errors import (
     UniqueViolation,
 )
 from .events import Event
-from .evolution.changes import SchemaChange
-from .execution.totals import GroupedQuery
-from .expressions.tree import Assignment, Attr, Expr, Order, Predicate
-from .guidance.advice import Advice
+from .expressions.tree import Assignment, Order, Predicate
 from .guidance.advisor import advise
-from .guidance.workload import CallStatistics, Workload
-from .migrations.report import MigrationReport, MigrationStep
+from .guidance.workload import Workload
 from .migrations.runner import migrate
-from .planning.cost import Cost, Prices
-from .planning.explanation import Explanation, MixedExplanation
-from .progress import Progress
-from .query.mixed import MixedQuery
+from .planning.cost import Prices
 from .query.pages import Page
-from .query.partitions import Partition
-from .query.query import Query, Rows
+from .query.query import Query
 from .query.timestamp_attribute import timestamp
 from .schema.model import size
-from .scripts.comparison import changes, schema_form
+from .scripts.comparison import changes, schema_snapshot
 from .scripts.migrations import Migrations
 from .scripts.script import Migration, migration
 from .store.administration import copy
-from .store.builds import BuildReport
-from .store.copy import CopyReport
 from .store.opening import open as open
 from .store.store import Store, UnknownRow
 from .store.transaction import Transaction
@@ -94,39 +81,20 @@ from .viewer.inspector import inspector
 from .viewer.notebook import install as _notebooks
 
 __all__ = [
-    "Advice",
     "Aggregate",
-    "AppliedMigration",
     "Assignment",
-    "AsyncMixedQuery",
-    "AsyncQuery",
-    "AsyncRows",
     "AsyncStore",
     "AsyncTransaction",
-    "Attr",
-    "BuildReport",
-    "CallStatistics",
-    "CheckReport",
-    "ConversionFault",
-    "CopyReport",
     "CorruptStore",
-    "Cost",
-    "DuplicateValue",
     "Entity",
     "EntityExists",
-    "EntityInfo",
     "EntityNotFound",
     "EntityTooLarge",
     "Event",
-    "Explanation",
-    "Expr",
     "Extra",
     "Field",
     "GeoPoint",
-    "GroupedQuery",
     "Index",
-    "IndexRange",
-    "IndexStatistics",
     "Int32",
     "InvalidEntity",
     "InvalidMigration",
@@ -137,38 +105,22 @@ __all__ = [
     "Key",
     "KeyOf",
     "Migration",
-    "MigrationReport",
-    "MigrationStep",
     "MigrationStopped",
     "Migrations",
-    "MixedExplanation",
-    "MixedQuery",
     "NotAStore",
     "NotReady",
-    "ObjectStatus",
     "Order",
     "OutcomeUnknown",
     "Page",
-    "Partition",
-    "PartitionStatistics",
-    "PartitionSummary",
     "PreconditionFailed",
     "Predicate",
     "Prices",
-    "Problem",
-    "Progress",
-    "Quantiles",
     "Query",
     "QueryStopped",
     "Record",
-    "RepairReport",
-    "Rows",
     "ScanRefused",
-    "SchemaChange",
     "SchemaMismatch",
     "SnapshotTooOld",
-    "Statistics",
-    "Status",
     "Store",
     "StoreClosed",
     "StoreError",
@@ -200,7 +152,7 @@ __all__ = [
     "min_ever",
     "open_async",
     "restore",
-    "schema_form",
+    "schema_snapshot",
     "size",
     "status",
     "timestamp",
@@ -214,17 +166,21 @@ __version__ = "0.1.0"
 logging.getLogger("tablemapper").addHandler(logging.NullHandler())
 
 
+_BUILTIN_NAMES = ["max", "min", "open", "sum"]
+
+
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__", "max", "min", "open", "sum"])
+    return sorted([*__all__, *_BUILTIN_NAMES, "__version__", "errors", "reports", "types"])
 
 
-def _own(names: list[str]) -> None:
-    """Let a traceback and a repr show what users import."""
-    for name in names:
-        public = globals()[name]
-        if getattr(public, "__module__", "").startswith("tablemapper."):
-            public.__module__ = "tablemapper"
+def _own(module: str, public: dict[str, object]) -> None:
+    """Let tracebacks and reprs show a public object under the module that users import it from."""
+    for value in public.values():
+        if getattr(value, "__module__", "").startswith("tablemapper."):
+            value.__module__ = module
 
 
-_own(__dir__())
+_own("tablemapper.reports", {name: getattr(reports, name) for name in reports.__all__})
+_own("tablemapper.types", {name: getattr(types, name) for name in types.__all__})
+_own("tablemapper", {name: globals()[name] for name in (*__all__, *_BUILTIN_NAMES)})
 _notebooks()

@@ -25,7 +25,7 @@ class Event:
     """The entity class, or several, with commas; None where the call is about the whole store."""
     path: str | None
     """What was followed: ``Product.key``, ``Product.by_name``, an aggregate; ``scan``: a whole table; None: nothing."""
-    read: int
+    returned: int
     """Entities, tuples or groups that the call gave; of a total, entities that were counted or added up for it."""
     written: int
     """Entities that were written or deleted, also before an error."""
@@ -33,17 +33,21 @@ class Event:
     """Spent in the store: without the body of a loop, and without the block of a transaction."""
     outcome: str
     """``ok``, or the name of the error's class."""
-    form: str | None = None
-    """What a query asks, with ``?`` for values: ``Product where maker == ? order by price``. None but for queries."""
+    shape: str | None = None
+    """The query shape, ``?`` for values: ``Product where maker == ? order by price``. None but for queries."""
     examined: int | None = None
     """Rows between the bounds that were read, whether they match or not. Where the database filters or sorts them, they
-    are counted at the 1st, 2nd, 4th, 8th … call of a form only, which filter more slowly. None: not counted."""
-    words: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
-    """The form as data, for a `Workload`."""
+    are counted at the 1st, 2nd, 4th, 8th … query of a shape only, which filter more slowly. None: not counted."""
+    _shape_data: Mapping[str, Any] | None = attrs.field(default=None, repr=False)
 
     def __str__(self) -> str:
         about = " ".join(filter(None, (self.verb, self.model, self.path and f"by {self.path}")))
-        return f"{about}: read {self.read}, written {self.written}, {self.seconds:.6f} s, {self.outcome}"
+        return f"{about}: read {self.returned}, written {self.written}, {self.seconds:.6f} s, {self.outcome}"
+
+
+def shape_data(event: Event) -> Mapping[str, Any] | None:
+    """Return the query shape of an event as data, for a `Workload`; None but for queries."""
+    return event._shape_data
 
 
 class Observer:
@@ -88,12 +92,12 @@ class Call:
     verb: str
     model: str | None = None
     path: str | None = None
-    read: int = 0
+    returned: int = 0
     written: int = 0
     seconds: float = 0.0
     outcome: str = "ok"
-    form: str | None = None
-    words: Mapping[str, Any] | None = None
+    shape: str | None = None
+    shape_data: Mapping[str, Any] | None = None
     examined: Callable[[], int] | None = None
     """Returns the rows that were examined, once the call has ended."""
     _began: float = 0.0
@@ -110,8 +114,8 @@ class Call:
     def end(self) -> None:
         """Report it."""
         examined = None if self.examined is None else self.examined()
-        about = self.verb, self.model, self.path, self.read, self.written, self.seconds, self.outcome
-        self.observer.report(Event(*about, self.form, examined, self.words))
+        about = self.verb, self.model, self.path, self.returned, self.written, self.seconds, self.outcome
+        self.observer.report(Event(*about, self.shape, examined, self.shape_data))
 
     def run(self, work: Callable[[Call], T]) -> T:
         """Do the whole of it: a function that gets the call, to note what it read and wrote."""
@@ -139,7 +143,7 @@ class Call:
                         item = next(items)
                 except StopIteration:
                     return
-                self.read += 1
+                self.returned += 1
                 yield item
         finally:
             self.end()

@@ -188,4 +188,6 @@ def check_table_name(name: str) -> str | None:
         return f'"{name}" is not a table name: 3 to 63 letters (A-Z, a-z) and digits, a letter first'
     if name.lower() == "tables":
         return f'"{name}" is a name that Azure reserves; choose another'
+    if name.lower() == "sqlite":  # (and the tables beside it begin with its name and an underscore)
+        return f'"{name}" would have tables beside it whose names SQLite reserves; choose another'
     return None

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+import tablemapper as tm
 from tablemapper import errors
 from tablemapper.errors import TableMapperError
+
+from .classes import entity
 
 KINDS = sorted(
     (kind for kind in vars(errors).values() if inspect.isclass(kind) and kind.__name__ in errors.__all__),
@@ -116,3 +119,28 @@ def test_a_store_error_says_which_errno_and_file_it_came_from_only_in_its_text()
 def test_a_near_name_is_proposed_and_a_far_one_is_not() -> None:
     assert errors.did_you_mean("maker", ["manufacturer", "marker"]) == '; did you mean "marker"?'
     assert errors.did_you_mean("zzz", ["price"]) == ""
+
+
+def test_a_message_has_the_values_of_a_key_and_not_its_texts() -> None:
+    account = entity(
+        "Account", "Accounts", {"town": str, "number": int, "mail": str, "page": str}, tm.Key(partition="{town}", row="{number}"),
+        by_mail=tm.Index(partition="{mail}", row="{number}", unique=True), by_page=tm.Index(partition="{page:hash}", unique=True),
+    )  # fmt: skip
+    hashed = entity("Hashed", "Hashes", {"page": str}, tm.Key(partition="{page:hash}"))
+    with tm.open(":memory:", models=[account, hashed]) as store:
+        store.insert_many([account("b", 7, "a@b", "p"), account("b", 8, "c@d", "q")])
+        cases: list[tuple[Callable[[], Any], type[tm.TableMapperError], str]] = [
+            (lambda: store[account.key("b", 77)], tm.EntityNotFound, "Account.key('b', 77): there is no"),
+            (lambda: store.delete(account.key("it's", -1)), tm.EntityNotFound, "delete Account.key(\"it's\", -1): there"),
+            (lambda: store.insert(account("b", 7, "e", "r")), tm.EntityExists, "insert Account.key('b', 7): the entity exists"),
+            (lambda: store.delete(account.key("b", 7), if_match='W/"datetime\'2020-01-01T00%3A00%3A00.000000Z\'"'),
+             tm.PreconditionFailed, "delete Account.key('b', 7): "),
+            (lambda: store.insert(account("c", 7, "a@b", "r")), tm.UniqueViolation,
+             "Account.key('c', 7) cannot have 'a@b', 7, which Account.key('b', 7) holds"),
+            (lambda: store.insert(account("c", 9, "x", "q")), tm.UniqueViolation, "Account.key('c', 9) cannot have '"),
+            (lambda: store[hashed.key("p")], tm.EntityNotFound, "Hashed ('"),
+        ]  # fmt: skip
+        for call, error, text in cases:
+            with pytest.raises(error) as caught:
+                call()
+            assert text in str(caught.value)

@@ -17,18 +17,18 @@ PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "uuids"]}],
     [
-        {"values": ["scalars", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "nested", "json_reader", "arrow", "column_errors", "sums"]},
+        {"values": ["scalars", "choices", "precision", "geo", "extra", "json_schema", "type_aliases", "constraint_aliases", "constraints", "nested", "json_reader", "arrow", "column_errors", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
     ],
     [{"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]}],
-    [{"entities": ["fields", "key", "index", "declaration", "class_body", "attributes", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
+    [{"entities": ["fields", "key", "index", "declaration", "type_names", "class_body", "attributes", "etag", "json", "pydantic", "constructor", "measures", "entity", "aggregates"]}],
     [{"schema": ["labels", "specs", "rows", "slots", "aggregate_model", "model", "group_rows", "row_source", "maintenance", "assignments"]}],
     [{"evolution": ["nested_types", "definitions", "renames", "literals", "changes", "history", "versions", "rules", "evolution", "spec_compiler", "newer_versions", "translation"]}],
     [{"catalogue": ["tables", "transitions", "catalogue", "property_names", "zone_rules", "actions", "fences", "dropping", "freeze", "cutover", "layout", "registration", "migration_states", "invariants"]}],
     [
         {
             "planning": [
-                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
+                "bounds", "budget", "capabilities", "conditions", "plan", "ranges", "skip_scan", "query_parts", "query_spec", "shards", "scan_refusal", "planner", "projection", "query_text", "cost", "explanation",
             ]
         }
     ],
@@ -38,12 +38,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.tables": ["service", "accounts", "multipart", "wire", "driver", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "reads"],
-            "engines.azure.catalogue": ["placement", "notes", "publication", "open_classes"],
+            "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "open_classes"],
             "engines.azure": ["outcomes", "partition_view", "writes", "group_writer", "batch_writes", "recovery", "duplicate_notes", "freeze_barrier", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
-                "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "btree", "database", "memory", "opening",
+                "writer", "group_commit", "ticket_lock", "transactions", "backup", "restore", "database", "memory", "opening",
             ],
             "engines.sqlite.sql": [
                 "ddl", "catalogue_table", "index_tables", "statements", "sizes", "stored_classes", "schema", "filters", "ranges", "keyset", "select",
@@ -72,7 +72,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
     [{"testing": ["clock", "store_fixture", "plugin", "key_budget", "scalar_strategies", "values", "strategies"]}],
     [{"viewer": ["security", "cells", "derived_rows", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
-    [{"cli": ["app", "administration_commands", "store_reader", "query_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["__main__"]}],
+    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""
@@ -123,6 +123,17 @@ def _wrong(module: str, targets: Iterable[str]) -> list[str]:
 
 def test_every_module_has_its_place() -> None:
     assert sorted(PLACE) + sorted(FACES) == sorted(set(MODULES) - FACES) + sorted(set(MODULES) & FACES)
+
+
+def test_the_page_of_the_architecture_has_every_room() -> None:
+    page = (Path(__file__).parents[1] / "docs/contributing/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## The rooms")[2].partition("## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    rooms = {room for level in ROOMS for side in level for room in side} - {""}
+    alone = {module for module in PLACE if "." not in module} - {"__main__"}
+    assert sorted(re.findall(r"`(.+?)`", "".join(cells))) == sorted(
+        {*(room.replace(".", "/") for room in rooms), *alone}
+    )
 
 
 def test_imports_point_to_a_lower_room_or_to_the_left() -> None:

@@ -181,6 +181,13 @@ def test_the_name_of_the_list_of_tables_is_reserved(name: str) -> None:
     assert check_table_name(name) == f'"{name}" is a name that Azure reserves; choose another'
 
 
+@pytest.mark.parametrize("name", ["sqlite", "SQLite"])
+def test_a_table_beside_which_sqlite_takes_no_other_is_refused(name: str) -> None:
+    fault = check_table_name(name)
+    assert fault == f'"{name}" would have tables beside it whose names SQLite reserves; choose another'
+    assert check_table_name("sqliteTables") is None
+
+
 def test_no_other_module_states_a_limit_again() -> None:
     stated = {1601, 252, 448, 2**31 - 1, 2**63 - 1}
     again = []

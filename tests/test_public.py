@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -21,13 +22,36 @@ def _python(program: str) -> str:
     return done.stdout
 
 
-PUBLIC = [name for name in dir(tm) if not name.startswith("_")]
+MODULES = {name: getattr(tm, name) for name in ("errors", "reports", "types")}
+PUBLIC = [name for name in dir(tm) if not name.startswith("_") and name not in MODULES]
+"""The names at the top."""
+OBJECTS = {name: getattr(tm, name) for name in PUBLIC} | {
+    f"{module.__name__.removeprefix('tablemapper.')}.{name}": getattr(module, name)
+    for module in (tm.reports, tm.types)
+    for name in module.__all__
+}
+"""All that users import but errors by their module, by the names after ``tm.``."""
 
 
 def test_the_public_names_are_sorted_and_complete() -> None:
     assert tm.__all__ == sorted(tm.__all__)
     public = {k for k, v in vars(tm).items() if not k.startswith("_") and not isinstance(v, ModuleType)}
     assert public - {"annotations"} == set(PUBLIC)
+    for module in (tm.reports, tm.types):
+        assert module.__all__ == sorted(module.__all__)
+        imported = {name for name, value in vars(module).items() if not name.startswith("_") and name != "annotations"}
+        assert imported == set(module.__all__)
+
+
+def test_the_names_at_the_top_stay_few() -> None:
+    assert len(PUBLIC) + len(MODULES) <= 85
+    assert MODULES.keys() <= set(dir(tm))
+
+
+def test_a_result_that_users_read_is_pickled_by_its_public_name() -> None:
+    problem = tm.reports.Problem("missing", "Part.by_maker", ("a",), "no row")
+    assert pickle.loads(pickle.dumps(problem)) == problem
+    assert b"tablemapper.reports" in pickle.dumps(problem, protocol=4)
 
 
 def test_a_star_import_replaces_nothing_of_python() -> None:
@@ -48,18 +72,18 @@ def test_an_error_of_python_names_what_the_user_called() -> None:
         tm.open()  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name != "Int32"])
+@pytest.mark.parametrize("name", [name for name in OBJECTS if name != "Int32"])
 def test_a_public_object_is_shown_as_users_import_it(name: str) -> None:
-    assert getattr(tm, name).__module__ == "tablemapper"
+    assert OBJECTS[name].__module__ == f"tablemapper.{name}".rpartition(".")[0]
 
 
 def test_a_public_object_has_a_docstring() -> None:
-    assert [name for name in PUBLIC if not getattr(tm, name).__doc__] == []
+    assert [name for name, value in OBJECTS.items() if not value.__doc__] == []
 
 
 def test_annotations_may_leave_out_the_class_of_an_expression_or_of_groups() -> None:
-    assert tm.Expr[int] == tm.Expr[int, Any]
-    assert tm.GroupedQuery[tuple[str, int]] == tm.GroupedQuery[tuple[str, int], Any]
+    assert tm.types.Expr[int] == tm.types.Expr[int, Any]
+    assert tm.types.GroupedQuery[tuple[str, int]] == tm.types.GroupedQuery[tuple[str, int], Any]
 
 
 # A class statement raises what is wrong with a field or measure in it, and `merge` and ``update`` what is with ``set``.
@@ -84,8 +108,8 @@ WALKS = {"attributes", "shape", "with_constants"}
 
 def _verbs() -> Iterator[tuple[str, str]]:
     """Yield each public function and method, and what it says of itself."""
-    for name in PUBLIC:
-        public = getattr(tm, name)
+    for path, public in OBJECTS.items():
+        name = path.rpartition(".")[2]
         if inspect.isfunction(public):
             if name not in MEASURES | {"field", "converter"}:
                 yield name, public.__doc__ or ""
@@ -103,6 +127,28 @@ def test_a_public_verb_says_what_it_raises_or_which_other_verb_does() -> None:
 
     assert [verb for verb, text in verbs.items() if not complete(text)] == []
     assert len(verbs) > 100
+
+
+def test_completion_of_an_expression_offers_verbs_only() -> None:
+    class Completed(tm.Entity, table="Completed"):
+        code: tm.Field[str]
+        price: tm.Field[int]
+
+        key = tm.Key[str](partition="{code}")
+
+    price = Completed.price
+    verbs = {
+        "add", "asc", "at", "between", "contains", "date", "desc", "each", "floor", "is_in", "is_not_null", "is_null",
+        "remove", "set", "startswith", "truncate",
+    }  # fmt: skip
+    for expression, offered in (
+        (price, verbs),
+        (price * 2, set()),
+        (price > 2, set()),
+        ((price > 2) | (price < 0), set()),
+    ):
+        assert {name for name in dir(expression) if not name.startswith("_")} == offered
+        assert {"__eq__", "__class__"} <= set(dir(expression))
 
 
 def test_importing_loads_nothing_that_is_not_needed_yet() -> None:

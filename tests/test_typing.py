@@ -16,6 +16,7 @@ import pytest
 import tablemapper as tm
 
 from .classes import entity
+from .guidance.test_advisor import with_remedies
 from .typing import accept
 from .typing.accept import Product, Reading
 
@@ -33,11 +34,21 @@ def _wrong_lines() -> set[int]:
     return {number for number, line in enumerate(lines, 1) if re.search(r"# type: ignore\[[a-z-, ]+\]$", line)}
 
 
-def test_mypy_refuses_exactly_the_marked_lines() -> None:
+def test_mypy_refuses_exactly_the_marked_lines_and_no_declaration_that_advice_has_pasted(tmp_path: Path) -> None:
     # An unused ignore is an error in strict mode, so reject.py passes only if every line of it is refused.
     pytest.importorskip("mypy")
-    done = _run("mypy", "--strict", "--no-incremental", *(str(HERE / name) for name in FILES))
-    assert done.returncode == 0, done.stdout + done.stderr
+    pasted = {f"pasted_{at}.py": case for at, case in enumerate(with_remedies())}
+    for name, (source, _) in pasted.items():
+        (tmp_path / name).write_text(source, encoding="utf-8")
+    files = [str(HERE / name) for name in FILES] + [str(tmp_path / name) for name in pasted]
+    done = _run("mypy", "--strict", "--no-incremental", *files)
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert [line for line in errors if "pasted_" not in line] == [], done.stdout + done.stderr
+    assert len(pasted) > 20
+    for error in errors:  # (the lines that stood there before have no parameters, on purpose)
+        path, number, *_ = error.split(":")
+        source, declaration = pasted[Path(path).name]
+        assert source.splitlines()[int(number) - 1].strip() not in declaration, error
 
 
 def test_pyright_refuses_exactly_the_lines_that_mypy_refuses() -> None:

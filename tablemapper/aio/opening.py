@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn
 
 from ..engines.protocol import Engine
 from ..entities.entity import Record
 from ..events import Event, Observer, observer
 from ..progress import ProgressOption
 from ..scripts.migrations import ScriptsOption
-from ..store.opening import check_limits, engine_of
+from ..store.opening import check_limits, engine_of, refuse_unknown
 from .store import AsyncStore
 
 _CURSORS = 32  # that hold a state of the store at a time; half of the connections that a file reads with
@@ -32,6 +32,7 @@ def open_async(
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
     threads: int = 32,
+    **unknown: Never,
 ) -> OpenContext:
     """Open a store for asyncio, or create it: ``async with tm.open_async(…) as store``, or ``store = await …``.
 
@@ -53,6 +54,7 @@ def open_async(
         InvalidModel, InvalidMigration, SchemaMismatch, NotAStore, CorruptStore, StoreLocked, StoreReadOnly: when it is
             awaited, for the reasons of `tablemapper.open`.
     """
+    refuse_unknown("open_async", unknown, open_async)
     if threads < 1:
         raise ValueError(f"threads={threads!r}: expected 1 or more")
     check_limits(limits)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, 
 from ..entities.entity import Entity
 from ..execution.totals import GroupedQuery, Owner
 from ..expressions.arithmetic import AnyOwner
-from ..expressions.foreign_names import QUERY_HABITS, ROWS_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Attr, Expr, Order, Predicate
 from ..planning.explanation import Explanation, MixedExplanation
 from ..progress import ProgressOption
@@ -41,7 +41,7 @@ P = TypeVar("P")
 Q = TypeVar("Q")
 
 
-@refuse_habits(QUERY_HABITS, lambda query: ("a query", "Product"))
+@refuse_foreign_names("query", lambda _: ("a query", "Product"), "async")
 class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
     """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
@@ -75,15 +75,6 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
         self._sync.__reduce__()
 
     if not TYPE_CHECKING:
-
-        def __bool__(self) -> NoReturn:
-            raise TypeError("a query has no truth value; write await query.exists()")
-
-        def __len__(self) -> NoReturn:
-            raise TypeError("a query has no length before it is read; write await query.count()")
-
-        def __getitem__(self, _: object) -> NoReturn:
-            raise TypeError("a query has no positions; write await query.first(), or .page(size, token)")
 
         def __iter__(self) -> NoReturn:
             raise TypeError("an asynchronous query needs async for: async for entity in query; or await query.list()")
@@ -328,11 +319,12 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return await self._workers.run(lambda: _counted(self._sync.explain()))
 
 
-@refuse_habits(ROWS_HABITS, lambda _: ("a query after .select(…)", "Product"))
+@refuse_foreign_names("rows", lambda _: ("a query after .select(…)", "Product"), "async")
 class AsyncRows(AsyncColumnResults[T]):
     """Tuples of fields of the entities that a query finds."""
 
 
+@refuse_foreign_names("groups", lambda _: ("a grouped query", "Product"), "async")
 class AsyncGroups(AnyOwner, AsyncFacade[GroupedQuery[G, Owner]], Generic[G, Owner]):
     """The groups of what a query finds; as `GroupedQuery`, each method awaited."""
 

@@ -16,7 +16,7 @@ from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import safe_repr
 from ..events import Observer
-from ..expressions.foreign_names import STORE_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
 from ..progress import ProgressOption, start_meter
 from ..query.partitions import Partition
@@ -46,7 +46,7 @@ R5 = TypeVar("R5", bound=Record)
 T = TypeVar("T")
 
 
-@refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
+@refuse_foreign_names("store", lambda _: ("a store", "Product"), "async")
 class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     """A `Store` whose verbs are awaited, for the tasks of one event loop; `open_async` opens it.
 

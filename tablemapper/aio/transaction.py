@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
 from ..entities.key import KeyOf
-from ..expressions.foreign_names import TRANSACTION_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment
 from ..store.operations import KeyedVerbs, not_found
 from ..store.transaction import TransactionBuffer
@@ -33,7 +33,7 @@ class _Noted(Awaitable[None]):
 _NOTED = _Noted()
 
 
-@refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
+@refuse_foreign_names("transaction", lambda _: ("a transaction", "Product"), "async")
 class AsyncTransaction(KeyedVerbs):
     """Buffered operations, written together at the end of the ``async with`` block; for one task.
 

@@ -130,7 +130,8 @@ def _renamed(draft: ActionPlan, catalogue: Catalogue, name: str, names: Names, i
         others = [key for key, other in sharing.items() if new in other.fields]
         if others and old in held and held.get(new, held[old]) != held[old]:
             fault = f'{name}.{old} cannot be called "{new}", as {others[0]} has another field of this name in the same table'
-            raise InvalidMigration(id, [f"{fault}: choose another name"])
+            remedy = f"choose another name, or name {others[0]} in old= and new=, too, so that both are copied"
+            raise InvalidMigration(id, [f"{fault}: {remedy}"])
     catalogue = with_names(catalogue, name, names)
     unused_names = [
         old for old in names if not any(old in other.fields for other in sharing.values()) and old not in names.values()

@@ -19,21 +19,8 @@ from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import (
-    Exit,
-    Json,
-    Models,
-    Scripts,
-    StoreArgument,
-    app,
-    existing,
-    existing_file,
-    load_models,
-    located,
-    show,
-    table,
-    title_of,
-)
+from .app import Json, Models, Scripts, StoreArgument, app, existing, existing_file, load_models, located, title_of
+from .output import Exit, show, table
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
 Rest = Annotated[
@@ -51,7 +38,7 @@ def _without_models(where: dict[str, Any]) -> Store:
     return Store(open_engine(where.pop("path"), Schema(()), **where))
 
 
-def _problems(title: str, problems: Iterable[Problem]) -> list[Table]:
+def _problems(title: str, problems: Iterable[Problem]) -> list[Table | str]:
     rows = [(problem.kind, problem.where, problem.key, problem.detail) for problem in problems]
     return [table(title, ("kind", "where", "key", "detail"), rows)] if rows else []
 
@@ -114,7 +101,7 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
     with _open(place, models) as store:
         report = store.repair(progress=not json)
     summary = str(report).partition("\n")[0]
-    shapes = [*_problems("repaired", report.repaired), *_problems("left", report.left)]
+    shapes = [*_problems("repaired", report.repaired), *_problems("left", report.remaining)]
     return show(report, summary, *shapes, json=json, ok=report.ok)
 
 

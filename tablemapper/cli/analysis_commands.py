@@ -13,7 +13,8 @@ from ..guidance.workload import Workload
 from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
-from .app import Exit, Json, Models, StoreArgument, app, load_models, show, table
+from .app import Json, Models, StoreArgument, app, load_models
+from .output import Exit, show, table
 from .query_commands import find_class
 from .store_reader import opened
 

@@ -1,42 +1,39 @@
-"""The program ``tablemapper``: its options, what its commands print, and how they end."""
+"""The program ``tablemapper``: its options, where stores and models are, and how a command ends."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from enum import IntEnum
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-import attrs
-import msgspec
-from cyclopts import App, CycloptsError, Parameter
-from cyclopts.config import Env, Toml
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
+from cyclopts.argument import ArgumentCollection
+from cyclopts.config import Toml
 
-from ..engines.locations import is_account, status
+from ..engines.locations import check_file, is_account, status
+from ..entities.declaration import has_table
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
+from .output import Exit, fail, prepare_streams
+
+_PROJECT = Toml(
+    "pyproject.toml",
+    root_keys=("tool", "tablemapper"),
+    search_parents=True,
+    use_commands_as_keys=False,
+    allow_unknown=True,
+)
 
 
-class Exit(IntEnum):
-    """How a command ends."""
-
-    OK = 0
-    FOUND = 1
-    """The command did its work, and found what somebody has to look at."""
-    USAGE = 2
-    """The command line, the models or the migrations are wrong; no store was touched."""
-    STORE = 3
-    """The store cannot be used: it is locked, damaged, no store, or not what the models say."""
-    INTERRUPTED = 130
+def _of_the_project(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Take what a project always says, and nothing else, from its pyproject.toml: where the models and scripts are."""
+    named = [one for one in arguments if one.name in ("--models", "--scripts")]
+    _PROJECT(app, commands, ArgumentCollection(named))  # type: ignore[no-untyped-call]
 
 
 app = App(
@@ -46,17 +43,7 @@ app = App(
     "3 the store cannot be used.",
     help_format="plaintext",
     version=lambda: metadata.version("tablemapper"),
-    # What a project always says stands in its pyproject.toml under [tool.tablemapper], or in TABLEMAPPER_MODELS.
-    config=[
-        Env("TABLEMAPPER_", command=False),
-        Toml(
-            "pyproject.toml",
-            root_keys=("tool", "tablemapper"),
-            search_parents=True,
-            use_commands_as_keys=False,
-            allow_unknown=True,
-        ),
-    ],
+    config=[_of_the_project],
     result_action="return_value",
     exit_on_error=False,
     print_error=False,
@@ -66,7 +53,6 @@ app = App(
 app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
 
 _CONDITION = re.compile(r"\.where\(\w+\.([\w.]+) == …\)")
-_GAP = 3  # spaces between columns
 
 StoreArgument = Annotated[
     str,
@@ -76,24 +62,29 @@ StoreArgument = Annotated[
     ),
 ]
 Models = Annotated[
-    str, Parameter(help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL")
+    str,
+    Parameter(
+        env_var="TABLEMAPPER_MODELS",
+        help="the module of the models, such as shop.models, or a list in it, such as shop.models:ALL",
+    ),
 ]
-Scripts = Annotated[str, Parameter(help="the package of the migration scripts, such as shop.migrations")]
+Scripts = Annotated[
+    str,
+    Parameter(env_var="TABLEMAPPER_SCRIPTS", help="the package of the migration scripts, such as shop.migrations"),
+]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="print JSON, for programs")]
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command, and return its exit code."""
     json = "--json" in arguments
-    for name in ("stdout", "stderr"):  # None where the caller closed them: it wants to read nothing
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  for the rest of the process
+    prepare_streams()
     try:
         code = _run(arguments, json=json)
         sys.stdout.flush()
     except OSError as error:
         if error.filename is not None:
-            return _fail(type(error).__name__, f"{error.filename}: {error.strerror}", Exit.USAGE, json=json)
+            return fail(type(error).__name__, f"{error.filename}: {error.strerror}", Exit.USAGE, json=json)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print cannot be printed either
         if not isinstance(error, BrokenPipeError):  # a reader that has seen enough needs no message
             sys.stderr.write(f"tablemapper: the output cannot be written: {error.strerror}\n")
@@ -105,20 +96,37 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
     try:
         return int(app(list(arguments)) or Exit.OK)
     except CycloptsError as error:
-        message = str(error).removesuffix(".")
-        return _fail("Usage", f"{message}; see tablemapper --help", Exit.USAGE, json=json)
+        return fail("Usage", f"{_usage(error)}; see tablemapper --help", Exit.USAGE, json=json)
     except TableMapperError as error:
         # What mirrors TypeError is a declaration that is wrong, whatever the store holds.
         code = Exit.USAGE if isinstance(error, TypeError | InvalidQuery) else Exit.STORE
         text = "\n".join([str(error), *notes_of(error)])
-        return _fail(type(error).__name__, _as_typed(text), code, json=json)
+        return fail(type(error).__name__, _as_typed(text), code, json=json)
     except KeyboardInterrupt:
-        return _fail("KeyboardInterrupt", "interrupted; finished work is kept", Exit.INTERRUPTED, json=json)
+        return fail("KeyboardInterrupt", "interrupted; finished work is kept", Exit.INTERRUPTED, json=json)
+
+
+def _usage(error: CycloptsError) -> str:
+    """Return what is wrong with a command line."""
+    if not isinstance(error, MissingArgumentError) or error.argument is None or error.argument.tokens or error.keyword:
+        return str(error).removesuffix(".")
+    name = error.argument.name
+    text = f"{' '.join(error.command_chain or ())} needs {name}"
+    if (example := {"--models": "shop.models", "--scripts": "shop.migrations"}.get(name)) is not None:
+        text += (
+            f", as in {name} {example}, or once for all commands in pyproject.toml or TABLEMAPPER_{name[2:].upper()}"
+        )
+    return text
 
 
 def _as_typed(text: str) -> str:
     """Return a text of the library with the arguments that it names as they are typed here."""
-    typed = {"overwrite=True": "--overwrite", "as in to=": "as in --to ", "with .allow_scan()": "with --scan"}
+    typed = {
+        "check() lists the damage, and a backup is the safe way back": "tablemapper restore puts a backup in its place",
+        "overwrite=True": "--overwrite",
+        "as in to=": "as in --to ",
+        "with .allow_scan()": "with --scan",
+    }
     for said, option in typed.items():
         text = text.replace(said, option)
     return _CONDITION.sub(r"--where '\1==…'", text)
@@ -144,13 +152,16 @@ def existing(place: str) -> dict[str, Any]:
     """Return where a store is: a command that looks after a store creates none.
 
     Raises:
-        NotAStore: there is nothing.
+        NotAStore: there is nothing, or something else.
+        StoreError: it is damaged, or no path leads to it.
     """
     where = located(place)
     if isinstance(where["path"], str):
         status(where["path"], credential=where["credential"])
     elif not where["path"].exists():
         raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
+    else:
+        check_file(where["path"])
     return where
 
 
@@ -191,7 +202,7 @@ def import_from_here() -> None:
 
 
 def load_models(name: str) -> list[type[Record]]:
-    """Import the models that a module holds, or that a list in a module names.
+    """Import the models that a module holds, those with a table, or that a list in a module names.
 
     Raises:
         InvalidModel: there is no such module or list, or it holds no models.
@@ -213,63 +224,8 @@ def load_models(name: str) -> list[type[Record]]:
         if not isinstance(found, Iterable):
             raise InvalidModel(f"{module_name} has no list {safe_repr(attribute)}; name one, or the module alone")
     else:
-        found = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Record)]
-    models = [value for value in dict.fromkeys(found) if getattr(value, "__module__", "") != "tablemapper"]
+        found = filter(has_table, vars(module).values())
+    models = list(dict.fromkeys(found))
     if not models:
         raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
     return models
-
-
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table:
-    """Return a table of text; numbers stand on the right. With ``cut`` a terminal shows each row on one line."""
-    drawn = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
-    lines = [list(row) for row in rows]
-    cut = cut and sys.stdout.isatty()
-    texts = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in line] for line in lines]
-    widths = _within(shutil.get_terminal_size().columns, columns, texts) if cut else [None] * len(columns)
-    for at, name in enumerate(columns):
-        number = bool(lines) and all(isinstance(line[at], int) for line in lines)
-        drawn.add_column(
-            name,
-            justify="right" if number else "left",
-            overflow="ellipsis" if cut else "fold",
-            no_wrap=cut,
-            width=widths[at],
-        )
-    for line in texts:
-        drawn.add_row(*map(Text, line))
-    return drawn
-
-
-def _within(most: int, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[int | None]:
-    """Return how wide columns are that fit a terminal: the widest ones are cut."""
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    while sum(widths) + _GAP * len(widths) > most and max(widths, default=0) > 1:
-        widths[widths.index(max(widths))] -= 1
-    return [*widths]
-
-
-def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
-    """Print a report, as JSON or as text and tables, and return how the command ends."""
-    if json:
-        members = {"ok": ok, **attrs.asdict(report)} if attrs.has(type(report)) else report
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(members), indent=2).decode() + "\n")
-    else:
-        # A pipe has no width: each row of a table stays one line there.
-        console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
-        for shape in shapes or (str(report),):
-            console.print(Text(shape) if isinstance(shape, str) else shape)  # a bracket is a bracket
-    return Exit.OK if ok else Exit.FOUND
-
-
-def _fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:
-    if json:
-        show({"ok": False, "error": kind, "message": message}, json=True)
-    else:
-        note(message)
-    return code
-
-
-def note(message: str) -> None:
-    """Say something beside what a command prints."""
-    Console(stderr=True, soft_wrap=True, highlight=False).print(Text(f"tablemapper: {message}"))

@@ -9,7 +9,8 @@ from ..diagrams.markup import mermaid, text
 from ..diagrams.svg import svg
 from ..diagrams.trees import trees_of
 from ..errors import InvalidModel
-from .app import Exit, Models, StoreArgument, app, load_models
+from .app import Models, StoreArgument, app, load_models
+from .output import Exit, is_unicode, show
 from .store_reader import opened
 
 
@@ -24,16 +25,15 @@ def diagram(
     """Draw the classes of a store or of a module, with what is maintained from each, on the standard output."""
     if place is not None:
         with opened(place, models) as store:
-            states = {one.where: one.state for one in store.status().items if one.state != "ready"}
+            states = {one.where: one.state for one in store.status().objects if one.state != "ready"}
             classes = list(store.classes.values())
     elif models is not None:
         classes, states = load_models(models), {}
     else:
         raise InvalidModel("name the models, as in --models shop.models, or a store")
     trees = trees_of(classes, states)
-    sys.stdout.write(
-        {"svg": lambda: svg(trees, alone=True) + "\n", "mermaid": lambda: mermaid(trees), "text": lambda: text(trees)}[
-            format
-        ]()
-    )
-    return Exit.OK
+    if format == "svg":
+        picture = svg(trees, alone=True) + "\n"  # which is UTF-8, where nothing says otherwise
+        sys.stdout.write(picture if is_unicode() else picture.encode("ascii", "xmlcharrefreplace").decode())
+        return Exit.OK
+    return show(None, {"mermaid": mermaid, "text": text}[format](trees).removesuffix("\n"), json=False)

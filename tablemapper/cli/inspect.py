@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 import secrets
 import socket
 import sys
@@ -17,11 +18,14 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
+from ..engines.locations import is_account
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, safe_repr
 from ..store.store import Store
-from .app import Exit, Json, Models, StoreArgument, app, existing, title_of
+from .app import Json, Models, StoreArgument, app, existing, title_of
+from .output import Exit, note
 from .store_reader import opened_with_notes
 
+_LEAVING = 2  # seconds for which Ctrl-C waits for those who still read an answer
 _PATIENCE = 5  # seconds that another program may keep the file
 Host = Annotated[str, Parameter(help="the address to listen at, one of this machine's own")]
 Port = Annotated[int, Parameter(help="the port; 0 for a free one")]
@@ -50,6 +54,8 @@ def inspect(
     with _listening(host, port) as listener:
         number = listener.getsockname()[1]
         token = secrets.token_urlsafe(32)
+        if is_account(place.removeprefix("env:")) or place.startswith("env:"):
+            note(f"asking {title_of(place)}, which may take a while to answer")
         with closing(_Followed(place, models)) as followed:
             with suppress(StoreLocked):  # (the first page says so, and looks again)
                 followed.store()
@@ -61,13 +67,23 @@ def inspect(
                 notes=lambda: followed.notes,
             )
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
-            config = uvicorn.Config(pages, log_level="warning", access_log=False, lifespan="off", server_header=False)
+            config = uvicorn.Config(
+                pages,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                timeout_graceful_shutdown=_LEAVING,
+            )
+            server = uvicorn.Server(config)
+            # Whom it leaves behind at the end is no error of who ended it.
+            logging.getLogger("uvicorn.error").addFilter(lambda _: not server.should_exit)
             with suppress(KeyboardInterrupt):
                 sys.stdout.write(f"{msgspec.json.encode({'ok': True, 'url': url}).decode() if json else url}\n")
                 sys.stdout.flush()
                 if open:
                     webbrowser.open(url)
-                uvicorn.Server(config).run([listener])
+                server.run([listener])
     return Exit.OK
 
 

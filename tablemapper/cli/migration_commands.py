@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -14,7 +18,8 @@ from ..migrations.runner import migrate as run_migrations
 from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
 from .administration_commands import Hold, Rest
-from .app import Exit, Json, Models, Scripts, StoreArgument, app, existing, import_from_here, load_models, show, table
+from .app import Json, Models, Scripts, StoreArgument, app, existing, import_from_here, load_models
+from .output import Exit, show, table
 
 migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
 app.command(migrations_app)
@@ -26,21 +31,35 @@ def _load(package: str) -> Migrations:
     return Migrations(package)
 
 
-def _create_package(name: str) -> None:
-    """Create the package of the scripts if it is missing, in its parent, which has to be there."""
+@contextmanager
+def _package(name: str) -> Iterator[None]:
+    """Create the package of the scripts if it is missing, in its parent, which has to be there; keep it if all goes well."""
+    folder = _create_package(name)
+    try:
+        yield
+    except BaseException:
+        if folder is not None:
+            rmtree(folder)
+            sys.modules.pop(name, None)
+        raise
+
+
+def _create_package(name: str) -> Path | None:
+    """Return the folder of a package that was missing, and is made."""
     import_from_here()
     parent, _, last = name.rpartition(".")
     try:
         if not last.isidentifier() or find_spec(name) is not None:
-            return
+            return None
     except (ImportError, ValueError):  # its parent is missing or no package: importing it says so
-        return
+        return None
     folder = (Path(import_module(parent).__path__[0]) if parent else Path()) / last
-    if folder.exists() and not folder.is_dir():  # importing it says that there is no package
-        return
-    folder.mkdir(exist_ok=True)
+    if folder.exists():  # and is no package: importing it says that there is no package
+        return None
+    folder.mkdir()
     (folder / "__init__.py").touch()
     invalidate_caches()
+    return folder
 
 
 @app.command
@@ -86,7 +105,7 @@ def plan(place: StoreArgument, /, *, scripts: Scripts, json: Json = False) -> Ex
 
 
 @migrations_app.command
-def make(name: str, models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
+def make(name: str, /, models: Models, scripts: Scripts, *, json: Json = False) -> Exit:
     """Write the script that leads from the shapes in schema.json to the models, and bring schema.json up to date.
 
     If the package of the scripts is missing, it is created.
@@ -95,8 +114,8 @@ def make(name: str, models: Models, scripts: Scripts, *, json: Json = False) -> 
         name: a word for what it does, such as price.
     """
     found = load_models(models)
-    _create_package(scripts)
-    path = _load(scripts).write(found, name)
+    with _package(scripts):
+        path = _load(scripts).write(found, name)
     text = str(path) if path.suffix == ".py" else f"no change needs a script; the next one starts from {path}"
     return show({"ok": True, "path": str(path)}, text, json=json)
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Parameter
 
-from ..entities.json import to_dict, to_json
+from ..entities.json import field_values, to_dict, to_json
 from ..errors import InvalidQuery, safe_repr
 from ..query.parsing import condition, field, key, orders
 from ..query.partitions import Partition
 from ..store.store import Store
-from .app import Exit, Json, Models, StoreArgument, app, show, table
+from .app import Json, Models, StoreArgument, app
+from .output import Exit, fitting, json_text, note, show, table
 from .store_reader import opened
 
 Where = Annotated[
@@ -65,7 +66,7 @@ def find_class(store: Store, name: str) -> type[Any]:
 @app.command(name="show")
 def show_rows(
     place: StoreArgument,
-    name: Annotated[str, Parameter(help="the name of the class")],
+    name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],
     /,
     *,
     where: Where = (),
@@ -102,18 +103,21 @@ def show_rows(
         found = iter(query.limit(limit + 1))
         if format in ("jsonl", "csv") and not json:
             return _streamed(islice(found, limit), cls, names, format)
-        rows = [_row(entity, names) for entity in found]
+        read = _members if json or format == "json" else _row
+        rows = [read(entity, names) for entity in found]
     more = len(rows) > limit
     if json or format == "json":
         return show({"ok": True, "rows": rows[:limit], "more": more}, json=True)
     ending = f"{limit:,} shown, there are more: --limit" if more else f"{len(rows):,} shown"
-    return show(None, table("", _columns(cls, names), map(_cells, rows[:limit]), cut=True), ending, json=False)
+    columns = _columns(cls, names)
+    cells = [[_cell(row[name]) for name in columns] for row in rows[:limit]]
+    return show(None, table("", columns, cells, cut=True), ending, json=False)
 
 
 @app.command
 def get(
     place: StoreArgument,
-    name: Annotated[str, Parameter(help="the name of the class")],
+    name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],
     /,
     *values: Annotated[str, Parameter(allow_leading_hyphen=True, help="the values of the key")],
     models: Models | None = None,
@@ -124,11 +128,14 @@ def get(
         cls = find_class(store, name)
         entity = store.get(key(cls, values))
     if entity is None:
-        return show({"ok": False, "entity": None}, f"there is no {name} {' '.join(values)}", json=json, ok=False)
+        if json:
+            return show({"ok": False, "entity": None}, json=True, ok=False)
+        note(f"there is no {name} {' '.join(values)}")
+        return Exit.FOUND
     found = to_dict(entity, etag=True)
     return show(
         {"ok": True, "entity": found},
-        table("", ("property", "value"), zip(found, _cells(found), strict=True)),
+        table("", ("property", "value"), zip(found, map(_cell, found.values()), strict=True)),
         json=json,
     )
 
@@ -137,9 +144,14 @@ def _columns(cls: type[Any], names: list[str] | None) -> list[str]:
     return [one.property for one in cls.__declaration__.fields] if names is None else names
 
 
+def _members(entity: Any, names: list[str] | None) -> dict[str, Any]:
+    """Return an entity as a JSON object: with its undeclared properties, or what some paths lead to."""
+    return to_dict(entity) if names is None else _row(entity, names)
+
+
 def _row(entity: Any, names: list[str] | None) -> dict[str, Any]:
-    """Return what is shown of an entity: all its properties, or what some paths lead to."""
-    row = to_dict(entity)
+    """Return a value for each column of a class, or what some paths lead to."""
+    row = field_values(entity)
     if names is None:
         return row
     properties = {one.name: one.property for one in type(entity).__declaration__.fields}
@@ -150,10 +162,6 @@ def _within(value: Any, path: Iterable[str]) -> Any:
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     return value
-
-
-def _cells(row: dict[str, Any]) -> list[str]:
-    return [_cell(value) for value in row.values()]
 
 
 def _cell(value: Any) -> str:
@@ -167,12 +175,16 @@ def _streamed(found: Iterator[Any], cls: type[Any], names: list[str] | None, for
     if format == "jsonl":
         for entity in found:
             line = to_json(entity) if names is None else msgspec.json.encode(_row(entity, names))
-            sys.stdout.write(line.decode() + "\n")
+            sys.stdout.write(json_text(line) + "\n")
         return Exit.OK
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    columns = _columns(cls, names)
-    writer.writerow(columns)
-    for entity in found:
-        row = _row(entity, names)
-        writer.writerow(["" if row.get(name) is None else _cell(row[name]) for name in columns])
+    columns, lost = _columns(cls, names), False
+    rows = (_row(entity, names) for entity in found)
+    for cells in chain(
+        [columns], (["" if row[name] is None else _cell(row[name]) for name in columns] for row in rows)
+    ):
+        writer.writerow(cells)
+        lost = lost or fitting("".join(cells)) != "".join(cells)
+    if lost:
+        note(f"{sys.stdout.encoding} lacks some characters, which stand as \\u…; with PYTHONIOENCODING=utf-8 none does")
     return Exit.OK

@@ -12,7 +12,8 @@ from ..entities.entity import Record
 from ..errors import SchemaMismatch
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import StoreArgument, existing, load_models, note, title_of
+from .app import StoreArgument, existing, load_models, title_of
+from .output import note
 
 Classes = Sequence[type[Record]]
 

@@ -18,14 +18,15 @@ def text(trees: Iterable[Tree]) -> str:
     lines = [line for tree in trees for line in tree.lines]
     name = max([len(line.name) + 2 * line.depth for line in lines], default=0)
     key = max([len(line.key) for line in lines], default=0)
-    return "\n\n".join("\n".join(_lines(tree, name, key)) for tree in trees) + "\n" * bool(trees)
+    more = max([len(line.more) for line in lines], default=0)
+    return "\n\n".join("\n".join(_lines(tree, name, key, more)) for tree in trees) + "\n" * bool(trees)
 
 
-def _lines(tree: Tree, name: int, key: int) -> Iterator[str]:
+def _lines(tree: Tree, name: int, key: int, more: int) -> Iterator[str]:
     yield f"{tree.name}  ({tree.about})  {tree.key}"
     for line in tree.lines:
         named = f"{'  ' * line.depth}{_SIGNS[line.shape]} {line.name}"
-        yield f"  {named:{name + 2}}  {line.key:{key}}  {line.more}".rstrip()
+        yield f"  {named:{name + 2}}  {line.key:{key}}  {line.more:{more}}  {line.table}".rstrip()
 
 
 def mermaid(trees: Iterable[Tree]) -> str:

@@ -26,6 +26,8 @@ class Line:
     """What is special: ``unique``, ``+ price``, measures, a state."""
     depth: int = 0
     """1 for an index of an aggregate."""
+    table: str = ""
+    """Where its rows are; a field has none of its own."""
 
 
 @attrs.frozen
@@ -68,7 +70,9 @@ def _tree(made: Declaration, every: Sequence[Declaration], states: Mapping[str, 
 def _indexes(made: Declaration, states: Mapping[str, str], depth: int = 0) -> Iterator[Line]:
     for index in made.indexes:
         more = [*_special(index), states.get(f"{made.name}.{index.name}", "")]
-        yield Line("index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth)
+        yield Line(
+            "index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth, index.table
+        )
 
 
 def _special(index: IndexModel) -> Iterator[str]:
@@ -91,7 +95,7 @@ def _aggregates(of: Declaration, every: Sequence[Declaration], states: Mapping[s
         kinds = [field.measure.kind for field in made.fields if field.measure is not None]
         measures = dict.fromkeys(kind.replace("_", " ") for kind in kinds if kind != "group")
         more = ["some"] * (made.where is not None) + [*measures, *filter(None, [states.get(made.name)])]
-        yield Line("aggregate", made.name, key_text(*made.templates), ", ".join(more))
+        yield Line("aggregate", made.name, key_text(*made.templates), ", ".join(more), 0, made.table)
         yield from _indexes(made, states, depth=1)
 
 

@@ -70,7 +70,7 @@ class RepairReport:
 
     repaired: tuple[Problem, ...]
     """What was wrong, and is not any more."""
-    left: tuple[Problem, ...]
+    remaining: tuple[Problem, ...]
     """What cannot be repaired; each says what to do."""
     entities: int
     """How many were compared."""
@@ -79,11 +79,11 @@ class RepairReport:
     @property
     def ok(self) -> bool:
         """Whether nothing is left."""
-        return not self.left
+        return not self.remaining
 
     def __str__(self) -> str:
-        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.left):,} left"
-        return "\n".join([found, *map(str, self.left)])
+        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.remaining):,} left"
+        return "\n".join([found, *map(str, self.remaining)])
 
 
 class CheckView(Protocol):

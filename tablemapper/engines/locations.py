@@ -157,7 +157,10 @@ def open_engine(
     Args:
         where: the path of a file, ``":memory:"``, an account of Azure, or a place.
         schema: of the classes that are used; None for those that the place itself knows, with ``read_only``.
-        read_only, credential, durability, timeout: as for `tablemapper.open`.
+        read_only: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
+        durability: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
 
@@ -204,6 +207,18 @@ def restore(backup: str | os.PathLike[str], place: str | os.PathLike[str], *, ov
     restore_file(backup, place, overwrite=overwrite, verify=read_catalogue)
 
 
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse the path of anything but the file of a store, without opening it.
+
+    Raises:
+        NotAStore: the file is empty, or something else.
+        StoreError: no path leads to it, or its log is that of another file.
+    """
+    from .sqlite.file.opening import check_file
+
+    check_file(path)
+
+
 def status(place: Where, *, credential: Any = None, timeout: float | None = None) -> Status:
     """Return what a store maintains, the progress of builds, and its migrations.
 
@@ -211,7 +226,8 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
 
     Args:
         place: the path of a file, or an account of Azure.
-        credential, timeout: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
 
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
@@ -239,7 +255,9 @@ def open_migrations(
 
     Args:
         where: the path of a file, an account of Azure, or a place.
-        durability, timeout, credential: as for `tablemapper.open`.
+        durability: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: it is a place where no migrations run.
@@ -267,7 +285,8 @@ def _check_path(where: str) -> None:
         )
     what = "that cannot be opened"
     if scheme in ("https", "http"):
-        what = "an account of Azure is named azure://account, or by its connection string; or"
-    elif scheme == "azure":
+        what = "an account of Azure is named azure://account, or by its connection string"
+        raise NotAStore(f'"{scheme}:…": {what}, and a file by its path, as in tm.open("shop.db", models=…)')
+    if scheme == "azure":
         what = "this call is possible for a file only"
     raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')

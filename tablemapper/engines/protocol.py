@@ -61,7 +61,7 @@ class Operation:
         return self.partition, self.row
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.model.name} {self.key}"
+        return f"{self.verb} {self.model.declaration.shown_key(self.key)}"
 
 
 Part: TypeAlias = tuple[list[Row], int]
@@ -228,8 +228,8 @@ class Reads(Protocol):
         """
         ...
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
-        """Return a function that reads all rows of one partition of a path; None if they may be many."""
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+        """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
         ...
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,8 @@ T = TypeVar("T")
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = 65_537  # sizes that are counted exactly are below
 _SHOWN = 3  # partitions of a line
+_SAMPLE = 1_024  # partitions
+_TIMES, _TIMES_OF_DAYS, _DAYS = 1_000, 30, 7 * 86_400_000_000  # of writes; µs
 
 
 @attrs.frozen
@@ -63,6 +66,10 @@ class PartitionSummary:
     smallest: PartitionStatistics | None = None
     hottest: tuple[PartitionStatistics, ...] = ()
     """Those with the most recent writes, if there are any."""
+    write_order: float | None = None
+    """How far the last writes of partitions are in the order of their keys: 1 in order, 0 in none, -1 in reverse.
+
+    None if it cannot be told: it takes partitions written at 1,000 different times, or at 30 in seven days or more."""
 
 
 @attrs.frozen
@@ -73,9 +80,9 @@ class IndexStatistics:
     bytes: int = 0
     """Keys, the entity's key, included properties."""
     partitions: PartitionSummary = PartitionSummary()
-    most: int = 0
+    max_rows: int = 0
     """The most rows of one entity, in an index over the elements of a list."""
-    most_key: tuple[str, str] | None = None
+    max_rows_key: tuple[str, str] | None = None
     """The key of that entity."""
 
 
@@ -266,13 +273,15 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
         return PartitionStatistics(one.key, values, one.entities, one.bytes, one.writes, time_of(one.newest))
 
     spread: Counter[int] = Counter()
-    largest, hottest = _Most(top), _Most(top)
+    largest, hottest, order = _Most(top), _Most(top), _WriteOrder()
     smallest: PartitionCount | None = None
     size = 0
     for one in counts:
         spread[one.entities] += 1
         size += one.bytes
         largest.add(one.entities, one)
+        if one.newest:
+            order.add(one.newest)
         if one.writes:
             hottest.add(one.writes, one)
         if smallest is None or one.entities < smallest.entities:
@@ -280,9 +289,47 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
     entities = sum(value * count for value, count in spread.items())
     parts = PartitionSummary(
         spread.total(), quantiles(spread), tuple(map(made, largest.sorted())), None if smallest is None else made(smallest),
-        tuple(map(made, hottest.sorted())),
+        tuple(map(made, hottest.sorted())), order.value,
     )  # fmt: skip
     return parts, entities, size
+
+
+class _WriteOrder:
+    """How the times of last writes go with the order of keys: Kendall's rank correlation, of a sample of partitions."""
+
+    def __init__(self) -> None:
+        self._sample: list[int] = []
+        self._number = 0
+        self._stride = 1  # each partition of so many is in the sample
+        self._times = 0  # that differ from the one before
+        self._last = self._first = self._latest = 0
+
+    def add(self, newest: int) -> None:
+        if newest != self._last:
+            self._times += 1
+            self._last = newest
+            self._first = min(self._first or newest, newest)
+            self._latest = max(self._latest, newest)
+        if self._number % self._stride == 0:
+            self._sample.append(newest)
+            if len(self._sample) > _SAMPLE:
+                del self._sample[1::2]
+                self._stride *= 2
+        self._number += 1
+
+    @property
+    def value(self) -> float | None:
+        long = self._times >= _TIMES_OF_DAYS and self._latest - self._first >= _DAYS
+        if self._times < _TIMES and not long:
+            return None
+        up = down = 0
+        before: list[int] = []  # (sorted)
+        for newest in self._sample:
+            at = bisect_left(before, newest)
+            up += at
+            down += len(before) - bisect_right(before, newest, at)
+            before.insert(at, newest)
+        return (up - down) / (up + down or 1)
 
 
 class _Most:

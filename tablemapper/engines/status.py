@@ -54,7 +54,7 @@ class Status:
 
     generation: int
     """Of the catalogue: it moves when a state, a class or a table changes."""
-    items: tuple[ObjectStatus, ...]
+    objects: tuple[ObjectStatus, ...]
     history: tuple[AppliedMigration, ...] = ()
     """Migrations, in the order that they were begun in."""
     format: int | None = None
@@ -66,13 +66,15 @@ class Status:
 
     def __getitem__(self, where: str) -> ObjectStatus:
         """Return the item of a class, an index or an aggregate: ``status["Product.by_name"]``."""
-        for item in self.items:
+        for item in self.objects:
             if item.where == where:
                 return item
         raise KeyError(where)
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [(one.where, one.kind, one.state, "; ".join(_details(one))) for one in self.items]
+        rows: list[tuple[str, ...]] = [
+            (one.where, one.kind, one.state, "; ".join(_details(one))) for one in self.objects
+        ]
         rows += [(one.id, "migration", one.state, f"since {one.started:%Y-%m-%d %H:%M}") for one in self.history]
         frozen = [] if self.frozen is None else [f"frozen since {self.frozen:%Y-%m-%d %H:%M} UTC: it is only read"]
         return "\n".join([*frozen, *_aligned(rows)])

@@ -17,6 +17,7 @@ import attrs
 from ..entities.etag import ETAG_FORM, NO_ETAG, etag_text
 from ..entities.fields import FieldModel
 from ..errors import EntityExists, EntityNotFound, InvalidTransaction, PreconditionFailed, UniqueViolation
+from ..keys.composite_times import shown_values
 from ..schema.maintenance import AggregateMaintenance, ChangeSet, IndexMaintenance, IndexRow, Maintenance
 from ..schema.model import Model
 from ..schema.rows import FIRST, Row
@@ -302,16 +303,18 @@ def violation(
     Args:
         holder: gives the key of the entity that has a value, once all rows that go are gone.
     """
-    label = index.label
+    label, declaration = index.label, index.owner.declaration
     for row in puts:
         held = holder(*row[:2])
         holders = [] if held is None else [held]
         holders += [other[2:4] for other in puts if other[:2] == row[:2]]
         for one in holders:
             if tuple(one) != row[2:4]:
-                where = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
+                value = shown_values((index.model.partition, index.model.row), row)
+                if value is None:
+                    value = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
                 return UniqueViolation(
-                    f"{label}: {index.owner.name} {row[2:4]} cannot have {where}, which {tuple(one)} holds; "
+                    f"{label}: {declaration.shown_key(row[2:4])} cannot have {value}, which {declaration.shown_key(one)} holds; "
                     "change one of them, or swap both in one transaction",
                     entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(one),
                 )  # fmt: skip
@@ -321,9 +324,17 @@ def violation(
 # ---------------------------------------------------------------------------------------------- errors of operations
 
 
+_IF_MISSING = {
+    "merge": "if it may be missing, .upsert(entity, merge=True) inserts it then",
+    "replace": "if it may be missing, .upsert(entity) inserts it then",
+    "delete": "if it may be missing, ask .exists(key) before, or catch EntityNotFound",
+}
+
+
 def missing(operation: Operation) -> EntityNotFound:
     """Return the error of an operation on an entity that is not there."""
     fault = "there is no such entity" if _condition(operation) is None else "it was deleted since it was read"
+    fault += f"; {_IF_MISSING[operation.verb]}" if operation.verb in _IF_MISSING else ""
     return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import dataclasses
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from types import FrameType
@@ -113,6 +113,22 @@ def _lent(base: type) -> Iterator[str]:
         if "Field[" in annotation if isinstance(annotation, str) else FIELD in _metadata(annotation):
             yield name
     yield from (name for name, value in base.__dict__.items() if isinstance(value, _DECLARED))
+
+
+def plain_annotations(bases: tuple[Any, ...], fields: Collection[str]) -> Iterator[str]:
+    """Yield the faults of classes that are no entities, and annotate what looks like a field: they give none."""
+    for base in dict.fromkeys(cls for one in bases for cls in one.__mro__ if "__declaration__" not in cls.__dict__):
+        if base.__module__.partition(".")[0] in ("tablemapper", "typing", "typing_extensions", "abc", "builtins"):
+            continue
+        if any(_lent(base)):
+            continue  # (it is told already)
+        for name, annotation in annotations_of(base.__dict__).items():
+            constant = "ClassVar" in (annotation if isinstance(annotation, str) else repr(annotation))
+            if not constant and name[0] != "_" and name not in fields and not any(hasattr(one, name) for one in bases):
+                yield (
+                    f"{base.__name__}.{name}: an annotation of a class that is no entity gives no field; write {name}: "
+                    f"tm.Field[…] in class {base.__name__}(tm.Entity), or ClassVar if it is none"
+                )
 
 
 def annotations_of(body: Mapping[str, Any]) -> Mapping[str, Any]:

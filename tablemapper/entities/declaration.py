@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, get_args, overload
 
@@ -13,7 +13,7 @@ from ..datetime_types import Builtin
 from ..errors import InvalidModel, InvalidQuery, did_you_mean, safe_repr
 from ..expressions.predicates import dump
 from ..expressions.tree import TIMESTAMP_NAME, Attr, ElementAttr, Predicate, as_predicate
-from ..keys.composite_times import composed, composed_fields
+from ..keys.composite_times import composed, composed_fields, shown_values
 from ..keys.template import Slot, Template
 from ..keys.template_parser import compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
@@ -147,6 +147,11 @@ class Declaration(AbstractDeclaration):
         """The templates of the partition key and the row key."""
         return self.partition, self.row
 
+    def shown_key(self, key: Sequence[str]) -> str:
+        """Return a key as a user writes it, ``Product.key('b', 7)``; with its texts if they do not hold all of the values."""
+        values = shown_values(self.templates, key)
+        return f"{self.name} {tuple(key)}" if values is None else f"{self.name}.key({values})"
+
     @cached_property
     def arguments(self) -> tuple[str, ...]:
         """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
@@ -185,6 +190,11 @@ def abstract_declaration(cls: Any) -> AbstractDeclaration:
     if not isinstance(declaration, AbstractDeclaration):
         raise InvalidModel(safe_repr(cls), ["expected an entity class: class Product(tm.Entity, table=…)"])
     return declaration
+
+
+def has_table(value: object) -> bool:
+    """Return whether something is a record class with a table, not one that only lends its fields."""
+    return isinstance(value, type) and isinstance(getattr(value, "__declaration__", None), Declaration)
 
 
 def declaration_of(cls: type[Any]) -> Declaration:
@@ -274,7 +284,7 @@ def declare(
         return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
     table = options.table
     if not isinstance(table, str):
-        faults.append(f"table={safe_repr(table)}: the name of a table is text")
+        faults.append(f'table={safe_repr(table)}: the name of a table is text, as in table="{cls.__name__}s"')
         table = "Table"
     if (fault := check_table_name(table)) is not None:
         faults.append(f"table={safe_repr(table)}: {fault}")

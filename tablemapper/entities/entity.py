@@ -28,14 +28,14 @@ from ..codegen import Names, compile_functions
 from ..datetime_types import builtin_time
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
 from ..expressions.arithmetic import Number
-from ..expressions.foreign_names import RECORD_HABITS, habit_fault, refuse_habits, without_habits
+from ..expressions.foreign_names import FOREIGN_NAMES, foreign_name_fault, refuse_foreign_names, without_foreign_names
 from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
 from ..values.scalars import TIMESTAMP, ValueFault, ValueType
 from .attributes import CACHE, cached_attributes, data_descriptor, forget_cached
-from .class_body import annotations_of, calling_frame, read_bases, read_body
+from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
     AbstractDeclaration,
@@ -84,6 +84,8 @@ def _make_class(
     read_bases(name, bases, faults)
     impossible = len(faults) > before
     fields, declared, faulty = read_body(name, body, bases, options, faults)
+    if options.table is not None:
+        faults += plain_annotations(bases, fields)
     if impossible:
         raise InvalidModel(name, faults)
     concrete = options.table is not None
@@ -243,7 +245,7 @@ class RecordType(type):
         super().__init__(name, bases, body)
 
     def __dir__(cls) -> list[str]:
-        return without_habits(cls, super().__dir__())
+        return without_foreign_names(cls, super().__dir__())
 
     if not TYPE_CHECKING:
 
@@ -255,8 +257,8 @@ class RecordType(type):
             known = [model.name for model in declaration.fields]
             if declaration.table is None and name in known:
                 return Attr(cls, name, declaration.field(name).type)
-            if name in RECORD_HABITS:
-                raise AttributeError(habit_fault(cls.__name__, name, RECORD_HABITS[name], cls.__name__))
+            if (remedy := FOREIGN_NAMES["entity"].get(name)) is not None:
+                raise AttributeError(foreign_name_fault(cls.__name__, name, remedy, cls.__name__))
             raise AttributeError(
                 f'{cls.__name__} has no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
             )
@@ -327,11 +329,9 @@ class Record(metaclass=RecordType):
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:  # dict(entity) comes here too
-            fields = declaration_of(type(self)).fields
-            known = name if any(field.name == name for field in fields) else fields[-1].name
-            raise TypeError(
-                f"{type(self).__name__} entities are no mappings; write entity.{known}, or tm.to_dict(entity)"
-            )
+            known = any(field.name == name for field in declaration_of(type(self)).fields)
+            read = f"entity.{name}, or " if known else ""
+            raise TypeError(f"{type(self).__name__} entities are no mappings; write {read}tm.to_dict(entity)")
 
     @property
     def _timestamp(self) -> datetime:
@@ -375,7 +375,10 @@ class Record(metaclass=RecordType):
         forget_cached(self)
 
 
-refuse_habits(RECORD_HABITS, lambda entity: (f"the {type(entity).__name__} entity", type(entity).__name__))(Record)
+for _kind in ("entity", "entity alone"):
+    refuse_foreign_names(
+        _kind, lambda entity: (f"the {type(entity).__name__} entity", type(entity).__name__), "either"
+    )(Record)
 set_row: Callable[[Any, Any], None] = Record.__dict__["_row"].__set__
 
 

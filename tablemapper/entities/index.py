@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, Type
 import attrs
 
 from ..errors import InvalidQuery
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Predicate
 from .key import TemplateText, dotted
 
@@ -24,12 +25,17 @@ F = TypeVar("F")
 G = TypeVar("G")
 
 
+@refuse_foreign_names("rows of an index", lambda rows: (f"what {_label(rows)}(…) gives", _label(rows)), "either")
 class IndexRange(NamedTuple, Generic[E]):
     """The rows of an index whose leading components have these values; give it to ``store.query``."""
 
     entity: type[E]
     name: str
     values: tuple[Any, ...]
+
+
+def _label(rows: IndexRange[Any]) -> str:
+    return f"{rows.entity.__name__}.{rows.name}"
 
 
 class Index(Generic[*Ts]):
@@ -112,6 +118,7 @@ if TYPE_CHECKING:  # (with as many leading values as one likes)
         ) -> IndexRange[E]: ...
 
 
+@refuse_foreign_names("index", lambda call: (repr(call), repr(call)), "either")
 @attrs.frozen
 class IndexCall:
     """What ``Product.by_name`` is when the program runs: called with leading values, it gives an `IndexRange`."""

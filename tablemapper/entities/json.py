@@ -141,6 +141,18 @@ def to_dict(entity: _Record, *, etag: bool = False) -> dict[str, Any]:
     return msgspec.json.decode(to_json(entity, etag=etag))  # type: ignore[no-any-return]
 
 
+def field_values(entity: _Record) -> dict[str, Any]:
+    """Return what stands in the column of each field, by its property, in JSON's types.
+
+    Properties that the class does not declare are one object, in the column of the field that holds them.
+    """
+    form, row = json_form(type(entity)), to_dict(entity)
+    if form.extra is not None:
+        undeclared = {name: row.pop(name) for name in list(row) if name not in form.fields}
+        row[form.extra.property] = undeclared or None
+    return {field.property: row[field.property] for field in declaration_of(type(entity)).fields}
+
+
 def from_json(cls: type[R], data: bytes | str, /) -> R:
     """Return a new entity from a JSON object, checked like the constructor's arguments.
 
@@ -191,7 +203,7 @@ def _read(
             values[f.name] = check_value(f, value_of(reader, name))
         except ValueFault as error:
             faults.append(located(name, error))
-        faults += [located(name, fault) for fault in islice(reader.unknown(members[name]), MAX_PROPERTIES)]
+        faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
     rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
     if len(rest) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
         faults.append(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple, overload
 
+from ..expressions.foreign_names import refuse_foreign_names
+
 E = TypeVar("E")
 Ts = TypeVarTuple("Ts")
 
@@ -23,6 +25,7 @@ def dotted(template: TemplateText) -> Any:
     return tuple(map(dotted, given)) if isinstance(given, tuple) else given
 
 
+@refuse_foreign_names("key", lambda key: (f"a key of {key.entity.__name__}", key.entity.__name__), "either")
 class KeyOf(NamedTuple, Generic[E]):
     """The key of one entity: its class, and its partition key and row key as they are stored."""
 

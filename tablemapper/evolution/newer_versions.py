@@ -21,7 +21,14 @@ from ..errors import InvalidModel, SchemaMismatch
 from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..schema.labels import is_former
-from ..schema.maintenance import IndexMaintenance, index_maintenance
+from ..schema.maintenance import (
+    IndexMaintenance,
+    Maintenance,
+    aggregate_maintenance,
+    index_columns,
+    index_maintenance,
+    maintenance,
+)
 from ..schema.model import Model, Schema
 from ..schema.rows import DAMAGE, FIRST, Row
 from ..schema.specs import FieldSpec, Forms, ModelSpec, stored_default
@@ -224,6 +231,45 @@ def follow(
                 followed, others=newest(model, versions), special=special, refusals=followed.refusals + refusals
             )
     return followed_classes
+
+
+def stored_maintenance(
+    schema: Schema, model: Model, forms: Forms, names: Mapping[Model, str], followed: ExtendedModel | None
+) -> Maintenance:
+    """Return everything that is maintained from a class, by the catalogue's definitions alone.
+
+    What its code declares otherwise, or under the same name with other fields in it, is not maintained beside these.
+
+    Args:
+        forms, names: see `follow`.
+        followed: what the catalogue has more than the code of the class declares.
+    """
+    declared, stored = maintenance(schema, model), forms[names[model]].indexes
+    indexes = [
+        index
+        for index in declared.indexes
+        if (name := index.model.name) in stored and as_declared(stored[name], model.form.indexes[name])
+    ]
+    aggregates = [each for each in declared.aggregates if names[each.model] == each.model.name]
+    if followed is not None:
+        indexes += followed.indexes
+        aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
+    return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
+
+
+def lacking(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Return, by index of a class, the included fields that its rows in the store lack: the class got them later.
+
+    Args:
+        form: the class in the catalogue.
+        stored_names: the indexes that the class declares, each with its name there.
+    """
+    by_index = {}
+    for index in model.indexes:
+        stored = form.indexes[stored_names[index.name]].include
+        if late := {field.name for field in index_columns(model, index) if field.property not in stored}:
+            by_index[index.name] = frozenset(late)
+    return by_index
 
 
 def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -10,7 +10,42 @@ from msgspec.structs import replace
 
 from ..entities.declaration import index_table
 from ..entities.fields import MeasureKind
-from ..schema.specs import AggregateSpec, IndexSpec, ModelSpec, TemplateSpec
+from ..schema.specs import AggregateSpec, Forms, IndexSpec, ModelSpec, TemplateSpec
+
+
+def rename_in_place(renames: Mapping[str, Mapping[str, str]], old: Forms, new: Forms) -> bool:
+    """Return whether renames change only the catalogue, as no name stands for two properties of a table.
+
+    Args:
+        renames: by class, the properties with their new names.
+        old: the classes before.
+        new: the same classes afterwards.
+    """
+    pairs: dict[str, set[tuple[str, str]]] = {}
+    for name, names in renames.items():
+        if not _differ([*names, *names.values()]):
+            return False
+        pairs.setdefault(old[name].table, set()).update(
+            [pair for pair in names.items() if not old[name].fields[pair[0]].in_key]
+        )
+    for table, renamed in pairs.items():
+        added = {after for _, after in renamed}
+        if not _differ([name for pair in renamed for name in pair]):
+            return False
+        if any(added & _columns(form) for form in old.values() if form.table == table):
+            return False
+        if any(_columns(form).issuperset(pair) for form in new.values() if form.table == table for pair in renamed):
+            return False
+    return True
+
+
+def _differ(names: Sequence[str]) -> bool:
+    return len(set(names)) == len(names)
+
+
+def _columns(form: ModelSpec) -> set[str]:
+    """Return the properties of a class that are stored beside its key."""
+    return {name for name, field in form.fields.items() if not field.in_key}
 
 
 def with_properties(form: ModelSpec, names: Mapping[str, str]) -> ModelSpec:

@@ -139,7 +139,7 @@ def class_changes(
     """Yield the changes between a class and its form in the catalogue, which lacks the new classes."""
     name, new = model.name, model.form
     pair = (_old(name), _new(name))
-    renamed = _likely_renames(name, old, new, contents) if old.source is None else {}
+    renamed = _likely_renames(old, new) if old.source is None else {}
     for gone, added in renamed.items():
         before, after = _old(name, gone), _new(name, added)
         yield SchemaChange(
@@ -202,21 +202,31 @@ def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms)
     )  # fmt: skip
 
 
-def _likely_renames(name: str, old: ModelSpec, new: ModelSpec, contents: StoredContents) -> dict[str, str]:
-    """Return removed properties, each with the added one of its type, if one of that type was removed and one added."""
+def _likely_renames(old: ModelSpec, new: ModelSpec) -> dict[str, str]:
+    """Return removed properties, each with the added one of its type, if one of that type was removed and one added.
+
+    What the rows hold does not matter: an older version may write the removed property at any time, and the newer one
+    would not read it.
+    """
     removed: dict[str, list[str]] = {}
-    added: dict[str, list[str]] = {}
-    for properties, form, other in ((removed, old, new), (added, new, old)):
-        for property, field in form.fields.items():
-            if property not in other.fields:
-                type = repr((field.type, field.optional, field.members, field.json))
-                properties.setdefault(type, []).append(property)
+    for property, field in old.fields.items():
+        if property not in new.fields:
+            removed.setdefault(repr(_kind(field)), []).append(property)
     return {
-        removed[type][0]: added[type][0]
-        for type in removed
-        if len(removed[type]) == len(added.get(type, ())) == 1
-        and not _holds_nothing(name, removed[type][0], old.fields[removed[type][0]], contents)
+        properties[0]: added[0]
+        for properties in removed.values()
+        if len(properties) == len(added := _added_alike(properties[0], old, new)) == 1
     }
+
+
+def _added_alike(property: str, old: ModelSpec, new: ModelSpec) -> list[str]:
+    """Return the new properties that have the type of a removed one."""
+    kind = _kind(old.fields[property])
+    return [name for name, field in new.fields.items() if name not in old.fields and _kind(field) == kind]
+
+
+def _kind(field: FieldSpec) -> tuple[Any, ...]:
+    return field.type, field.optional, field.members, field.json
 
 
 def _holds_nothing(name: str, property: str, form: FieldSpec, contents: StoredContents) -> bool:
@@ -235,11 +245,14 @@ def _removed_fields(
         if heir is not None:
             split = ChangeStep("rewrite", (_old(name),), ("...",), (_new(name), _new(heir)))
             drop = attrs.evolve(drop, hint=f"if {name} is split", instead=split)
-        if _holds_nothing(name, property, form, contents):
+        if alike := _added_alike(property, old, new):
+            rename = ChangeStep("rename", (_old(name, property), _new(name, alike[0])))
+            drop = attrs.evolve(drop, hint="if they are one thing", instead=rename)
+        elif _holds_nothing(name, property, form, contents):
             yield SchemaChange(where, "open", f'the property "{property}" holds nothing, and stays in the file', drop)
-        else:
-            message = f'the property "{property}" ({form}) is in the file, but not in the class'
-            yield SchemaChange(where, "migration", message, drop)
+            continue
+        message = f'the property "{property}" ({form}) is in the file, but not in the class'
+        yield SchemaChange(where, "migration", message + "".join(f', and "{new}" is new' for new in alike[:1]), drop)
 
 
 def _has(form: ModelSpec, property: str, field: FieldSpec) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import UNSET
 
 from ..datetime_types import Builtin
+from ..keys.composite_times import decode
 from ..keys.encodings import check_key
 from ..keys.template import Template
 from ..schema.model import Model
@@ -87,8 +88,7 @@ class Translation:
 
     def _key_values(self, partition: str, row: str) -> dict[str, Any]:
         """Return the values in a key of the source, by field."""
-        first, second = self._source.declaration.templates
-        return first.decode(partition, trusted=True) | second.decode(row, trusted=True)
+        return decode(self._source.declaration.templates, (partition, row))
 
     def _stored(self, property: str, keyed: dict[str, Any]) -> Any:
         field = self._fields[property]

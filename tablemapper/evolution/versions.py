@@ -15,6 +15,7 @@ from ..datetime_types import Builtin
 from ..schema.model import Model, Schema
 from .history import History
 
+_DEPLOY = "deploy the version that declares it as it is now"
 _SHOWN = 3  # steps of a migration in a message
 
 
@@ -165,19 +166,35 @@ def retired(name: str, version: Version, history: History) -> str:
     if version.undone:
         return "the migration that replaced this form of the class was undone; open the store again"
     if version.retired_by is None:
-        how = f"the class was declared again on {ended}, when it held no entities"
-    elif version.unkept:
+        return f"the class was declared again on {ended}, when it held no entities; {_DEPLOY}"
+    *undoing, id = version.retired_by.split(" ")
+    if version.unkept:
         how = (
-            "a process that opened the store without migrations= wrote what the migration "
-            f"{version.retired_by} made of the class, which ended this form of it on {ended}"
+            f"a process that opened the store without migrations= wrote what the migration {id} made of the class, which "
+            f"ended this form of it on {ended}"
         )
     else:
-        by = version.retired_by if " " in version.retired_by else f"the migration {version.retired_by}"
-        how = f"{by} replaced this form of the class on {ended}"
-    *undoing, id = (version.retired_by or "").split(" ")
+        id = _changed_by(name, version.behind or id, id, history)
+        how = f"{' '.join([*undoing, id]) if undoing else f'the migration {id}'} replaced this form of the class on {ended}"
     if steps := steps_of(id, name, history):
         how += f": {'it took back: ' if undoing else ''}{steps}"
-    return f"{how}; deploy the version that declares it as it is now"
+    return f"{how}; {_DEPLOY}"
+
+
+def _changed_by(name: str, first: str, last: str, history: History) -> str:
+    """Return which of several migrations changed a class last; that which ended it, if none names the class.
+
+    A migration ends versions of all classes that share a table with those that it names.
+
+    Args:
+        first, last: the first that a version has not seen, and the one that ended it; an undoing goes back from the first.
+    """
+    ids = list(dict.fromkeys([entry.id for entry in history]))
+    if first not in ids or last not in ids:
+        return last
+    start, end = ids.index(first), ids.index(last)
+    between = ids[start : end + 1][::-1] if start <= end else ids[end : start + 1]
+    return next((id for id in between if names_class(id, name, history)), last)
 
 
 def _date(time: int) -> str:

@@ -19,6 +19,7 @@ from ..expressions.predicates import conjuncts, forms
 from ..expressions.tree import And, Attr, Compare, ElementAttr, In, Leaf, Not, Or
 from ..keys.encodings import MICROSECOND
 from ..keys.truncation import Truncation
+from ..owner_cache import cached_on_owner
 from ..planning.conditions import AnyPredicate, present, time_comparisons
 from ..planning.query_spec import QuerySpec
 from ..planning.ranges import BoundPlan
@@ -88,8 +89,14 @@ def matching_aggregate(
     Raises:
         ScanRefused: nothing bounds the query, nor the groups of an aggregate that fits.
     """
+    targets = _targets(plans, spec)
+    if not targets:
+        return None
+    fields = {attr.source[0] for part in spec.where for attr in part.attributes()}
+    fields.update([attr.source[0] for attr in groups])
+    targets = [target for target in targets if fields <= _known_fields(target)]
     unbounded: Model | None = None
-    for target in sorted(_targets(plans, spec), key=lambda target: len(target.declaration.key_fields)):
+    for target in sorted(targets, key=lambda target: len(target.declaration.key_fields)):
         match = _match_aggregate(spec, target, groups, slot)
         if isinstance(match, Match):
             try:
@@ -102,6 +109,17 @@ def matching_aggregate(
         except ScanRefused as error:
             raise ScanRefused(f"{error}; that reads the groups of {unbounded.name}, which hold this total") from None
     return None
+
+
+@cached_on_owner
+def _known_fields(target: Model) -> frozenset[str]:
+    """Return the fields of entities that an aggregate groups by, or has conditions on: all that its groups know."""
+    aggregate = target.aggregate
+    assert aggregate is not None
+    attributes = [attr for group in aggregate.groups.values() for attr in group.attributes()]
+    for where in (aggregate.where, *[slot.where for slot in aggregate.slots]):
+        attributes += [] if where is None else where.attributes()
+    return frozenset([attr.source[0] for attr in attributes])
 
 
 def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:

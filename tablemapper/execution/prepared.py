@@ -6,12 +6,14 @@ again, only bound to its values.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
+import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.protocol import Engine, Position, Reads
@@ -92,8 +94,10 @@ class PreparedPlan:
         self.key = self.partition = None
         if all_entities and _is_point(plan):
             self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
-        elif all_entities and filtering and self.layout is ENTITIES and _is_partition(plan):
-            self.partition = _partition(engine.reads, plan)
+        elif not part and not plan.filter and filtering and not state and _is_partition(plan):
+            reads_rows = self.layout is ENTITIES and wanted is None
+            if reads_rows or (self._reads_fields and not plan.sorted):
+                self.partition = _partition(engine.reads, plan, self.layout, self._make)
         self._entries = None
         if plan.distinct:
             indexes = maintenance(engine.schema, plan.model).indexes
@@ -160,20 +164,22 @@ def _key_of(label: str, access: PathBounds, *templates: Template) -> Callable[[S
     return function
 
 
-def _partition(reads: Reads, plan: Plan) -> Callable[[Sequence[Any]], list[Any] | None]:
-    """Return a function that reads a whole partition, in half of the time that a plan with ranges takes."""
+def _partition(
+    reads: Reads, plan: Plan, layout: RowLayout, make: Callable[[Iterable[Row], Sequence[Any]], list[Any]]
+) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
+    """Return a function that reads a partition, or its first rows, in half of the time that a plan with ranges takes."""
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
-    read, build = reads.partition_rows(plan), plan.model.build
+    read = reads.partition_rows(plan, layout)
 
-    def entities(values: Sequence[Any]) -> list[Any] | None:
+    def items(values: Sequence[Any], limit: int | None = None) -> list[Any] | None:
         try:
-            key = key_of(values)
+            (partition,) = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        rows = read(*key)
-        return None if rows is None else build(rows)
+        rows = read(partition, limit)
+        return None if rows is None else make(rows, values)
 
-    return entities
+    return items
 
 
 MOST_KEYS = 100_000
@@ -215,7 +221,7 @@ class PlanCache:
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._plans = _Plans(engine.unready)
         self._look_at = 0.0
-        self._fingerprints: dict[Model, Any] = {}
+        self._fingerprints: dict[Model, str] = {}
 
     def find(
         self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
@@ -338,9 +344,10 @@ class PlanCache:
         labels = {index.name: label_of(model, index.name) for index in model.indexes}
         return {name: str(self.engine.describe(label)) for name, label in labels.items() if label in unready}
 
-    def fingerprint(self, model: Model) -> Any:
-        """Return the declaration of a class as JSON: a page token is valid only for the same."""
-        form = self._fingerprints.get(model)
-        if form is None:
-            form = self._fingerprints[model] = model.to_json()
-        return form
+    def fingerprint(self, model: Model) -> str:
+        """Return a digest of the declaration of a class: a page token is valid only for the same."""
+        digest = self._fingerprints.get(model)
+        if digest is None:
+            declaration = msgspec.json.encode(model.to_json(), order="deterministic")
+            digest = self._fingerprints[model] = hashlib.blake2b(declaration, digest_size=16).hexdigest()
+        return digest

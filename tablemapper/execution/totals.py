@@ -15,6 +15,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import abstract_declaration
 from ..errors import InvalidQuery, TableMapperError, safe_repr
 from ..expressions.arithmetic import AnyOwner, Computed, calculation_fault
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.python_source import calculation_source
 from ..expressions.sortable import store_sortable
 from ..expressions.tree import Attr, Expr
@@ -66,6 +67,7 @@ T = TypeVar("T")
 Compute: TypeAlias = Callable[[Measured, MeasureState], States]
 
 
+@refuse_foreign_names("groups", lambda _: ("a grouped query", "Product"))
 class GroupedQuery(AnyOwner, Generic[G, Owner]):
     """The groups of the entities that a query finds.
 

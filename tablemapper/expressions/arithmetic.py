@@ -33,6 +33,7 @@ import attrs
 from ..datetime_types import Builtin
 from ..errors import InvalidQuery, safe_repr
 from ..values.scalars import SCALARS, ValueType
+from .foreign_names import verbs_of
 
 T_co = TypeVar("T_co", covariant=True)
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ class Expr(AnyOwner, Generic[T_co, Owner]):
     """An expression that has a value for each entity of a class."""
 
     __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return verbs_of(self)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(NO_TRUTH)

@@ -14,6 +14,7 @@ import attrs
 
 from ..errors import InvalidQuery, safe_repr
 from .arithmetic import NO_TRUTH
+from .foreign_names import verbs_of
 
 O_contra = TypeVar("O_contra", contravariant=True)
 MAX_DEPTH = 100  # of predicates in each other: SQLite, and Python, take them with room to spare
@@ -26,6 +27,9 @@ class Predicate(Generic[O_contra]):
     __slots__ = ()
     depth: int = 1
     """How many predicates stand in each other, at most."""
+
+    def __dir__(self) -> list[str]:
+        return verbs_of(self)
 
     def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
         return _not_too_deep(joined(And, self, as_predicate(other)))

@@ -26,7 +26,7 @@ from .arithmetic import Computed, Expr, Kind, Number
 from .boolean import And, Junction, Not, Or, Predicate, as_predicate
 from .clauses import Assignment, Order
 from .elements import ElementAttr, Recorder
-from .foreign_names import FIELD_HABITS, refuse_habits
+from .foreign_names import refuse_foreign_names
 
 __all__ = [
     "TIMESTAMP_NAME",
@@ -77,7 +77,7 @@ class Parameter:
         return f"?{self.number}"
 
 
-@refuse_habits(FIELD_HABITS, lambda attr: (repr(attr), attr.owner.__name__))
+@refuse_foreign_names("field", lambda attr: (repr(attr), attr.owner.__name__), "either")
 @attrs.frozen(eq=False, repr=False)
 class Attr(Number[O, T]):
     """A field of an entity class, a value nested in a field, or a truncated time."""

@@ -9,12 +9,12 @@ import attrs
 import msgspec
 
 _NUMBERS = {
-    "entities": "{:,} entities",
+    "entities": "entities: {:,}",
     "partitions": "partitions: {:,}",
-    "share": "{:.0%} of all",
-    "writes": "{:,} writes of late",
-    "busiest": "{:,} in the busiest second",
-    "key": "key {}",
+    "share": "largest share: {:.0%}",
+    "writes": "writes of late: {:,}",
+    "busiest": "in the busiest second: {:,}",
+    "key": "key: {}",
 }
 """How numbers of the evidence are told; the others stand in the problem already."""
 

@@ -11,7 +11,7 @@ from ..planning.capabilities import Capabilities
 from ..schema.model import Model, Schema, compile_schema
 from .advice import Advice, in_order
 from .call_rules import idle_index, of_forms
-from .data_rules import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA, with_numbers
+from .data_rules import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA, judged
 from .declaration_rules import RULES_OF_CLASSES, RULES_OF_PLACES
 from .keys_and_indexes import KeyOrIndex
 from .workload import Workload
@@ -90,20 +90,16 @@ def _of_class(
 
 
 def _of_place(place: KeyOrIndex, held: Statistics | IndexStatistics | None) -> Iterator[Advice]:
-    for code, rule in RULES_OF_PLACES.items():
-        if (found := rule(place)) is not None:
-            if isinstance(held, Statistics):
-                writes = {"writes": held.writes, "busiest": held.busiest}
-                found = with_numbers(code, found, held.entities, held.partitions, writes)
-            elif held is not None:
-                found = with_numbers(code, found, held.rows, held.partitions, {})
-            yield found.advice(code, place.label)
-    if isinstance(held, Statistics):
-        told = {code: rule(place, held) for code, rule in RULES_OF_KEY_DATA.items()}
-        yield from (one.advice(code, place.made.name) for code, one in told.items() if one is not None)
-    elif held is not None:
-        rows = {code: rule(place, held) for code, rule in RULES_OF_INDEX_DATA.items()}
-        yield from (one.advice(code, place.label) for code, one in rows.items() if one is not None)
+    told = {code: finding for code, rule in RULES_OF_PLACES.items() if (finding := rule(place)) is not None}
+    for code, finding in told.items():
+        if (judgement := finding if held is None else judged(code, finding, held)) is not None:
+            yield judgement.advice(code, place.label)
+    if held is None:
+        return
+    rules = RULES_OF_KEY_DATA if place.index is None else RULES_OF_INDEX_DATA
+    for code, of_data in rules.items():
+        if code not in told and (finding := of_data(place, held)) is not None:
+            yield finding.advice(code, place.made.name if place.index is None else place.label)
 
 
 def _unaccepted(found: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:

@@ -17,7 +17,7 @@ from ..planning.query_text import form_of
 from ..planning.scan_refusal import NO_INDEX, proposal
 from ..schema.model import Model
 from .declaration_rules import RuleFinding
-from .workload import CallStatistics, Workload
+from .workload import CallStatistics, Workload, shape_of
 
 CODES_OF_CALLS, CODES_OF_IDLE = ("TM201", "TM202"), ("TM203",)
 """The codes that are about a class, and about an index."""
@@ -33,11 +33,11 @@ def of_forms(model: Model, workload: Workload, capabilities: Capabilities | None
 
     What its declarations answer otherwise by now than when it was observed is left out.
     """
-    for one in _by_text(workload.forms, model):
-        if one.calls < _OFTEN or one.words is None:
+    for one in _by_text(workload.statistics, model):
+        if one.calls < _OFTEN or (shape := shape_of(one)) is None:
             continue
         try:
-            form = form_of(dict(one.words), model)
+            form = form_of(dict(shape), model)
             now = plan(attrs.evolve(form, scan=True), capabilities)
         except (InvalidQuery, LookupError, TypeError, ValueError):
             continue  # (it has other fields or indexes by now)
@@ -53,20 +53,20 @@ def _by_text(forms: Iterable[CallStatistics], model: Model) -> list[CallStatisti
     for one in forms:
         if one.model == model.name and one.text:
             key = one.text, one.path, is_total(one)
-            so_far = together.get(key, attrs.evolve(one, calls=0, read=0, examined=0))
+            so_far = together.get(key, attrs.evolve(one, calls=0, returned=0, examined=0))
             together[key] = attrs.evolve(
                 so_far,
                 calls=so_far.calls + one.calls,
-                read=so_far.read + (one.calls if is_total(one) else one.read),
+                returned=so_far.returned + (one.calls if is_total(one) else one.returned),
                 examined=so_far.examined + one.examined,
-                words=so_far.words or one.words,
+                shape_data=shape_of(so_far) or shape_of(one),
             )
     return list(together.values())
 
 
 def is_total(form: CallStatistics) -> bool:
     """Return whether calls give one number each, of all that they read."""
-    return form.verb in _TOTALS and "by" not in (form.words or {})
+    return form.verb in _TOTALS and "by" not in (shape_of(form) or {})
 
 
 def frequent_scan(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFinding | None:
@@ -90,7 +90,7 @@ def frequent_scan(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFin
 
 def reads_too_much(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFinding | None:
     """TM202: a query reads far more than it returns."""
-    if form.examined < _MUCH * form.calls or form.examined < _TIMES * form.read:
+    if form.examined < _MUCH * form.calls or form.examined < _TIMES * form.returned:
         return None
     mend = proposal(query, now)
     remedy = "No index can bound it further: add conditions to it."
@@ -100,19 +100,19 @@ def reads_too_much(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFi
         remedy = "Let an aggregate keep what is counted and added up: it is read from its groups then."
     return RuleFinding(
         "note" if is_total(form) and mend is None else "warning",
-        f"{form.text} reads {form.examined // form.calls:,} rows of {form.path} to return {form.read / form.calls:,.3g}",
+        f"{form.text} reads {form.examined // form.calls:,} rows of {form.path} to return {form.returned / form.calls:,.3g}",
         "It takes as long as reading all of them, and on Azure Tables a request for each 1,000.",
         remedy, mend, _evidence(form),
     )  # fmt: skip
 
 
 def _evidence(form: CallStatistics) -> dict[str, Any]:
-    return {"calls": form.calls, "read": form.read, "examined": form.examined}
+    return {"calls": form.calls, "returned": form.returned, "examined": form.examined}
 
 
 def idle_index(model: Model, index: IndexModel, workload: Workload) -> RuleFinding | None:
     """TM203: no call followed an index that many writes maintained."""
-    forms = workload.forms
+    forms = workload.statistics
     calls, writes = (
         sum(one.calls for one in forms),
         sum(one.written for one in forms if model.name in _names(one.model)),

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import attrs
 
-from ..engines.statistics import IndexStatistics, PartitionSummary, Statistics
+from ..engines.statistics import IndexStatistics, Statistics
 from ..planning.cost import bytes_text
-from .declaration_rules import RuleFinding
-from .keys_and_indexes import KeyOrIndex, component, first_mend, is_time, parts_of
+from ..planning.shards import spreading
+from .declaration_rules import ONE_SERVER, SPREAD, RuleFinding, newest_partition, one_partition
+from .keys_and_indexes import KeyOrIndex, first_mend, is_time, parts_of
 
 _MOST = 10_000_000  # entities of a partition
 _MANY = 100_000  # entities of a class, from which on it matters how they are spread
 _PARTITIONS = 10
+_IN_ORDER, _IN_NO_ORDER = 0.8, 0.4  # of partitions, by the times of their last writes
 _MOMENTS = 1_000  # of recent writes, from which on it matters; and in one second
 _SMALL = 10_000  # entities of a class, below which one partition or few are no matter yet
 _LARGE, _LARGE_P99 = 512 * 1024, 64 * 1024  # bytes
 _ROWS = 50  # of one entity in one index
 
 
-def _split(place: KeyOrIndex) -> str | None:
-    """Return the key with partitions that are divided further: by the time in their rows, or by shards."""
-    parts, rows = parts_of(place.partition), place.row.slots
-    times = [component(slot.field, "%Y-%m") for slot in rows if is_time(slot)]
-    shards = [component(slot.field, "shard(8)") for slot in rows]
-    mend = first_mend(place.changed((*parts, one)) for one in (*times, *shards))
+def _split(place: KeyOrIndex, *, by_time: bool) -> str | None:
+    """Return the key with partitions that are divided further: by the time in their rows, or by shards.
+
+    All that is written now is of one time, so times only divide what is large, not what is hot.
+    """
+    parts = parts_of(place.partition)
+    times = [slot.field for slot in place.row.slots if is_time(slot)] if by_time else []
+    mend = first_mend(
+        place.changed((*parts, *one)) for one in (*[(f"{{{time}:%Y-%m}}",) for time in times], place.shards)
+    )
     return None if mend is None else mend.declaration()
 
 
@@ -44,7 +50,7 @@ def large_partition(place: KeyOrIndex, held: Statistics) -> RuleFinding | None:
         f"the partition {largest.key!r} has {largest.entities:,} of {held.entities:,} entities",
         "On Azure Tables one server serves a partition; a query of the whole of it takes a request for each 1,000.",
         "Divide it, by time or by shards behind the field: a query then reads a range for each part.",
-        _split(place), {"entities": largest.entities, "share": largest.entities / held.entities, "partition": largest.key},
+        _split(place, by_time=True), {"entities": largest.entities, "share": largest.entities / held.entities, "partition": largest.key},
         of_key=True,
     )  # fmt: skip
 
@@ -53,16 +59,50 @@ def hot_partition(place: KeyOrIndex, held: Statistics) -> RuleFinding | None:
     """TM102: most recent writes went to one partition."""
     parts = held.partitions
     hottest = next(iter(parts.hottest), None)
-    if hottest is None or held.writes < _MOMENTS or parts.number < _PARTITIONS or hottest.writes * 2 <= held.writes:
+    if hottest is None or held.writes < _MOMENTS or hottest.writes * 2 <= held.writes:
         return None
+    if parts.number < _PARTITIONS and (held.busiest < _MOMENTS or one_partition(place) or newest_partition(place)):
+        return None  # (of few, one always gets many; and TM001 and TM002 have the same numbers)
     return RuleFinding(
         "warning" if held.busiest >= _MOMENTS else "note",
         f"the partition {hottest.key!r} got {hottest.writes:,} of {held.writes:,} writes of the last {held.recent}",
-        "On Azure Tables a partition takes about 2,000 entities a second, and is never split.",
-        "Divide it, by time or by shards behind the field: a query then reads a range for each part.",
-        _split(place),
+        ONE_SERVER, "Divide it, by shards behind the field: a query then reads a range for each part.",
+        _split(place, by_time=False),
         {"writes": hottest.writes, "share": hottest.writes / held.writes, "busiest": held.busiest, "partition": hottest.key},
         of_key=True,
+    )  # fmt: skip
+
+
+def written_in_order(place: KeyOrIndex, held: Statistics) -> RuleFinding | None:
+    """TM002, of partitions whose type does not say it: numbers and texts that only grow."""
+    order, slots = held.partitions.write_order, place.partition.slots
+    if order is None or abs(order) < _IN_ORDER or any(slot.buckets for slot in slots):
+        return None
+    mend = place.changed((*spreading(slots, place.made), *parts_of(place.partition)))
+    return RuleFinding(
+        "note", f"the partitions {place.partition.text!r} were written in the order of their keys",
+        f"What is written now goes to the {'last' if order > 0 else 'first'} partitions, and on Azure Tables to one server.",
+        "Put shards in front of it: a query for a range then reads one range for each of them, and a key still one.",
+        None if mend is None else mend.declaration(),
+        {"partitions": held.partitions.number, "order": round(order, 3)}, of_key=True,
+    )  # fmt: skip
+
+
+def few_partitions_of_many(place: KeyOrIndex, held: Statistics | IndexStatistics) -> RuleFinding | None:
+    """TM003, of partitions whose type does not say it: a country, a status as text."""
+    parts, rows = held.partitions, held.entities if isinstance(held, Statistics) else held.rows
+    slots = place.partition.slots
+    if rows < _MANY or parts.number >= _PARTITIONS or not slots or any(slot.buckets for slot in slots):
+        return None
+    named = "entities" if place.index is None else "rows"
+    largest = parts.largest[0]
+    mend = place.changed((*parts_of(place.partition), *place.shards))
+    return RuleFinding(
+        "warning" if place.index is None else "note",
+        f"{rows:,} {named} are in {parts.number} partition{'s' * (parts.number > 1)}", ONE_SERVER, SPREAD,
+        None if mend is None else mend.declaration(),
+        {"entities": rows, "partitions": parts.number, "share": largest.entities / rows, "partition": largest.key},
+        of_key=place.index is None,
     )  # fmt: skip
 
 
@@ -82,33 +122,39 @@ def large_entities(place: KeyOrIndex, held: Statistics) -> RuleFinding | None:
 
 def wide_fan_out(place: KeyOrIndex, held: IndexStatistics) -> RuleFinding | None:
     """TM106: an entity has very many rows in an index over the elements of a list."""
-    if held.most < _ROWS:
+    if held.max_rows < _ROWS:
         return None
-    key = {} if held.most_key is None else {"key": " ".join(held.most_key)}
+    key = {} if held.max_rows_key is None else {"key": " ".join(held.max_rows_key)}
     return RuleFinding(
-        "note", f"an entity has {held.most:,} rows in it",
+        "note", f"an entity has {held.max_rows:,} rows in it",
         "Each write of the entity compares all of them; on Azure Tables a transaction has at most 100 rows.",
-        "Keep fewer elements, or a class with an entity for each of them.", evidence={"most": held.most, **key},
+        "Keep fewer elements, or a class with an entity for each of them.", evidence={"most": held.max_rows, **key},
     )  # fmt: skip
 
 
-def with_numbers(
-    code: str, found: RuleFinding, entities: int, parts: PartitionSummary, more: Mapping[str, int]
-) -> RuleFinding:
-    """Return what a rule over declarations found, with the numbers of the data if they tell how much it matters."""
+def judged(code: str, finding: RuleFinding, held: Statistics | IndexStatistics) -> RuleFinding | None:
+    """Return what a rule over declarations found, as the data has it: with its numbers, or None if it is not so."""
     if code not in ("TM001", "TM002", "TM003"):
-        return found
-    level = found.level if entities >= _SMALL or code == "TM002" else "note"
-    return attrs.evolve(found, level=level, evidence={"entities": entities, "partitions": parts.number, **more})
+        return finding
+    parts = held.partitions
+    entities = held.entities if isinstance(held, Statistics) else held.rows
+    if code == "TM002" and parts.write_order is not None and abs(parts.write_order) < _IN_NO_ORDER:
+        return None  # (the time is none of writing: of a birthday, of the end of a lease)
+    writes = {"writes": held.writes, "busiest": held.busiest} if isinstance(held, Statistics) else {}
+    level = finding.level if entities >= _SMALL or code == "TM002" else "note"
+    return attrs.evolve(finding, level=level, evidence={"entities": entities, "partitions": parts.number, **writes})
 
 
-OfKeyData: TypeAlias = Callable[[KeyOrIndex, Statistics], RuleFinding | None]
-OfIndexData: TypeAlias = Callable[[KeyOrIndex, IndexStatistics], RuleFinding | None]
-RULES_OF_KEY_DATA: dict[str, OfKeyData] = {
+OfData: TypeAlias = Callable[[KeyOrIndex, Any], RuleFinding | None]
+RULES_OF_KEY_DATA: dict[str, OfData] = {
+    "TM002": written_in_order,
+    "TM003": few_partitions_of_many,
     "TM101": large_partition,
     "TM102": hot_partition,
     "TM104": large_entities,
 }
-RULES_OF_INDEX_DATA: dict[str, OfIndexData] = {
+"""They take the statistics of the class; of the codes of declarations, what those did not find."""
+RULES_OF_INDEX_DATA: dict[str, OfData] = {
+    "TM003": few_partitions_of_many,
     "TM106": wide_fan_out,
 }

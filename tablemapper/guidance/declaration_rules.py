@@ -13,11 +13,11 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..entities.declaration import declaration_of
+from ..entities.type_names import type_name
 from ..keys.template import Slot, Template
-from ..planning.scan_refusal import written
 from ..schema.model import Model, Schema
 from .advice import Advice
-from .keys_and_indexes import KeyOrIndex, component, first_mend, is_time, parts_of
+from .keys_and_indexes import KeyOrIndex, is_time, parts_of
 
 _FEW = 16  # partitions
 _ROWS = 10  # of a write
@@ -46,13 +46,19 @@ class RuleFinding:
         )  # fmt: skip
 
 
-_ONE_SERVER = "On Azure Tables a partition takes about 2,000 entities a second, and is never split."
-_SPREAD = "Spread it: queries read the shards side by side, in the order of the rows."
+ONE_SERVER = "On Azure Tables a partition takes about 2,000 entities a second, and is never split."
+SPREAD = "Spread it: queries read the shards side by side, in the order of the rows."
 
 
 def _mended(place: KeyOrIndex | None, rule: Callable[[KeyOrIndex], RuleFinding | None]) -> str | None:
     """Return the declaration of a mended place, unless the same rule still speaks of it."""
     return None if place is None or rule(place) is not None else place.declaration()
+
+
+def _or_grouped(remedy: str, place: KeyOrIndex) -> str:
+    """Return a remedy with the other one, which spreads entities only as evenly as the values of a field are."""
+    field = place.grouping
+    return remedy if field is None else f"{remedy} Or put {field} in front, if each query names it."
 
 
 # ------------------------------------------------------------------------------------------------ of keys and indexes
@@ -62,13 +68,12 @@ def one_partition(place: KeyOrIndex) -> RuleFinding | None:
     """TM001: all rows are in one partition."""
     if place.partition.slots or (place.index is None and (place.of_groups or not place.row.slots)):
         return None
-    field = place.spread_by()
     rows = "entity" if place.index is None else "row"
-    mend = None if field is None else place.changed(component(field))
+    mend = place.changed(place.shards)
     return RuleFinding(
         "note" if place.of_groups else "warning",
         f"every {rows} is in the partition {place.partition.text!r}",
-        _ONE_SERVER, _SPREAD, None if mend is None else mend.declaration(),
+        ONE_SERVER, _or_grouped(SPREAD, place), None if mend is None else mend.declaration(),
     )  # fmt: skip
 
 
@@ -87,32 +92,15 @@ def _only_time(place: KeyOrIndex) -> RuleFinding:
     """All slots of the partition are of one time."""
     own = place.index is None
     name = place.partition.slots[0].field
-    rest = [slot for slot in place.row.slots if slot.field != name and not is_time(slot)] if own else []
-    plain = [component(rest[0].field, "")] if rest and _groups(place, rest[0]) else []
-    known = sorted(rest, key=lambda slot: not _is_many(place, slot))  # (what is measured changes)
-    shards = [component(field) for field in (*(slot.field for slot in known), place.spread_by()) if field is not None]
-    mend = first_mend(place.changed((front, *parts_of(place.partition))) for front in (*plain, *shards))
+    made = any(field.name == name and field.factory is not None for field in place.made.fields)
+    mend = place.changed((*place.shards, *parts_of(place.partition)))
+    remedy = "Put shards in front of it: a query for a time then reads one range for each of them."
     return RuleFinding(
         "warning" if own else "note", f"the partition {place.partition.text!r} is a time",
-        "All that is written now goes to one partition, and on Azure Tables to one server, while the others rest.",
-        "Put a field in front of it, or shards: a query for a time then reads one range for each of them.",
-        _mended(mend, newest_partition),
+        f"{'All' if made else f'If {name} is the time of writing, all'} that is written now goes to one partition, and on "
+        "Azure Tables to one server, while the others rest.",
+        _or_grouped(remedy, place), _mended(mend, newest_partition),
     )  # fmt: skip
-
-
-def _groups(place: KeyOrIndex, slot: Slot) -> bool:
-    """Return whether a field of the row seems to be of several entities each: it comes first, and others tell them apart.
-
-    What comes behind a time only tells apart what was written at once, as a number of its own does.
-    """
-    first, *behind = place.row.slots
-    many = slot.text.base is not UUID and _is_many(place, slot)
-    return many and first is slot and any(one.field != slot.field for one in behind)
-
-
-def _is_many(place: KeyOrIndex, slot: Slot) -> bool:
-    """Return whether a slot holds names or numbers of which there can be many."""
-    return slot.text.base in (str, int, UUID) and place.type_of(slot.field).members is None
 
 
 def _time_first(place: KeyOrIndex) -> RuleFinding:
@@ -134,7 +122,7 @@ def _time_first(place: KeyOrIndex) -> RuleFinding:
 def _newest_uuid(place: KeyOrIndex) -> RuleFinding | None:
     slot = place.partition.slots[0]
     field = next((one for one in place.made.fields if one.name == slot.field), None)
-    if place.index is not None or slot.text.base is not UUID or field is None or not _made_by(field.factory, "uuid7"):
+    if place.index is not None or field is None or not _made_by(field.factory, "uuid7"):
         return None
     return RuleFinding(
         "note", f"the partition {place.partition.text!r} begins with a UUID of version 7, which begins with the time",
@@ -150,11 +138,10 @@ def few_partitions(place: KeyOrIndex) -> RuleFinding | None:
         return None
     if place.index is not None and place.index.where is not None:
         return None
-    field = place.spread_by()
-    mend = None if field is None else place.changed((*parts_of(place.partition), component(field)))
+    mend = place.changed((*parts_of(place.partition), *place.shards))
     return RuleFinding(
         "warning" if place.index is None else "note", f"the partition {place.partition.text!r} has {number} values at most",
-        _ONE_SERVER, _SPREAD, _mended(mend, few_partitions),
+        ONE_SERVER, SPREAD, _mended(mend, few_partitions),
     )  # fmt: skip
 
 
@@ -222,7 +209,8 @@ def _holds(name: str, place: KeyOrIndex, other: KeyOrIndex, *, later: bool) -> b
 
 
 def _signs(place: KeyOrIndex) -> list[tuple[str, str, bool]]:
-    return [(slot.field, slot.spec, slot.ordered) for slot in place.slots]
+    """Return the slots, without those that repeat one in front."""
+    return list(dict.fromkeys([(slot.field, slot.spec, slot.ordered) for slot in place.slots]))
 
 
 # ------------------------------------------------------------------------------------------------ of classes
@@ -232,7 +220,7 @@ def random_rows(model: Model, schema: Schema) -> RuleFinding | None:
     """TM004: rows are in no order, and nothing gives the order of time."""
     made = model.declaration
     first = next(iter(made.row.slots), None)
-    if made.of is not None or first is None or first.text.base is not UUID or first.buckets:
+    if made.of is not None or first is None or first.text.base not in (str, UUID) or first.buckets:
         return None
     fields = {field.name: field for field in made.fields}
     if first.field not in fields or not _made_by((field := fields[first.field]).factory, "uuid4"):
@@ -243,9 +231,10 @@ def random_rows(model: Model, schema: Schema) -> RuleFinding | None:
     ]
     if not times:
         return None
-    kind = written(field.type, made.cls)
-    named = "" if field.property == field.name else f', name="{field.property}"'
-    line = f"{field.name}: tm.Field[{kind}] = tm.field(factory=tm.uuid7{named})"
+    kind = type_name(field.type, made.cls)
+    options = "tm.uuid7" if first.text.base is UUID else "lambda: str(tm.uuid7())"
+    options += "" if field.property == field.name else f', name="{field.property}"'
+    line = f"{field.name}: tm.Field[{kind}] = tm.field(factory={options}{', kw_only=True' * field.kw_only})"
     return RuleFinding(
         "note", f"rows are random UUIDs, and {times[0]} is in no key and no index",
         "The newest entities of a partition cannot be read without reading all of it.",
@@ -297,9 +286,9 @@ def _finer_group(model: Model, slots: tuple[Slot, ...], source: str) -> str | No
         field = next((one for one in declaration_of(made.of).fields if one.name == slot.field), None)
         if field is None or slot.buckets or is_time(slot) or field.optional or hasattr(made.cls, field.name):
             continue
-        kind = written(field.type, made.cls)
+        kind = type_name(field.type, made.cls)
         rest = [part for template in made.templates for part in parts_of(template) if part]
-        times = [written(made.field(name).type, made.cls) for name in made.arguments]
+        times = [type_name(made.field(name).type, made.cls) for name in made.arguments]
         if kind is None or None in times:
             return None
         texts = [f'"{part}"' for part in rest]
@@ -313,7 +302,9 @@ def _finer_group(model: Model, slots: tuple[Slot, ...], source: str) -> str | No
 
 
 def _made_by(factory: object, name: str) -> bool:
-    return getattr(factory, "__name__", "") == name
+    """Return whether a factory is a function, or calls it, as ``lambda: str(uuid4())`` does."""
+    code = getattr(factory, "__code__", None)
+    return getattr(factory, "__name__", "") == name or (code is not None and name in code.co_names)
 
 
 OfPlaces: TypeAlias = Callable[[KeyOrIndex], RuleFinding | None]

@@ -13,24 +13,19 @@ from ..datetime_types import Builtin
 from ..entities.declaration import Declaration, IndexModel, compile_index, index_table, key_templates
 from ..entities.index import Index
 from ..entities.key import Key
+from ..entities.type_names import type_name
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..planning.scan_refusal import written
+from ..planning.shards import spreading
 from ..values.extra import indexed_as
 from ..values.scalars import ValueType
 
 Text = str | tuple[str, ...]
-SHARDS = 16
 
 
 def is_time(slot: Slot) -> bool:
     """Return whether a slot holds a day or a moment, or a part of one."""
     return not slot.buckets and slot.text.base in (Builtin.date, Builtin.datetime)
-
-
-def component(field: str, spec: str = f"shard({SHARDS})") -> str:
-    """Return a component of a template."""
-    return f"{{{field}:{spec}}}" if spec else f"{{{field}}}"
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -68,7 +63,7 @@ class KeyOrIndex:
         kind = self.made.field(head).type
         if path:
             kind = indexed_as(kind.nested(tuple(path.split("."))))
-        return kind if kind.hierarchy else kind.element or kind
+        return kind if kind.hierarchy and self.index is None else kind.element or kind
 
     @property
     def texts_of_partition(self) -> int | None:
@@ -82,21 +77,34 @@ class KeyOrIndex:
         kind = self.type_of(slot.field)
         return 2 if kind.kind is bool else None if kind.members is None else len(kind.members)
 
-    def spread_by(self) -> str | None:
-        """Return the field whose shards spread what is in one partition now; queries name none of it.
+    @cached_property
+    def shards(self) -> tuple[str, ...]:
+        """The components that spread what is in one partition now: shards of fields of the row.
 
-        It is the first field of the row; of an index that is not unique, one of the entity's key, which says more.
+        Those of an index that is not unique are of the entity's key, which says more.
         """
-        if self.index is None or self.index.unique:
-            return next((slot.field for slot in self.row.slots), None)
-        of_key = [slot for template in self.made.templates for slot in template.slots]
-        fit = [slot.field for slot in of_key if slot.text.base.__name__ in ("str", "int", "UUID")]
-        return next(iter(fit), None)
+        own = self.index is None or self.index.unique
+        slots = self.row.slots if own else [slot for template in self.made.templates for slot in template.slots]
+        return spreading(slots or self.partition.slots, self.made)
+
+    @cached_property
+    def grouping(self) -> str | None:
+        """The field at the start of the row that several entities seem to have in common, as others tell them apart.
+
+        What comes behind a time only tells apart what was written at once, as a number of its own does.
+        """
+        names = list(dict.fromkeys(slot.field for slot in self.row.slots))
+        if self.index is not None or len(names) < 2:
+            return None
+        first = self.row.slots[0]
+        many = first.text.base in (str, int) and self.type_of(first.field).members is None
+        return first.field if many and not first.buckets else None
 
     # -------------------------------------------------------------------------------------------- a better one
 
     def changed(self, partition: Text, row: Text | None = None) -> KeyOrIndex | None:
         """Return the place with other templates; None if they cannot be, or if it has other arguments then."""
+        partition = partition[0] if isinstance(partition, tuple) and len(partition) == 1 else partition
         row = self.row.text if row is None else row
         faults: list[str] = []
         fields = {field.name: field for field in self.made.fields}
@@ -119,7 +127,7 @@ class KeyOrIndex:
 
     def declaration(self) -> str:
         """Return the line of it in a class body."""
-        types = [written(self.type_of(field), self.made.cls) for field in self.arguments]
+        types = [type_name(self.type_of(field), self.made.cls) for field in self.arguments]
         typed = "" if None in types or not types else f"[{', '.join(map(str, types))}]"
         options = [f"partition={_text(self.partition.text)}"]
         if self.row.text != "":

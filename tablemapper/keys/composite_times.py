@@ -6,13 +6,14 @@ knows nothing of that, so the templates of a key are gone through once, together
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import time
 from typing import Any
 
 import attrs
 
 from ..datetime_types import Builtin
+from ..errors import safe_repr
 from .encodings import bind
 from .template import Slot, Template
 from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
@@ -75,6 +76,18 @@ def decode(templates: Pair, key: tuple[str, str]) -> dict[str, Any]:
                 parts.setdefault(slot.field, {}).setdefault(unit, piece[start:end])
     kinds = _kinds(templates)
     return values | {f: _READ[kinds[f]](_iso(kinds[f], parts[f])) for f in composed_fields(templates)}
+
+
+def shown_values(templates: Pair, key: Sequence[str]) -> str | None:
+    """Return the values of a key as Python writes them, in order; None if it does not hold all of each."""
+    fields = dict.fromkeys([slot.field for template in templates for slot in template.slots])
+    if not composed_fields(templates).union(*(template.lossless_fields for template in templates)).issuperset(fields):
+        return None
+    try:
+        values = decode(templates, (key[0], key[1]))
+        return ", ".join([safe_repr(values[field]) for field in fields])
+    except (ValueError, LookupError, ArithmeticError, TypeError):  # (what others wrote may be no key of ours)
+        return None
 
 
 def _kinds(templates: Pair) -> dict[str, type]:

@@ -74,7 +74,8 @@ def migrate(
         hold: the length of a transaction in seconds; other writers wait no longer.
         rest: the pause after a transaction that delays others, as a multiple of their delay.
         durability: as for `tablemapper.open`.
-        timeout, credential: as for `tablemapper.open`.
+        timeout: as for `tablemapper.open`.
+        credential: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does

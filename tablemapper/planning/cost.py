@@ -67,12 +67,12 @@ class Cost:
 
     requests: int
     """Round trips: a page of 1,000 rows is one, and so is an entity that is read after its index row."""
-    entities: int
-    """Index rows and entities that travel."""
-    bytes: int
-    """Their size, estimated by the first 100."""
+    entities: int | None
+    """Index rows and entities that travel; None where they are not counted."""
+    bytes: int | None
+    """Their size, estimated by the first 100; None where they are not counted."""
     at_least: bool
-    """Whether it can be more: counting stops at 10,000 rows, and an account is not counted."""
+    """Whether it can be more: counting stops at 10,000 rows, and in an account it would cost as much as reading."""
 
     def price(self, prices: Prices | None = None) -> float:
         """Return the price of one run."""
@@ -82,6 +82,8 @@ class Cost:
         prices = Prices()
         least = "at least " if self.at_least else ""
         requests = f"{self.requests:,} request{'' if self.requests == 1 else 's'}"
+        if self.entities is None or self.bytes is None:
+            return f"on Azure: {least}{requests}; its rows are not counted, as that would cost as much as to read them"
         entities = f"{self.entities:,} entit{'y' if self.entities == 1 else 'ies'}"
         million = f"{1_000_000 * self.price(prices):,.2f} {prices.currency} a million runs"
         return f"on Azure: {least}{requests}, {entities}, {bytes_text(self.bytes)}; {million}"
@@ -98,7 +100,7 @@ def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int 
         footprint: what it reads; None if that is not known.
     """
     if footprint is None:
-        return Cost(ranges, 0, 0, at_least=True)
+        return Cost(ranges, None, None, at_least=True)
     rows: Sequence[int] = footprint.rows
     joined = footprint.joined
     if limit is not None and not plan.filter and not plan.sorted:

@@ -170,10 +170,11 @@ class MixedExplanation:
     def cost(self) -> Cost:
         """What one run would cost on Azure Tables: the sum over the classes."""
         costs = [one.cost for one in self.classes.values()]
+        entities, sizes = [one.entities for one in costs], [one.bytes for one in costs]
         return Cost(
             sum(one.requests for one in costs),
-            sum(one.entities for one in costs),
-            sum(one.bytes for one in costs),
+            None if None in entities else sum(filter(None, entities)),
+            None if None in sizes else sum(filter(None, sizes)),
             at_least=any(one.at_least for one in costs),
         )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
+from ..entities.type_names import type_name
 from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
 from ..keys.template import Template
 from ..limits import check_table_name
@@ -18,8 +17,7 @@ from ..values.scalars import ValueType
 from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name, normal
 from .plan import MAX_RANGES, AccessPath, Plan
 from .query_spec import QueryShape
-
-_SHARDS = 16
+from .shards import spreading
 
 
 def lack(field: str, where: Iterable[AnyPredicate]) -> str:
@@ -197,15 +195,17 @@ def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[st
     """Return the declaration of an index over fields, the last of which may be compared."""
     fields = [*lead, *ranged]
     # (One partition for all would be hot, and serve every query that nothing bounds by reading all of it.)
-    partition, *row = fields if lead else [f"{model.declaration.arguments[0]}:shard({_SHARDS})", *fields]
+    slots = [slot for template in model.declaration.templates for slot in template.slots]
+    partition = _template(fields[:1]) if lead else _texts(spreading(slots, model.declaration))
+    row = fields[1:] if lead else fields
     name = _free(
         "by_" + re.sub(r"\W", "_", "_and_".join(fields)), [*dir(model.cls), *(one.name for one in model.indexes)]
     )
-    text = f'partition="{{{partition}}}"' + (f", row={_template(row)}" if row else "")
+    text = f"partition={partition}" + (f", row={_template(row)}" if row else "")
     if check_table_name(table := index_table(model.table, name)) is not None:
         plain = re.sub("[^A-Za-z0-9]", "", table)[:60]
         text += f', table="{_free(plain, [model.table, *(index.table for index in model.indexes)])}"'
-    parameters = [written(types[field].element or types[field], model.cls) for field in fields]
+    parameters = [type_name(types[field].element or types[field], model.cls) for field in fields]
     typed = "" if None in parameters else f"[{', '.join(map(str, parameters))}]"
     return f"{name} = tm.Index{typed}({text})"
 
@@ -218,7 +218,11 @@ def _fits(attr: Attr[Any, Any], *, contains: bool) -> bool:
 
 
 def _template(names: list[str]) -> str:
-    texts = [f'"{{{name}}}"' for name in names]
+    return _texts([f"{{{name}}}" for name in names])
+
+
+def _texts(components: Sequence[str]) -> str:
+    texts = [f'"{component}"' for component in components]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
@@ -227,18 +231,3 @@ def _free(name: str, taken: Iterable[str]) -> str:
     known = {one.lower() for one in taken}
     numbered = (f"{name}{number}" for number in count(2))
     return next(one for one in chain([name], numbered) if one.lower() not in known)
-
-
-def written(type: ValueType, cls: Any) -> str | None:
-    """Return a type as the class body can name it; None if it is not known how."""
-    if type.name == "int32":
-        return "tm.Int32"
-    kind: Any = type.enum or type.kind
-    if type.enum is None and type.name != kind.__name__:
-        return None  # a Literal
-    known: Any = sys.modules.get(cls.__module__)
-    for part in kind.__qualname__.split("."):
-        known = getattr(known, part, None)
-    hidden = kind.__qualname__.split(".")[0] in dir(cls)
-    builtin = getattr(builtins, kind.__name__, None) is kind
-    return kind.__qualname__ if (known is kind or builtin) and not hidden else None

@@ -104,5 +104,5 @@ class Splittable(ColumnResults[T_co]):
     def _part_seal(self) -> TokenSeal:
         whole = attrs.evolve(self._spec, part=None)
         return TokenSeal(
-            self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], safe_repr(self, _LONG)
+            self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], lambda: safe_repr(self, _LONG)
         )

@@ -163,7 +163,7 @@ class _Mixed(Results[T]):
 
     def _part_seal(self) -> TokenSeal:
         whole = self._each(lambda query: query._in_part(None))
-        return TokenSeal(self._plans, ["part", *whole._form()], safe_repr(self))
+        return TokenSeal(self._plans, ["part", *whole._form()], lambda: safe_repr(self))
 
     # ------------------------------------------------------------------------------------------ reading
 

@@ -59,11 +59,11 @@ class _Observed(Results[Any]):
             prepared = [query._plans.prepared(query._spec, query._wanted)[0] for query in classes]
         paths = dict.fromkeys(map(_path, prepared))
         call = cast(ObservedPlans, self._plans).observer.call(verb, class_names(self), ", ".join(paths) or None)
-        call.form, call.words = _words(classes, prepared)
+        call.shape, call.shape_data = _words(classes, prepared)
         if not prepared:
             return call, plain
         if all(one.only_results for one in prepared):
-            call.examined = lambda: call.read
+            call.examined = lambda: call.returned
             return call, plain
         prepared[0].observed = number = prepared[0].observed + 1
         if self._spec.budget is None and number & (number - 1):  # (the 1st, 2nd, 4th, 8th … call)
@@ -106,27 +106,27 @@ def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., An
 
 
 def _one(call: Call, result: object) -> None:
-    call.read = int(result is not None)
+    call.returned = int(result is not None)
 
 
 def _number(call: Call, result: int) -> None:
-    call.read = result
+    call.returned = result
 
 
 def _page(call: Call, result: Any) -> None:
-    call.read = len(result.items)
+    call.returned = len(result.items)
 
 
 def _columns(call: Call, result: dict[str, list[Any]]) -> None:
-    call.read = len(next(iter(result.values())))
+    call.returned = len(next(iter(result.values())))
 
 
 def _table(call: Call, result: Any) -> None:
-    call.read = result.shape[0]
+    call.returned = result.shape[0]
 
 
 def _changed(call: Call, result: int) -> None:
-    call.read = call.written = result
+    call.returned = call.written = result
 
 
 for _name, _count in {
@@ -159,8 +159,8 @@ class _ObservedQuery(_Observed, Query[Any]):
         call, query = self._begin(f"query.{measured}")
         if by:
             names = [attr.label for attr in by]
-            call.form = f"{call.form} by {', '.join(map(str, names))}"
-            call.words = None if call.words is None else {**call.words, "by": names}
+            call.shape = f"{call.shape} by {', '.join(map(str, names))}"
+            call.shape_data = None if call.shape_data is None else {**call.shape_data, "by": names}
 
         def work(call: Call) -> States:
             read = matching_aggregate(self._plans, self._spec, by, slot)
@@ -168,7 +168,7 @@ class _ObservedQuery(_Observed, Query[Any]):
             if read is not None:
                 call.path = str(read.prepared.plan.path)
                 call.examined = None  # (groups are not counted)
-            call.read = len(states) if read is not None else sum(state[0] for state in states.values())
+            call.returned = len(states) if read is not None else sum(state[0] for state in states.values())
             return states
 
         return call.run(work)
@@ -208,7 +208,7 @@ def _batches(self: _Observed, /, *args: Any, **kwargs: Any) -> Iterator[Any]:
                     batch = next(batches, None)
                 if batch is None:
                     return
-                call.read += batch.num_rows
+                call.returned += batch.num_rows
                 yield batch
         finally:
             call.end()

@@ -14,6 +14,7 @@ import msgspec
 from ..engines.protocol import Position
 from ..errors import InvalidQuery, InvalidToken, safe_repr
 from ..execution.prepared import PlanCache
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import dump
 from ..planning.query_spec import QuerySpec
 
@@ -22,6 +23,7 @@ _VERSION = 2
 _SEAL = 12  # bytes
 
 
+@refuse_foreign_names("page", lambda _: ("a page", "Product"), "either")
 @attrs.frozen
 class Page(Generic[T]):
     """Some results of a query, and the token of the next page."""
@@ -36,11 +38,14 @@ class TokenSeal:
 
     A token holds the place of the last row, and how many results came so far. It is sealed with the identity of the
     store, and with the whole query, values and all: elsewhere it is refused.
+
+    Args:
+        describe: returns the query as text, for errors.
     """
 
-    def __init__(self, plans: PlanCache, form: Any, what: str) -> None:
+    def __init__(self, plans: PlanCache, form: Any, describe: Callable[[], str]) -> None:
         self._key = plans.engine.store_id.encode()[:64]
-        self._what = what
+        self._describe = describe
         self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
 
     def token(self, position: Position, done: int) -> str:
@@ -58,16 +63,16 @@ class TokenSeal:
             raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
             if self._sealed(raw[_SEAL:]) != raw[:_SEAL]:
                 raise InvalidToken(
-                    f"{self._what}: this token comes from another store, or was changed; start without a token"
+                    f"{self._describe()}: this token comes from another store, or was changed; start without a token"
                 )
             version, query, position, done = msgspec.msgpack.decode(raw[_SEAL:])
         except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidToken):
                 raise
-            raise InvalidToken(f"{self._what}: this is not a page token; pass page(…).token, or None") from None
+            raise InvalidToken(f"{self._describe()}: this is not a page token; pass page(…).token, or None") from None
         if version != _VERSION or query != self._query:
             raise InvalidToken(
-                f"{self._what}: this token belongs to another query, or to other models; start without one"
+                f"{self._describe()}: this token belongs to another query, or to other models; start without one"
             )
         return tuple(position), done
 

@@ -2,6 +2,7 @@
 
 ``field op value``. A field is a name, and dots lead into nested values. What follows the first operator is the value, read by
 the type of the field: text as it stands, or in JSON's quotes; anything else as JSON, or as its own text (``2026-01-31``).
+After ``>=`` and ``<`` a date means its begin in UTC, where the field has moments.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from ..entities.declaration import declaration_of
 from ..entities.key import KeyOf
-from ..errors import InvalidQuery, safe_repr
+from ..errors import InvalidQuery, did_you_mean, safe_repr
 from ..expressions.tree import Attr, Order, Predicate
 from ..values.precision import TIMES, cut_text
 from ..values.scalars import ValueType
@@ -40,7 +41,9 @@ _CONDITION = re.compile(
     re.DOTALL,
 )
 _CALL = re.compile(r"\s*(?P<field>[^\W\d]\w*)\.(?P<call>[^\W\d]\w*)\(")
-_EXAMPLES = {"datetime": "2026-01-31T10:00:00Z", "date": "2026-01-31"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_ANOTHER = re.compile(r"\s(?:and|or|&&?|\|\|?)\s+([^\W\d]\w*)[\w.]*\s*(?:==|!=|<|>|\s(?:is|startswith|contains|in)\s)")
+_EXAMPLES = {"datetime": "2026-01-31T10:00:00Z; a day is a range, >=2026-01-31 and <2026-02-01", "date": "2026-01-31"}
 _NOTHING = object()
 
 
@@ -62,6 +65,12 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
             f"{safe_repr(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
     attr = field(cls, found["field"])
+    another = _ANOTHER.search(found["value"]) if found["value"][:1] != '"' else None
+    if another is not None and another[1] in _names(cls):
+        raise InvalidQuery(
+            f"{safe_repr(text)}: this is one condition, with all of it from {safe_repr(found['value'])} as its value; give each "
+            "condition by itself, or write a value that is meant so in double quotes"
+        )
     operator = found["sign"] or " ".join(found["word"].split())
     value: Any = None
     if operator == "in":
@@ -69,7 +78,8 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
     elif operator == "contains" and (element := attr.type.element) is not None:
         value = _value(element, attr, found["value"])
     elif not operator.startswith("is "):
-        value = _value(attr.type, attr, found["value"])
+        begin = attr.type.name == "datetime" and operator in (">=", "<") and _DATE.fullmatch(found["value"].strip())
+        value = _value(attr.type, attr, f"{begin[0]}T00:00:00Z" if begin else found["value"])
     return OPERATORS[operator](attr, value)
 
 
@@ -84,7 +94,7 @@ def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
     names, values = declaration_of(cls).arguments, list(texts)
     if len(names) != len(values):
         raise InvalidQuery(
-            f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} values, got {len(values)}"
+            f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} {'value' if len(names) == 1 else 'values'}, got {len(values)}"
         )
     attrs = [field(cls, name) for name in names]
     found: KeyOf[Any] = cls.key(*(_value(attr.type, attr, text) for attr, text in zip(attrs, values, strict=True)))
@@ -92,19 +102,26 @@ def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
 
 
 def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
-    """Return the field of a name, or what dots in it lead to within.
+    """Return the field of a name, or of a property that is called so, or what dots in it lead to within.
 
     Raises:
         InvalidQuery: there is none.
     """
     name, *within = path.split(".")
-    fields = {one.name for one in declaration_of(cls).fields}
-    if name not in fields:
-        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {', '.join(sorted(fields))}")
-    attr: Attr[Any, Any] = getattr(cls, name)
+    names = _names(cls)
+    if name not in names:
+        listed = ", ".join(sorted(set(names.values())))
+        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {listed}{did_you_mean(name, names)}")
+    attr: Attr[Any, Any] = getattr(cls, names[name])
     for part in within:
         attr = attr[part]
     return attr
+
+
+def _names(cls: type[Any]) -> Mapping[str, str]:
+    """Return the names of the fields, also by those of their properties."""
+    fields = declaration_of(cls).fields
+    return {one.property: one.name for one in fields} | {one.name: one.name for one in fields}
 
 
 def _listed(text: str) -> list[Any]:

@@ -20,7 +20,7 @@ from ..execution.plan_reader import PlanReader
 from ..execution.prepared import PreparedPlan
 from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up
 from ..expressions.arithmetic import Computed
-from ..expressions.foreign_names import ROWS_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import conjuncts
 from ..expressions.tree import TIMESTAMP_NAME, Assignment, Attr, Compare, Expr, Order, Predicate
 from ..planning.budget import Budget, start
@@ -117,8 +117,8 @@ class ClassResults(Splittable[T_co]):
         prepared, values = self._plans.prepared(self._spec, self._wanted)
         if prepared.key is not None and self._spec.budget is None:
             return iter(self._only(prepared.key, values) if limit != 0 else ())
-        if prepared.partition is not None and limit is None and (entities := prepared.partition(values)) is not None:
-            return iter(entities)
+        if limit != 0 and prepared.partition is not None and (items := prepared.partition(values, limit)) is not None:
+            return iter(items)
         run = self._run(*self._bound(prepared, values, most=limit))
         return run.items(limit) if limit != 0 else iter(())
 
@@ -136,6 +136,8 @@ class ClassResults(Splittable[T_co]):
             prepared, values = self._plans.prepared(self._spec, self._wanted)
             if prepared.key is not None:
                 return next(iter(self._only(prepared.key, values)), None)
+            if prepared.partition is not None and (items := prepared.partition(values, 1)) is not None:
+                return items[0] if items else None
             prepared, bound = self._bound(prepared, values, most=1)
             if not prepared.whole:
                 return next(self._run(prepared, bound).items(), None)
@@ -539,7 +541,7 @@ class Query(ClassResults[E]):
         return summed_up([] if row is None else [row], slot)
 
 
-@refuse_habits(ROWS_HABITS, lambda rows: ("a query after .select(…)", rows._names))
+@refuse_foreign_names("rows", lambda rows: ("a query after .select(…)", rows._names))
 class Rows(ClassResults[T]):
     """Tuples of fields of the entities that a query finds."""
 

@@ -10,7 +10,7 @@ from ..engines.protocol import Position
 from ..errors import EntityNotFound, InvalidQuery, did_you_mean, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.arithmetic import Computed
-from ..expressions.foreign_names import QUERY_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Attr, Order, Predicate
 from ..planning.query_spec import QuerySpec
 from ..schema.model import Model
@@ -21,7 +21,7 @@ _EVER = 1e9  # seconds, more than anybody waits
 T_co = TypeVar("T_co", covariant=True)
 
 
-@refuse_habits(QUERY_HABITS, lambda query: ("a query", query._names.split(",")[0]))
+@refuse_foreign_names("query", lambda query: ("a query", query._names.split(",")[0]))
 class Results(Generic[T_co]):
     """The results of a query. Iterate them, or call `first`, `one`, `exists`, `count`, `page`."""
 
@@ -54,16 +54,9 @@ class Results(Generic[T_co]):
             "to share the parts of split(…) with another process, pass part.token"
         )
 
-    def __bool__(self) -> NoReturn:
-        raise TypeError(f"{safe_repr(self, _LONG)} has no truth value; write .exists(), or list(query)")
+    if TYPE_CHECKING:
 
-    if not TYPE_CHECKING:
-
-        def __len__(self) -> NoReturn:
-            raise TypeError("a query has no length before it is read; write .count(), or len(list(query))")
-
-        def __getitem__(self, _: object) -> NoReturn:
-            raise TypeError("a query has no positions; write .first(), .page(size, token), or list(query.limit(3))[2]")
+        def __bool__(self) -> NoReturn: ...
 
     def __iter__(self) -> Iterator[T_co]:
         return self._taken(self._spec.limit)
@@ -111,7 +104,7 @@ class Results(Generic[T_co]):
             ScanRefused: no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        seal = TokenSeal(self._plans, self._form(), safe_repr(self, _LONG))
+        seal = TokenSeal(self._plans, self._form(), lambda: safe_repr(self, _LONG))
         return read_page(seal, self._positioned, size=size, limit=self._spec.limit, token=token)
 
     def pages(self, size: int, /) -> Iterator[Page[T_co]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
 import attrs
 
 from ..engines.protocol import Position
-from ..errors import CorruptStore
+from ..errors import CorruptStore, TableMapperError
 from .query import Query
 
 
@@ -28,7 +29,7 @@ class _TolerantQuery(Query[Any]):
     def _taken(self, limit: int | None) -> Iterator[Any]:
         return (item for _, item in islice(self._positioned(None, limit), limit))
 
-    def _positioned(self, after: Position | None, limit: int | None) -> Iterator[tuple[Position, Any]]:
+    def _positioned(self, after: Position | None, limit: int | None) -> Generator[tuple[Position, Any], None, None]:
         run = self._run(*self._find(most=limit))
         run.layout = run.prepared.placed
         for rows in run.rows(after, limit):
@@ -42,6 +43,25 @@ class _TolerantQuery(Query[Any]):
                     yield place, item
 
 
-def tolerant(query: Query[Any]) -> Query[Any]:
+def read_some(
+    query: Query[Any], after: Position | None, limit: int
+) -> tuple[list[Any], Position | None, TableMapperError | None]:
+    """Read some results, and hold nothing afterwards: a slow reader asks for the next ones with the position.
+
+    Returns:
+        The results after a position, with an `UnreadableRow` for each that cannot be read; the position of the last one,
+        or None if there are no more; and why it ended early.
+    """
+    results, place = list[Any](), after
+    try:
+        with closing(tolerant(query)._positioned(after, limit)) as read:  # noqa: SLF001  as its subclass
+            for place, item in islice(read, limit):  # noqa: B007  the last one is returned
+                results.append(item)
+    except TableMapperError as error:
+        return results, None, error
+    return results, place if len(results) == limit else None, None
+
+
+def tolerant(query: Query[Any]) -> _TolerantQuery:
     """Return a query that gives an `UnreadableRow` in the place of each entity that cannot be read."""
     return _TolerantQuery(query._plans, query._spec)  # noqa: SLF001  as its subclass

@@ -158,6 +158,11 @@ class Maintenance:
         return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
     @cached_property
+    def differing(self) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
+        """The function that gives the old and the new rows of the entities of which something that it reads differs."""
+        return _differing(tuple(sorted(self.places)))
+
+    @cached_property
     def of_indexes(self) -> Maintenance:
         """The part of it that is indexes."""
         return attrs.evolve(self, aggregates=())
@@ -260,6 +265,8 @@ class ChangeSet:
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
+        if not maintenance.differing(pairs)[0]:
+            return  # the most frequent case
         changes, is_sound = dict[MaintainedPart, tuple[list[Row], list[Row]]](), maintenance.is_sound
         for part in maintenance.parts:
             changes[part] = both = _differing(part.places)(pairs)
@@ -272,10 +279,7 @@ class ChangeSet:
             before, after = changes[index]
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
-                if index.model.fan_out is None and len(old) == len(new) == len(before):
-                    self._one_by_one(self._index(index), old, new)
-                else:
-                    self._difference(self._index(index), old, new)
+                self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
             before, after = changes[aggregate]
             if before:
@@ -307,15 +311,6 @@ class ChangeSet:
             elif was != row:
                 changes.rewrites.append(row)
         changes.deletes += held.values()
-
-    def _one_by_one(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
-        """Do what `_difference` does, where each entity has one row and goes on having one."""
-        for was, row in zip(before, after, strict=True):
-            if was[0] != row[0] or was[1] != row[1]:
-                changes.deletes.append(was)
-                changes.puts.append(row)
-            elif was != row:
-                changes.rewrites.append(row)
 
     def _index(self, index: IndexMaintenance) -> IndexChanges:
         found = self.indexes.get(index)

@@ -12,7 +12,7 @@ import attrs
 import msgspec
 
 from ..entities.aggregates import keepers
-from ..entities.declaration import Declaration, IndexModel, declaration_of
+from ..entities.declaration import AbstractDeclaration, Declaration, IndexModel, declaration_of, has_table
 from ..entities.entity import Record
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, safe_repr
@@ -20,7 +20,7 @@ from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
-from ..limits import entity_size
+from ..limits import entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
 from .rows import FIRST, Row, properties, row_faults, row_functions
@@ -248,9 +248,10 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     models: list[Model] = []
     given: Any = classes
     if not isinstance(given, list | tuple) or not given:
-        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}"])
-    faults += [f"{safe_repr(one)} is not an entity class with table=" for one in given if not _declares(one)]
-    for cls in dict.fromkeys(filter(_declares, given)):
+        hint = f"; write models=[{classes.__name__}]" if isinstance(classes, type) and has_table(classes) else ""
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{hint}"])
+    faults += [_not_a_model(value) for value in given if not has_table(value)]
+    for cls in dict.fromkeys(filter(has_table, given)):
         try:
             models.append(model_of(cls))
         except InvalidModel as error:
@@ -272,8 +273,11 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     return schema
 
 
-def _declares(given: object) -> bool:
-    return isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), Declaration)
+def _not_a_model(given: object) -> str:
+    if isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), AbstractDeclaration):
+        return f"{given.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
+    hint = f"; name the class itself: models=[{given}]" if isinstance(given, str) and is_name(given) else ""
+    return f"{safe_repr(given)} is not an entity class with table={hint}"
 
 
 def _table_faults(schema: Schema) -> Iterator[str]:
@@ -356,7 +360,7 @@ def size(entity: Record, /) -> int:
         InvalidEntity: it is no entity of a class with a table, or it cannot be stored.
         EntityTooLarge: it is larger than an entity may be.
     """
-    if not _declares(cls := type(entity)):
+    if not has_table(cls := type(entity)):
         raise InvalidEntity("size", [f"expected an entity, got {safe_repr(entity)}"])
     model = model_of(cls)
     return model.size(model.to_row(entity))

@@ -207,11 +207,6 @@ class Sum(MeasureState):
     def unpack_delta(self, stored: Any) -> Any:
         return self._exact.unpack(stored, read_signed)
 
-    def advance_source(self, number: int, names: Names) -> str:
-        if (advance := self._exact.advance) is None:
-            return super().advance_source(number, names)
-        return f"h{number}, p{number} = {names.name('advance', advance)}(v{number}, delta[{number}])"
-
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         return self._exact.mean if measure == "avg" else self._exact.shown
 

@@ -22,7 +22,7 @@ Since: TypeAlias = str | PathLike[str] | Mapping[str, Any]
 """A path of a schema.json, or its content."""
 
 
-def schema_form(models: Sequence[type[Record]]) -> dict[str, Any]:
+def schema_snapshot(models: Sequence[type[Record]]) -> dict[str, Any]:
     """Return a description of how the store keeps these classes, in builtin types; equal classes give equal results.
 
     Raises:
@@ -37,11 +37,11 @@ def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Sc
     """Return the differences between a form and classes, each with the rule by which a store treats it.
 
     Args:
-        form: a result of `schema_form` for the earlier classes.
+        form: a result of `schema_snapshot` for the earlier classes.
         models: all classes as they are now.
 
     Raises:
-        InvalidMigration: the form is not a result of `schema_form`.
+        InvalidMigration: the form is not a result of `schema_snapshot`.
         InvalidModel: the classes do not fit together.
     """
     return form_changes(load_form(form), compile_schema(models))
@@ -58,18 +58,18 @@ class SchemaSnapshot:
 
 
 def load_form(since: Since) -> dict[str, ModelSpec]:
-    """Return the forms that a file holds, or that `schema_form` gave; errors as `load_snapshot` has them."""
+    """Return the forms that a file holds, or that `schema_snapshot` gave; errors as `load_snapshot` has them."""
     return load_snapshot(since).classes
 
 
 def load_snapshot(since: Since) -> SchemaSnapshot:
-    """Return what a file holds; of the result of `schema_form`, the classes.
+    """Return what a file holds; of the result of `schema_snapshot`, the classes.
 
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.
     """
     if not isinstance(since, Mapping | str | PathLike):
-        raise InvalidMigration("the form", [f"expected a result of tm.schema_form, got {safe_repr(since)}"])
+        raise InvalidMigration("the form", [f"expected a result of tm.schema_snapshot, got {safe_repr(since)}"])
     name = "the form" if isinstance(since, Mapping) else str(since)
     try:
         plain = since if isinstance(since, Mapping) else json.loads(Path(since).read_text(encoding="utf-8"))
@@ -78,10 +78,10 @@ def load_snapshot(since: Since) -> SchemaSnapshot:
         check_names(snapshot.classes)
         return snapshot
     except (OSError, ValueError, msgspec.ValidationError) as error:
-        raise InvalidMigration(name, [f"it cannot be read: {error}; it is what tm.schema_form gives"]) from error
+        raise InvalidMigration(name, [f"it cannot be read: {error}; it is what tm.schema_snapshot gives"]) from error
 
 
 def dump_snapshot(models: Sequence[type[Record]], script: str | None, before: Iterable[str] | None) -> str:
     """Return the text of a schema.json."""
-    plain = {"script": script, "before": None if before is None else sorted(before), "classes": schema_form(models)}
+    plain = {"script": script, "before": None if before is None else sorted(before), "classes": schema_snapshot(models)}
     return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

@@ -238,9 +238,8 @@ def _check_keys(before: Any, after: Any, properties: Mapping[str, str], *, exact
     """
     key_properties = []
     for model in (before, after):
-        lossless = frozenset[str]().union(*[template.lossless_fields for template in model.declaration.templates])
         fields = {slot.field for template in model.declaration.templates for slot in template.slots}
-        if exact and fields - lossless:
+        if exact and fields - model.declaration.lossless_fields:
             raise _Unlinked
         key_properties.append({model.declaration.field(name).property for name in fields})
     if {properties.get(property) for property in key_properties[0]} != key_properties[1]:

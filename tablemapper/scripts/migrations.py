@@ -56,7 +56,7 @@ class Migrations:
 
         Args:
             models: all classes of the application.
-            since: the classes as they were: the path of a schema.json, or a result of `tablemapper.schema_form`. By
+            since: the classes as they were: the path of a schema.json, or a result of `tablemapper.schema_snapshot`. By
                 default, the schema.json of the package.
 
         Raises:
@@ -112,7 +112,7 @@ class Migrations:
             try:
                 texts[path] = script_source(forms, new, steps, after=last)
             except DAMAGE as error:
-                fault = f"it cannot be read: {error!r}; it is what tm.schema_form gives"
+                fault = f"it cannot be read: {error!r}; it is what tm.schema_snapshot gives"
                 raise InvalidMigration(str(schema_path), [fault]) from error
             try_script(texts[path], f"{self._package_name}.{path.stem}", path, forms, schema)
             last = path.stem

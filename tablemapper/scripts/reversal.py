@@ -18,4 +18,4 @@ def undoing(script: Script) -> Script:
     if faults:
         raise InvalidMigration(script.id, faults)
     steps = [undone for step in reversed(script.steps) for undone in step.undone(script)]
-    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps))
+    return attrs.evolve(script, old=script.new, new=script.old, steps=tuple(steps), undoes=not script.undoes)

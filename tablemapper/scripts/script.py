@@ -308,6 +308,8 @@ class Script:
     """32 hex digits of its source, which differ once it was edited."""
     doc: str
     """The first line of its docstring."""
+    undoes: bool = False
+    """Whether it undoes another one, whose classes it has the other way round."""
 
 
 def migration(

@@ -34,13 +34,12 @@ class SpecChanges:
         if name in self.forms:
             self.forms[name] = change(self.forms[name])
 
-    def rename_property(self, name: str, old: str, new: str) -> None:
-        """Give a property another name, in the aggregates of its class, too."""
-        if old != new:
-            self.change(name, lambda form: with_properties(form, {old: new}))
-            for other, form in self.forms.items():
-                if form.source == name:
-                    self.forms[other] = with_source(form, name, {old: new})
+    def rename_properties(self, name: str, names: Mapping[str, str]) -> None:
+        """Give properties of a class other names at once, as two may swap theirs; in its aggregates, too."""
+        self.change(name, lambda form: with_properties(form, names))
+        for other, form in self.forms.items():
+            if form.source == name:
+                self.forms[other] = with_source(form, name, names)
 
     def set_field(self, attr: Attr[Any, Any]) -> None:
         """Give a field the type that it has in the new shape, where the key does not hold it."""

@@ -13,7 +13,7 @@ import attrs
 
 from ..entities.entity import Record
 from ..expressions.tree import Attr
-from .arguments import ScriptModels, class_faults, field_of, named
+from .arguments import ScriptModels, class_faults, named
 from .spec_changes import SpecChanges
 
 _Field: TypeAlias = Attr[Any, Any]
@@ -129,11 +129,10 @@ class FieldStep(Step):
                 "makes entities of one from another"
             )
         else:
-            shape.rename_property(before, field_of(self.old).property, field_of(self.new).property)
             self._retype(shape)
 
     def _retype(self, shape: SpecChanges) -> None:
-        """Give the field its new type."""
+        """Give the field, which has its new name, its new type."""
 
 
 @attrs.frozen(eq=False)

@@ -19,7 +19,7 @@ from ..entities.declaration import abstract_declaration, declaration_of
 from ..entities.entity import Entity, Record
 from ..entities.index import IndexCall
 from ..errors import safe_repr
-from ..evolution.renames import with_table
+from ..evolution.renames import rename_in_place, with_table
 from ..expressions.tree import Attr
 from ..schema.model import model_of
 from .arguments import (
@@ -394,17 +394,23 @@ def names_of(script: ScriptModels) -> dict[str, dict[str, str]]:
     """Return the properties that a script renames, each with its new name, by class."""
     renames: dict[str, dict[str, str]] = {}
     for step in script.steps:
-        if isinstance(step, Rename):
-            old, new = (field_of(attr).property for attr in (step.old, step.new))
+        if step.moved is not None:
+            old, new = (field_of(attr).property for attr in step.moved)
             if old != new:
-                renames.setdefault(step.old.owner.__name__, {})[old] = new
+                renames.setdefault(step.moved[0].owner.__name__, {})[old] = new
     return renames
 
 
 def is_edit(script: ScriptModels) -> bool:
     """Return whether a script only changes the catalogue: it renames properties, or drops indexes and classes."""
-    names = [name for renames in names_of(script).values() for name in (*renames, *renames.values())]
-    return len(names) == len(set(names)) and all(step.is_edit(script) for step in script.steps)
+    if not all(step.is_edit(script) for step in script.steps):
+        return False
+    renames = names_of(script)
+    old, new = ({cls.__name__: model_of(cls).form for cls in side} for side in (script.old, script.new))
+    if script.undoes:  # (what it undoes took no column from another property, so its way back does not either)
+        renames = {name: {after: before for before, after in names.items()} for name, names in renames.items()}
+        old, new = new, old
+    return rename_in_place(renames, old, new)
 
 
 def _is_anew(script: ScriptModels, what: Any) -> bool:

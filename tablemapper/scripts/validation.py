@@ -19,7 +19,7 @@ from ..schema.specs import Forms
 from .conversion_plan import affected_classes
 from .script import Script
 from .spec_changes import SpecChanges
-from .steps import AnyStep
+from .steps import AnyStep, names_of
 
 
 def script_faults(script: Script, *, unwritten: bool = False) -> list[str]:
@@ -81,6 +81,8 @@ def _unbridged(script: Script, old: Schema, new: Schema) -> Iterator[str]:
     before = {model.name: model.form for model in old.models}
     names = {old: new for step in script.steps for old, new in step.class_names.items()}
     shape = SpecChanges(before, {model.name: model.form for model in new.models}, names)
+    for name, properties in names_of(script).items():
+        shape.rename_properties(name, properties)
     for step in sorted(script.steps, key=lambda step: step.rank):
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply(shape)]
     ended = _names(step.ended for step in script.steps)

@@ -85,7 +85,7 @@ def build(
         if labels is None or label in labels
     )
     if labels is None and limit is not None:  # (else the loop ends when nothing is left to be cleared)
-        done = done and not any(item.state == "dropping" for item in engine.status().items)
+        done = done and not any(item.state == "dropping" for item in engine.status().objects)
     return BuildReport(done, tuple(work.ended), work.entities, monotonic() - start, engine.violations(100))
 
 
@@ -207,7 +207,7 @@ def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     if not declared.intersection(engine.unready):
         return
     report = build(engine, labels=declared, progress=progress)
-    numbers = {item.where: item.violations for item in engine.status().items if item.violations}
+    numbers = {item.where: item.violations for item in engine.status().objects if item.violations}
     if number := sum(numbers[label] for label in numbers.keys() & declared):
         # (The report lists some of all indexes, which may be those of another one.)
         held = [one for one in report.violations if one.index in declared]

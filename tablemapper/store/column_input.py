@@ -135,9 +135,14 @@ def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:
     if isinstance(given, Mapping):
         return given
     if not hasattr(given, "__arrow_c_stream__"):
-        raise InvalidEntity(
-            f"{model.name} columns",
-            [f"expected a dict of columns, or a data frame or table that Arrow can read, got {safe_repr(given)}"],
+        mend = ""
+        if isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
+            mend = f"; write store.insert_many(tm.from_dict({model.name}, row) for row in rows)"
+        elif type(given).__name__ == "LazyFrame":
+            mend = "; write frame.collect()"
+        fault = (
+            f"expected a dict of columns, or a data frame or table that Arrow can read, got {safe_repr(given)}{mend}"
         )
+        raise InvalidEntity(f"{model.name} columns", [fault])
     table = load_package("pyarrow", "arrow", "insert_columns").table(given)
     return {name: table.column(at) for at, name in enumerate(table.column_names) if not _INDEX(name)}

@@ -184,7 +184,7 @@ def _models(engine: Engine) -> dict[str, Model]:
 
 def _held(engine: Engine) -> list[str]:
     """Return the classes and aggregates that a store holds, whether it was opened with them or not."""
-    items = engine.status().items
+    items = engine.status().objects
     return [
         one.where
         for one in items

@@ -56,7 +56,7 @@ def _reported(
 
 
 def _read(call: Call, result: object) -> None:
-    call.read = int(result is not None and result is not False)
+    call.returned = int(result is not None and result is not False)
 
 
 def _wrote(call: Call, result: object) -> None:
@@ -145,7 +145,7 @@ class ObservedStore(Store):
             wanted: Any = keys if isinstance(keys, KeyOf) else list(keys)  # (one key is refused)
             call.model = _names(cls for key in wanted for cls in _class_of(key))
             entities = self._plain.get_many(wanted)
-            call.read = len(entities) - entities.count(None)
+            call.returned = len(entities) - entities.count(None)
             return entities
 
         return self._observer.call("get_many").run(work)
@@ -171,7 +171,7 @@ class ObservedStore(Store):
 
             def counting(entity: Entity) -> Any:
                 nonlocal read
-                call.read, read = call.read + 1, stored_row(entity)
+                call.returned, read = call.returned + 1, stored_row(entity)
                 assert change is not None
                 return change(entity)
 
@@ -197,7 +197,7 @@ class ObservedBuffer(TransactionBuffer):
         with self._call:
             entity = super().get(key, misplaced, handed_out=handed_out)
         self._call.outcome = "ok"
-        self._call.read += entity is not None
+        self._call.returned += entity is not None
         return entity
 
     def end(self, error: type[BaseException] | None = None) -> list[Operation]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from inspect import signature
+from typing import Any, Literal, Never
 
 from ..engines.locations import Where, is_public, open_engine, status
 from ..engines.protocol import Engine
 from ..entities.aggregates import is_named
 from ..entities.entity import Record
-from ..errors import CorruptStore, InvalidModel, SchemaMismatch, safe_repr
+from ..errors import CorruptStore, InvalidModel, SchemaMismatch, did_you_mean, safe_repr
 from ..events import Event, Observer, observer
 from ..evolution.changes import SchemaChange
 from ..guidance.advisor import log_advice
@@ -41,6 +42,7 @@ def open(
     build: bool = True,
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
+    **unknown: Never,
 ) -> Store:
     """Open a store, or create it.
 
@@ -78,6 +80,7 @@ def open(
         NotAStore, CorruptStore, StoreLocked, StoreReadOnly: the file cannot be used; it was left as it is.
         ValueError, TypeError: an option is none of those that are expected; nothing was opened.
     """
+    refuse_unknown("open", unknown, open)
     check_limits(limits)
     watch = observer(observe, slow)
     engine = engine_of(
@@ -94,6 +97,14 @@ def open(
     if limits == "azure":
         log_advice(engine.schema)
     return new_store(engine, watch, limits=limits)
+
+
+def refuse_unknown(verb: str, unknown: Iterable[str], function: Callable[..., Any]) -> None:
+    """Raise TypeError if a function was called with options that it has not."""
+    known = [name for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    for name in unknown:
+        mend = did_you_mean(name, known) or f" ({', '.join(known)})"
+        raise TypeError(f"{verb}: {name}= is not an option{mend}")
 
 
 def engine_of(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from ..engines.current_transaction import check_outside
 from ..engines.protocol import Batch, Engine, Operation, Verb
 from ..entities.aggregates import Aggregate
+from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of, set_maintained, set_row, stored_row
 from ..entities.etag import etag_timestamp
 from ..entities.key import KeyOf
@@ -126,6 +127,8 @@ class Operations:
         owner, *values = given if isinstance(given, tuple) and given else (given, *misplaced)
         known = [model.cls for model in self.engine.schema.models]
         name = (owner if owner in known else known[0]).__name__
+        if owner in known and len(values) == 1 and isinstance(values[0], tuple):
+            values = [*values[0]]  # (the values of a key in a tuple)
         arguments = ", ".join(map(safe_repr, values)) if owner in known and values else "…"
         return f"expected {name}.key({arguments}), got {safe_repr(given)}"
 
@@ -134,6 +137,8 @@ class Operations:
         known = next((model.name for model in self.engine.schema.models if model.aggregate is None), "Product")
         if not isinstance(cls, type):
             return ""
+        if issubclass(cls, list | tuple | set | frozenset) and not issubclass(cls, KeyOf):
+            return "; store.insert_many, upsert_many, replace_many and delete_many take several"
         if issubclass(cls, Mapping):
             return f"; tm.from_dict({known}, …) makes one of a dict, and store.insert_columns({known}, …) takes columns"
         return f"; store.merge({known}.key(…), field=value) changes fields" if issubclass(cls, KeyOf) else ""
@@ -347,4 +352,9 @@ def _stamp(model: Model, entity: Any, row: Row | None) -> None:
 def not_found(key: KeyOf[Any]) -> EntityNotFound:
     """Return the error of reading what is not there."""
     name = key.entity.__name__
-    return EntityNotFound(f"{name} {key[1:]}: there is no such entity", entity=name, key=(key.partition, key.row))
+    shown = declaration_of(key.entity).shown_key(key[1:])
+    kind, hint = "entity", ".get(key) returns None"
+    if issubclass(key.entity, Aggregate):
+        kind, hint = "group", "store.group(key) returns an empty one"
+    message = f"{shown}: there is no such {kind}; {hint}"
+    return EntityNotFound(message, entity=name, key=(key.partition, key.row))

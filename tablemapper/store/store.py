@@ -19,7 +19,7 @@ from ..entities.index import IndexRange
 from ..entities.key import KeyOf
 from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
-from ..expressions.foreign_names import STORE_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
@@ -55,7 +55,7 @@ class UnknownRow:
     properties: dict[str, Any]
 
 
-@refuse_habits(STORE_HABITS, lambda _: ("a store", "Product"))
+@refuse_foreign_names("store", lambda _: ("a store", "Product"))
 class Store(KeyedVerbs, Administration):
     """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 

@@ -13,7 +13,7 @@ from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record, set_row
 from ..entities.key import KeyOf
 from ..errors import EntityTooLarge, InvalidTransaction
-from ..expressions.foreign_names import TRANSACTION_HABITS, refuse_habits
+from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment
 from ..limits import MAX_OPERATIONS, MAX_TRANSACTION
 from ..schema.model import Model
@@ -199,7 +199,7 @@ def _check_written(model: Model, entity: Record, row: Row, operation: Operation 
         )
 
 
-@refuse_habits(TRANSACTION_HABITS, lambda _: ("a transaction", "Product"))
+@refuse_foreign_names("transaction", lambda _: ("a transaction", "Product"))
 class Transaction(KeyedVerbs):
     """Buffered operations, written together at the end of the ``with`` block; for one thread.
 

@@ -1,6 +1,6 @@
 """For the tests of those who use the library; nothing here is imported by the library itself.
 
-- `clock`: a clock that stands still, for the timestamps of a store and for UUIDs.
+- `clock`: a clock that a test moves, for the timestamps of a store and for UUIDs.
 - `store_fixture`: empty stores, by a clock of the test, which are checked at its end.
 - `plugin`: fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]``.
 - `key_budget`: what keys leave room for: how long the texts of a field may be.

@@ -1,4 +1,4 @@
-"""A clock that stands still, and goes on when a test says so."""
+"""A clock that goes on with each write, and when a test says so."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ _MICROSECOND = timedelta(microseconds=1)
 class Clock:
     """The time of a store's timestamps and of `tablemapper.uuid7`: 2026-01-01T00:00Z, until a test moves it.
 
-    Each write is a microsecond later than the one before, since timestamps ascend; UUIDs come from a fixed seed.
+    Timestamps ascend, so a write moves the clock to its timestamp, a microsecond behind the last one. UUIDs come from a
+    fixed seed.
     """
 
     def __init__(self) -> None:
         self._now = _START
+        self._last = _START - _MICROSECOND  # timestamp
 
     @property
     def now(self) -> datetime:
@@ -35,7 +37,9 @@ class Clock:
         self._now += timedelta(seconds=seconds)
 
     def set(self, moment: datetime) -> None:
-        """Set the clock, forwards or back. Timestamps never go back: until the clock is beyond the last, they follow that.
+        """Set the clock, forwards or back.
+
+        Timestamps never go back: they follow the last one until the clock is beyond it, and do not move the clock.
 
         Raises:
             ValueError: the moment has no time zone.
@@ -45,13 +49,19 @@ class Clock:
             raise ValueError(f"tm_clock.set({safe_repr(moment)}): expected a datetime with a time zone")
         self._now = moment.astimezone(UTC)
 
-    def microseconds(self) -> int:
-        """Return the time in µs since 1970, as engines take it."""
+    def timestamp(self) -> int:
+        """Return the timestamp of a write in µs since 1970, and move the clock to it."""
+        if self._now == self._last:
+            self._now += _MICROSECOND
+        self._last = max(self._last + _MICROSECOND, self._now)
+        return self._microseconds()
+
+    def _microseconds(self) -> int:
         return (self._now - _EPOCH) // _MICROSECOND
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Let UUIDs be made by this clock and a fixed seed, and afterwards as before."""
-        source = Uuid7Generator(lambda: self.microseconds() * 1000, random.Random(7).getrandbits)
+        source = Uuid7Generator(lambda: self._microseconds() * 1000, random.Random(7).getrandbits)
         with uuids_from(source):
             yield

@@ -64,7 +64,7 @@ def tm_events() -> list[Event]:
 
 @pytest.fixture
 def tm_clock() -> Iterator[Clock]:
-    """A clock that stands still, for the timestamps of `tm_store` and for `tablemapper.uuid7`."""
+    """A clock that the test moves, for the timestamps of `tm_store` and for `tablemapper.uuid7`."""
     clock = Clock()
     with clock.in_force():
         yield clock

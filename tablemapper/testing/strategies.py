@@ -57,7 +57,7 @@ def entities(cls: type[E], /, **fields: Any) -> st.SearchStrategy[E]:
             required[name] = _given(cls, field, fields[name])
         else:
             (required if field.required else optional)[name] = field_values(field, rooms, properties)
-    return _made(st.fixed_dictionaries(required, optional=optional), _built(cls))
+    return _made("entities", cls, st.fixed_dictionaries(required, optional=optional), _built(cls))
 
 
 def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
@@ -77,17 +77,20 @@ def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
         except InvalidEntity:
             reject()
 
-    return _made(values, of)
+    return _made("keys", cls, values, of)
 
 
-def _made(values: st.SearchStrategy[V], make: Callable[[V], M]) -> st.SearchStrategy[M]:
-    """Return the strategy for what a function makes; Hypothesis shows it as it is, not as the call (as of `map`)."""
+def _made(name: str, cls: type[Any], values: st.SearchStrategy[V], make: Callable[[V], M]) -> st.SearchStrategy[M]:
+    """Return the strategy for what a function makes; Hypothesis shows it as it is, not as the call (as of `map`).
 
-    @st.composite
-    def made(draw: st.DrawFn) -> M:
+    The strategy itself is shown as ``entities(Product)``.
+    """
+
+    def made(draw: st.DrawFn, cls: type[Any]) -> M:
         return make(draw(values))
 
-    return made()
+    made.__name__ = name
+    return st.composite(made)(cls)
 
 
 def _written(cls: Any) -> Declaration:

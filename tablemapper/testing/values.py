@@ -21,6 +21,7 @@ from ..values.extra import Extra, Int32Value
 from ..values.geo import GeoPoint
 from ..values.nested import value_type
 from ..values.scalars import INT32, SCALARS
+from ..values.type_aliases import unfolded
 from .key_budget import KeyBudget
 from .scalar_strategies import Strategy, ValueRange, finite_floats, scalars, texts
 
@@ -196,9 +197,8 @@ def _bare(annotation: Any) -> Any:
         return _bare(rest[0]) if len(rest) == 1 else annotation
     if isinstance(annotation, NewType):
         return _bare(annotation.__supertype__)
-    if type(annotation).__name__ == "TypeAliasType":
-        return _bare(annotation.__value__)
-    return annotation
+    means = unfolded(annotation)
+    return annotation if means is annotation else _bare(means)
 
 
 def _members(kind: Any) -> list[_Member] | None:

@@ -6,6 +6,7 @@
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.
+- `type_aliases`: what type aliases stand for.
 - `constraint_aliases`: constraints as other packages spell them.
 - `constraints`: bounds, lengths and patterns of values.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.

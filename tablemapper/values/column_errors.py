@@ -24,6 +24,18 @@ _MENDS: dict[tuple[str, type], tuple[str, dict[str, str]]] = {
         "numpy": '{0}.astype("datetime64[D]")',
         "pyarrow": "{0}.cast(pyarrow.date32())",
     }),
+    ("text", Builtin.datetime): ("its values are texts, expected datetimes", {
+        "pandas": "pandas.to_datetime({0}, utc=True) if they are of UTC",
+        "polars": '{0}.str.to_datetime(time_zone="UTC") if they are of UTC',
+        "numpy": 'pyarrow.array({0}.astype("datetime64[us]"), pyarrow.timestamp("us", "UTC")) if they are of UTC',
+        "pyarrow": 'pyarrow.compute.assume_timezone({0}.cast(pyarrow.timestamp("us")), "UTC") if they are of UTC',
+    }),
+    ("text", Builtin.date): ("its values are texts, expected dates", {
+        "pandas": "pandas.to_datetime({0}).dt.date",
+        "polars": "{0}.str.to_date()",
+        "numpy": '{0}.astype("datetime64[D]")',
+        "pyarrow": "{0}.cast(pyarrow.date32())",
+    }),
     **dict.fromkeys([(kind, Decimal) for kind in ("float", "int")], (_NUMBERS, {
         "pandas": "{0}.map(lambda x: Decimal(str(x)))",
         "polars": "{0}.cast(polars.Decimal(38, 2))",
@@ -59,13 +71,17 @@ def column_fault(given: Any, wanted: ValueType, name: str, package: str) -> str 
 
 
 def _held(given: Any) -> str:
-    """Return what a column holds by its type: ``time`` (without a zone), ``float``, ``int``; else nothing."""
+    """Return what a column holds by its type: ``time`` (without a zone), ``text``, ``float``, ``int``; else nothing."""
     if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
         pa, column = as_arrow(given)
         types, kind = pa.types, column.type
         if types.is_timestamp(kind) and kind.tz is None:
             return "time"
+        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+            return "text"
         return "float" if types.is_floating(kind) else "int" if types.is_integer(kind) else ""
     dtype = getattr(given, "dtype", None)
-    kinds = {"M": "" if str(dtype) == "datetime64[D]" else "time", "f": "float", "i": "int", "u": "int"}
+    if getattr(dtype, "kind", "") == "O":  # (of pandas; what is missing is None, or nan)
+        return "text" if isinstance(next((one for one in given if one == one), None), str) else ""
+    kinds = {"M": "" if str(dtype) == "datetime64[D]" else "time", "f": "float", "i": "int", "u": "int", "U": "text"}
     return kinds.get(getattr(dtype, "kind", ""), "")

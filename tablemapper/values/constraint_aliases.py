@@ -17,6 +17,7 @@ from typing import Annotated, Any, NewType, get_args, get_origin
 import msgspec
 
 from .scalars import ValueFault
+from .type_aliases import unfolded
 
 _PACKAGES = ("annotated_types", "pydantic")
 _BOUNDS = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
@@ -50,8 +51,8 @@ def with_meta(annotation: Any) -> Any:
     """
     if isinstance(annotation, NewType):
         return _of_alias(annotation, annotation.__supertype__)
-    if type(annotation).__name__ == "TypeAliasType":
-        return _of_alias(annotation, annotation.__value__)
+    if (means := unfolded(annotation)) is not annotation:
+        return _of_alias(annotation, means)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = [mark for arg in args[1:] for mark in _marks(arg)]

@@ -21,6 +21,7 @@ from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import safe_repr
 from .scalars import INT32_RANGE, ValueFault, ValueType
+from .type_aliases import unfolded
 
 _NUMBERS = {
     "gt": ("{v} > {b}", "> {}"),
@@ -128,12 +129,13 @@ def _metas(annotation: Any) -> Iterator[msgspec.Meta]:
             yield from _metas(arg)
     elif isinstance(annotation, NewType):
         yield from _metas(annotation.__supertype__)
-    elif type(annotation).__name__ == "TypeAliasType":
-        yield from _metas(annotation.__value__)
+    elif (means := unfolded(annotation)) is not annotation:
+        yield from _metas(means)
 
 
 def _plain(annotation: Any) -> Any:
     """Return an annotation without what it asks, and without None."""
+    annotation = unfolded(annotation)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _plain(args[0])

@@ -18,6 +18,7 @@ from .nested import HOOK_FAULTS, fault_of, structure
 from .precision import TIMES, cut_text, may_be_too_fine
 from .scalars import ValueFault, ValueType, unexpected
 
+_EXACT = 2**53  # a float is each int up to that
 _LONGEST = 16 << 20
 """Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
 
@@ -69,9 +70,9 @@ class JsonReader:
             raise unexpected("float", value)
         return value
 
-    def unknown(self, plain: Any) -> Iterator[ValueFault]:
-        """Yield the members inside of a value that its type does not know, and that would be dropped."""
-        return _unknown(self._info, plain, "")
+    def losses(self, plain: Any) -> Iterator[ValueFault]:
+        """Yield what a value would lose: members inside that its type does not know, and digits that no float has."""
+        return _losses(self._info, plain, "")
 
 
 def _fault(error: Exception) -> ValueFault:
@@ -84,11 +85,13 @@ def _fault(error: Exception) -> ValueFault:
     )
 
 
-def _unknown(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
+def _losses(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
     info = _described(info, plain)
+    if isinstance(info, inspect.FloatType) and plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
+        yield ValueFault(f"the int {safe_repr(plain)} is not exact as a float: the nearest float differs", path)
     for name, step, kind, value in _children(info, plain):
         if kind is not None:
-            yield from _unknown(kind, value, path + step)
+            yield from _losses(kind, value, path + step)
         elif name != getattr(info, "tag_field", None):
             types = [field.encode_name for field in info.fields]
             yield ValueFault(f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", path + step)
@@ -122,8 +125,19 @@ def _children(info: Any, plain: Any) -> Iterator[tuple[Any, str, Any, Any]]:
         yield from [(at, f"[{at}]", item, value) for at, (item, value) in pairs]
 
 
+def _is_float(number: int) -> bool:
+    """Return whether an int is a float, or the shortest text of one: JavaScript writes 2**60 as 1152921504606847000."""
+    try:
+        nearest = float(number)
+    except OverflowError:
+        return True  # (which is refused as too large)
+    return number in (nearest, Decimal(repr(nearest)))
+
+
 def _describes(info: Any, plain: Any) -> bool:
     """Return whether a type of a union may be that of a value."""
+    if isinstance(plain, int):
+        return isinstance(info, inspect.FloatType)
     if isinstance(plain, dict):
         tag = getattr(info, "tag", None)
         if tag is not None:

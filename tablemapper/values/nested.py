@@ -36,6 +36,7 @@ from .geo import GeoPoint
 from .json_schema import json_schema
 from .precision import Precision, with_precision
 from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
+from .type_aliases import filled, unfolded
 
 if TYPE_CHECKING:
     import cattrs
@@ -220,17 +221,24 @@ def _other(given: Any, back: Any, path: str) -> ValueFault:
     )
 
 
-def _json_type(annotation: Any) -> ValueType:
-    """Return the type of values that are stored as JSON."""
+def _reader(annotation: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return what msgspec knows of a type, and the function that reads its JSON; raise `ValueFault` if it cannot."""
     try:
         info = inspect.type_info(annotation)
         _check_shape(info, set(), outermost=True)
-        decode = msgspec.json.Decoder(annotation, dec_hook=structure).decode
-    except (TypeError, NameError) as error:
+        return info, msgspec.json.Decoder(annotation, dec_hook=structure).decode
+    except NameError as error:
+        raise ValueFault(f"{_place_of(error, annotation, set())}{error}; {_WHERE_TO_DEFINE}") from None
+    except TypeError as error:
         text = str(error)
         if "union" in text and ("Struct" in text or "dataclass" in text):
             text += "; of classes, only Structs with tags form a union: class Cat(msgspec.Struct, tag=True)"
         raise ValueFault(text) from None
+
+
+def _json_type(annotation: Any) -> ValueType:
+    """Return the type of values that are stored as JSON."""
+    info, decode = _reader(annotation)
     shape = get_origin(annotation) or annotation
     if not isinstance(shape, type) or shape is types.UnionType:
         shape = object
@@ -292,6 +300,31 @@ def _loader(decode: Callable[[str], Any], readable: str) -> Callable[[Any], Any]
             raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: {error}") from None
 
     return load
+
+
+_WHERE_TO_DEFINE = (
+    "the annotations of a class are read in its module: define the name there, outside of functions; an import under "
+    "TYPE_CHECKING does not exist when the program runs"
+)
+
+
+def _place_of(error: NameError, annotation: Any, seen: set[Any]) -> str:
+    """Return which field of which class an annotation cannot be read of, as ``Sheet.rows: ``; "" if none is found."""
+    kind = get_origin(annotation) or annotation
+    inner = [*get_args(annotation)]
+    if isinstance(kind, type) and kind not in seen:
+        seen.add(kind)
+        for base in kind.__mro__:
+            for name, given in vars(base).get("__annotations__", {}).items():
+                probe = type(kind.__name__, (), {"__annotations__": {name: given}, "__module__": base.__module__})
+                try:
+                    inner += typing.get_type_hints(probe, include_extras=True).values()
+                except NameError as other:
+                    if other.name == error.name:
+                        return f"{_readable(base)}.{name}: "
+                except Exception:  # evaluating a user's text may raise anything; another field has the name
+                    continue
+    return next(filter(None, [_place_of(error, one, seen) for one in inner]), "")
 
 
 _ORDERED = (
@@ -391,6 +424,11 @@ def _check_hooks(kind: Any) -> None:
     )
     if kind in (object, Extra) or not isinstance(kind, type):
         raise fault
+    if hasattr(kind, "__pydantic_complete__"):
+        raise ValueFault(
+            f"{_readable(kind)} is a model of pydantic, which cannot be stored; make it an attrs class, a dataclass or a "
+            "msgspec Struct, or register hooks for it on tablemapper.converter()"
+        )
     import cattrs
 
     try:
@@ -455,7 +493,9 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     if name not in members:
         known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
         raise ValueFault(f'{kind.__name__} has no field "{name}" {known}')
-    return _part_type(typing.get_type_hints(kind, include_extras=True)[name], name), f'."{members[name]}"'
+    hint = typing.get_type_hints(kind, include_extras=True)[name]
+    types = dict(zip(getattr(kind, "__parameters__", ()), args, strict=False))
+    return _part_type(filled(hint, types), name), f'."{members[name]}"'
 
 
 def _part_type(annotation: Any, name: str) -> ValueType:
@@ -504,6 +544,7 @@ def _is_custom(annotation: Any) -> bool:
 
 
 def _value_type(annotation: Any) -> tuple[ValueType, bool]:
+    annotation = unfolded(annotation)
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated and args[0] is int and INT32_RANGE in args:
         return INT32, False
@@ -513,8 +554,6 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
         return _value_type(args[0])
     if isinstance(annotation, NewType):
         return _value_type(annotation.__supertype__)
-    if type(annotation).__name__ == "TypeAliasType":
-        return _value_type(annotation.__value__)
     if origin is Literal:
         return literal_type(tuple(value for value in args if value is not None)), None in args
     if origin in (Union, types.UnionType):
@@ -546,4 +585,14 @@ def _single_type(annotation: Any, origin: Any) -> ValueType:
             return enum_type(annotation)
     if annotation is None or annotation is type(None) or annotation is Any:
         raise ValueFault(f"a field of {_readable(annotation)} cannot be stored; supported are {_SUPPORTED}")
+    unbound = (annotation,) if isinstance(annotation, typing.TypeVar) else getattr(annotation, "__parameters__", ())
+    if unbound and not isinstance(annotation, type):
+        raise ValueFault(
+            f"{_readable(annotation)}: {unbound[0].__name__} stands for no type here; write one, such as str"
+        )
+    if not isinstance(origin or annotation, type):  # (msgspec would read some of these in another way)
+        kind = type(annotation).__name__
+        raise ValueFault(
+            f"{_readable(annotation)}: what a {kind} means as a type is not known; supported are {_SUPPORTED}"
+        )
     return _json_type(annotation)

@@ -51,7 +51,23 @@ class ValueFault(ValueError):
 
 def unexpected(expected: str, value: object, hint: str = "", at: str = "") -> ValueFault:
     hint = hint or ("use .tolist(), which gives Python's own" if type(value).__module__ == "numpy" else "")
+    hint = hint or _conversion(expected, value)
     return ValueFault(f"expected {expected}, got {type(value).__name__} {safe_repr(value)}{hint and '; ' + hint}", at)
+
+
+def _conversion(expected: str, value: object) -> str:
+    """Return the call that makes what is expected of a value; nothing if no plain one does."""
+    if isinstance(value, list | tuple | set | frozenset):
+        kind = expected.partition("[")[0]
+        return f"use {kind}(…)" if kind in ("list", "tuple", "set", "frozenset") else ""
+    kind = expected.removesuffix("32")
+    if kind not in ("int", "float") or not isinstance(value, str):
+        return ""
+    try:
+        (int if kind == "int" else float)(value)
+    except ValueError:
+        return ""
+    return f"use {kind}({safe_repr(value)})"
 
 
 @attrs.frozen(eq=False, repr=False)

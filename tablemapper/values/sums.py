@@ -89,16 +89,12 @@ class ExactSum(Generic[V]):
     check: Callable[[V], V] = lambda value: value
     """Return a value that was calculated, and not read from a field; raise ValueError if it cannot be summed."""
     inline: str = ""
-    """What ``add`` does, as source: for loops that call nothing for most values. It may use the names s, n and d."""
-    advance: Callable[[list[Any], State], tuple[State, list[Any]]] | None = None
-    """Unpack a state, merge a delta into it and pack it, in one: return the state after it, and that packed."""
+    """What ``add`` does, as source: for loops that call nothing. It may use the name s."""
 
     def add_source(self, state: str, value: str, names: Names) -> list[str]:
         """Return statements that do what ``add`` does, with the variables ``state``, ``value`` and ``sign``."""
         call = f"{names.name('add', self.add)}({state}, {value}, sign)"
-        frexp = names.name("frexp", math.frexp)
-        inline = self.inline.format(state=state, value=value, call=call, frexp=frexp)
-        return inline.splitlines() if inline else [call]
+        return self.inline.format(state=state, value=value).splitlines() if self.inline else [call]
 
 
 def _pack_int(number: int) -> int | bytes:
@@ -195,24 +191,6 @@ def _unpack_float(packed: list[Any], number: Number = read_number) -> State:
     if zeros.__class__ is not int or not 0 <= zeros <= _MOST_TRAILING_ZEROS:
         raise ValueError(f"no sum of floats ends in {zeros} zero bits")
     return [number(n), _unpack_int(units) << zeros, number(plus), number(minus)]
-
-
-def _advance_float(packed: list[Any], delta: State) -> tuple[State, list[Any]]:
-    change, units, plus, minus = delta
-    if len(packed) == 3 and not plus and not minus:  # as nearly every sum is
-        n, zeros, held = packed
-        if held.__class__ is bytes and len(held) <= _MOST_BYTES:
-            held = int.from_bytes(held, "little", signed=True)
-        if n.__class__ is zeros.__class__ is held.__class__ is int and n >= 0 and 0 <= zeros <= _MOST_TRAILING_ZEROS:
-            n += change
-            units += held << zeros
-            zeros = (units & -units).bit_length() - 1 if units else 0
-            held = units >> zeros
-            if (bits := held.bit_length()) > 63:
-                held = held.to_bytes(bits // 8 + 1, "little", signed=True)
-            return [n, units, 0, 0], [n, zeros, held]
-    state = _merge_float(_unpack_float(packed), delta)
-    return state, _pack_float(state)
 
 
 # ----------------------------------------------------------------------------------------------------- int, timedelta
@@ -360,14 +338,6 @@ def _check_decimal(value: Decimal) -> Decimal:
     return value
 
 
-_INLINE_FLOAT = """\
-s = {state}
-n, d = {frexp}({value})
-try: n = sign * int(n * 9007199254740992.0) << d + 1021
-except (OverflowError, ValueError): {call}
-else: s[0] += sign; s[1] += n
-"""
-"""(A float has 53 bits. What is infinite, or tiny, is left to the function; as_integer_ratio takes twice as long.)"""
 _INLINE_INT = """\
 s = {state}
 s[0] += sign; s[1] += sign * {value}
@@ -382,8 +352,6 @@ FLOAT: ExactSum[float] = ExactSum(
     _pack_float,
     _unpack_float,
     _check_float,
-    _INLINE_FLOAT,
-    _advance_float,
 )
 INT: ExactSum[int] = ExactSum(
     _zero_int, _add_int, _merge_int, _show_int, _mean_int, _pack_total, _unpack_total, _check_int, _INLINE_INT

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -16,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,6 +33,7 @@ from ..errors import (
 )
 from ..guidance.workload import Workload
 from ..store.store import Store
+from .cells import visible
 from .query_page import export, question
 from .security import DisconnectGuard, Guard
 from .store_pages import TimedCache, advice, model, partitions, picture, statistics
@@ -40,6 +42,7 @@ from .views import PAGES, NotFound, PageRequest, PageResponse, told
 _HERE = Path(__file__).parent
 _LARGEST = 2 * 1024 * 1024  # bytes of a page
 _AT_A_TIME, _WAIT = 4, 5.0  # questions, and seconds that another one waits
+_UNREAD = 60.0  # seconds for which a client may leave a part of a file unread
 _log = logging.getLogger("tablemapper.viewer")
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -87,17 +90,35 @@ def _static(name: str, kind: str) -> Callable[[Request], Any]:
     return static
 
 
-class _Streamed(StreamingResponse):
-    """A file, which is made while it is sent."""
+class _Download(Response):
+    """A file that is made while it is sent.
 
-    end: Callable[[], None]
-    """Is called when it is over, however it ends."""
+    The next part is made once the client took the one before. While it does not, nothing of the store is held, and
+    nobody else has to wait.
+
+    Args:
+        parts: makes a part each time it is asked.
+        turns: what may read the store at the same time.
+    """
+
+    def __init__(self, parts: Iterator[str], turns: asyncio.Semaphore, kind: str, headers: Mapping[str, str]) -> None:
+        super().__init__(headers=headers, media_type=kind)
+        del self.headers["content-length"]
+        self._parts, self._turns = parts, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            self.end()
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        with suppress(TimeoutError):  # (then the server closes the connection: the file is not whole)
+            while scope["method"] != "HEAD" and (part := await self._next()):
+                async with asyncio.timeout(_UNREAD):
+                    await send(
+                        {"type": "http.response.body", "body": part.encode("utf-8", "replace"), "more_body": True}
+                    )
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _next(self) -> str:
+        async with self._turns:
+            return await run_in_threadpool(next, self._parts, "")
 
 
 class _Site:
@@ -116,7 +137,7 @@ class _Site:
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
-        self._templates.filters["number"] = lambda value: f"{value:,}"
+        self._templates.filters |= {"number": lambda value: f"{value:,}", "visible": visible}
 
     def endpoint(self, make: Callable[[PageRequest], PageResponse]) -> Callable[[Request], Any]:
         """Return what answers requests for a page."""
@@ -126,9 +147,9 @@ class _Site:
         """Return what answers requests for a file."""
 
         def streamed(request: Request) -> Response:
-            lines, limit = export(self._ask(request), kind)
+            parts, limit = export(self._ask(request), kind)
             headers = {"X-Limit": str(limit), "Content-Disposition": f'attachment; filename="rows.{kind}"'}
-            return _Streamed(lines, media_type=_FILES[kind], headers=headers)
+            return _Download(parts, self._turns, _FILES[kind], headers)
 
         return self._in_turn(lambda request: self._answer(request, lambda: streamed(request)))
 
@@ -140,15 +161,9 @@ class _Site:
             except TimeoutError:
                 return self._fault(request, 503, "busy: other questions are being answered; load this page again")
             try:
-                response = await run_in_threadpool(answer, request)
-            except BaseException:
+                return await run_in_threadpool(answer, request)
+            finally:
                 self._turns.release()
-                raise
-            if isinstance(response, _Streamed):
-                response.end = self._turns.release
-            else:
-                self._turns.release()
-            return response
 
         return page
 

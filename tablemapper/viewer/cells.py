@@ -1,7 +1,9 @@
-"""Values as pages show them: short, and never as anything but text."""
+"""Values as pages and terminals show them: short, and never as anything but text."""
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -9,11 +11,13 @@ from typing import Any
 import attrs
 import msgspec
 
-from ..entities.json import to_dict
+from ..entities.json import field_values
 
 LONG = 200  # characters of a value in a table
 _BYTES = 32
 _TAGS = 12
+# C0 and C1, what changes the direction of what follows, what ends a line, and what has no width.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
 @attrs.frozen
@@ -28,9 +32,9 @@ class Cell:
 
 def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
     """Return the values of an entity's fields."""
-    plain = to_dict(entity)
+    plain = field_values(entity)
     fields = type(entity).__declaration__.fields
-    return [cell(getattr(entity, one.name), plain.get(one.property), most=most) for one in fields]
+    return [cell(getattr(entity, one.name), plain[one.property], most=most) for one in fields]
 
 
 def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
@@ -48,17 +52,31 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return Cell(_cut(str(value), most), "n")
     shown = value if plain is None else plain
+    if isinstance(value, datetime.datetime | datetime.time) and isinstance(shown, str):
+        shown = shown.replace(".000000", "")
     if isinstance(shown, str):
-        return Cell(_cut(shown, most)) if shown else Cell('""', "none")
+        return Cell(visible(_cut(shown, most)), "" if shown else "none")
     if isinstance(shown, list) and shown and all(isinstance(one, str) and one for one in shown[:_TAGS]):
         return Cell("", "", tuple(_tags(shown, most)))
     text = _json(shown)
     return Cell(_cut(text, most), "none" if text in ("[]", "{}") else "")
 
 
+def visible(text: str) -> str:
+    """Return a text as it is seen on a page: nothing in it is invisible."""
+    return escaped(text, "\0\t\n") if text.strip() else f'"{escaped(text)}"'
+
+
+def escaped(text: str, keep: str = "") -> str:
+    r"""Return a text without control characters: each stands as ``\x1b`` or ``\u202e``, except what is kept."""
+    return CONTROLS.sub(
+        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(), text
+    )
+
+
 def _tags(texts: list[str], most: int) -> Iterable[str]:
     for text in texts[:_TAGS]:
-        yield _cut(text, max(1, most // _TAGS))
+        yield visible(_cut(text, max(1, most // _TAGS)))
     if len(texts) > _TAGS:
         yield f"… {len(texts):,} in all"
 

@@ -11,7 +11,7 @@ from ..engines.statistics import Statistics
 from ..engines.status import Status
 from ..entities.declaration import declaration_of
 from ..entities.entity import Record, key_of
-from ..entities.json import to_dict
+from ..entities.json import field_values, to_dict
 from ..errors import TableMapperError
 from ..guidance.advice import Advice
 from ..planning.explanation import Explanation, MixedExplanation
@@ -48,8 +48,8 @@ def _value(value: object, plain: object = None) -> str:
 
 
 def _values(entity: Record) -> list[str]:
-    plain = to_dict(entity)
-    return [_value(getattr(entity, one.name), plain.get(one.property)) for one in _fields(entity)]
+    plain = field_values(entity)
+    return [_value(getattr(entity, one.name), plain[one.property]) for one in _fields(entity)]
 
 
 def _fields(entity: Record) -> Sequence[Any]:
@@ -98,7 +98,8 @@ def _page(page: Page[Any]) -> str:
 
 def _status(status: Status) -> str:
     lines = [
-        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "") for one in status.items
+        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "")
+        for one in status.objects
     ]
     frozen = [] if status.frozen is None else ["frozen"]
     return _table(("", "kind", "state", "done"), lines, *frozen, *(f"{one.id}: {one.state}" for one in status.history))
@@ -106,7 +107,7 @@ def _status(status: Status) -> str:
 
 def _store(store: Store) -> str:
     try:
-        states = {one.where: one.state for one in store.status().items}
+        states = {one.where: one.state for one in store.status().objects}
     except TableMapperError as error:
         return _text(f"{type(error).__name__}: {error}")
     lines = []

@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from enum import Enum
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import attrs
 import msgspec
 
 from ..entities.declaration import declaration_of
-from ..entities.json import to_dict, to_json
+from ..entities.json import field_values, to_json
 from ..errors import InvalidQuery, QueryStopped, ScanRefused, TableMapperError
 from ..expressions.tree import Attr, Compare, Contains, In, IsNull, Not, Order, Predicate, StartsWith
 from ..planning.cost import bytes_text
+from ..progress import check_cancelled
 from ..query.parsing import OPERATORS, condition, orders
-from ..query.salvage import UnreadableRow, tolerant
+from ..query.salvage import UnreadableRow, read_some, tolerant
 from .cells import plain_text
 from .views import COUNTED, EXAMINED, SECONDS, PageRequest, PageResponse, columns, plain_row, row_of, told
 
 _ROWS, _MOST_ROWS = 50, 200
 _LINES = 8  # of the form
 _EXPORTED, _MOST_EXPORTED = 10_000, 100_000
-_PATIENCE = 60.0  # seconds of an export
+_PAGE = 256  # rows that an export reads at once
+_PATIENCE = 60.0  # seconds that it reads, all in all
 _GUARDED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the begin of a formula
 
 
@@ -98,7 +101,7 @@ def question(ask: PageRequest) -> PageResponse:
     cost = explanation.cost
     shows |= {
         "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
-        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes)},
+        "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes or 0)},
         "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation, limit),
     }  # fmt: skip
     rows = [plain_row(one) for one in found[:limit]]
@@ -112,8 +115,8 @@ def _plan(explanation: Any) -> str:
     return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
 
 
-def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float] | None:
-    """Return how many rows are read of how many, and the part in percent; None if that is not known."""
+def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
+    """Return how many rows are read of how many, and the part in percent, unless there can be more; None if not known."""
     if explanation.rows is None:
         return None
     every: Any = ask.store.query(asked.cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
@@ -121,7 +124,7 @@ def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> 
         total = max(every.count(), explanation.rows)
         stops = not (explanation.filter or explanation.sort)  # (at the limit)
         rows = min(explanation.rows, limit) if stops else explanation.rows
-        return rows, total, 100.0 * rows / max(total, 1)
+        return rows, total, None if total >= COUNTED else 100.0 * rows / max(total, 1)
     return None
 
 
@@ -191,17 +194,35 @@ def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
 
 
 def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
-    """Return the lines of a file with the rows of a question, ``csv`` or ``jsonl``, and how many there are at most.
+    """Return the parts of a file with the rows of a question, ``csv`` or ``jsonl``, and how many rows there are at most.
 
     Raises:
         InvalidQuery: as for the page.
     """
     limit = ask.number("limit", _EXPORTED, _MOST_EXPORTED)
     asked = _asked(ask)
-    found = iter(tolerant(asked.query.limit(limit).budget(timeout=_PATIENCE, examined=_MOST_EXPORTED)))
-    first = list(islice(found, 1))  # (a refusal comes before the first byte)
+    pages = _pages(asked.query, limit)
+    first = next(pages)  # (a refusal comes before the first byte)
     write = _csv if kind == "csv" else _json_lines
-    return write(asked.cls, chain(first, _to_the_end(found))), limit
+    return write(asked.cls, chain([first], _to_the_end(pages))), limit
+
+
+def _pages(query: Any, limit: int) -> Iterator[list[Any]]:
+    """Yield what a query finds, a page at a time: between two of them nothing of the store is held."""
+    after: Any = None
+    seconds = _PATIENCE
+    while limit:
+        check_cancelled()  # (nobody may wait for the next page any more)
+        begun = time.monotonic()
+        within = query.budget(timeout=max(seconds, 0.0), examined=_MOST_EXPORTED)
+        rows, after, fault = read_some(within, after, min(limit, _PAGE))
+        seconds -= time.monotonic() - begun
+        if fault is not None and not rows:
+            raise fault
+        yield rows
+        if fault is not None:
+            raise fault
+        limit = 0 if after is None else limit - len(rows)
 
 
 @attrs.frozen
@@ -211,36 +232,39 @@ class _Ended:
     fault: str
 
 
-def _to_the_end(found: Iterator[Any]) -> Iterator[Any]:
-    """Yield what is found; where that ends early, why: the answer has begun, and its status cannot say so."""
+def _to_the_end(pages: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    """Yield pages; where they end early, why: the answer has begun, and its status cannot say so."""
     try:
-        yield from found
+        yield from pages
     except TableMapperError as error:
-        yield _Ended(told(error))
+        yield [_Ended(told(error))]
 
 
-def _json_lines(_: type[Any], found: Iterator[Any]) -> Iterator[str]:
-    for one in found:
-        if isinstance(one, _Ended):
-            line = msgspec.json.encode({"fault": one.fault})
-        else:
-            line = msgspec.json.encode(plain_row(one)) if isinstance(one, UnreadableRow) else to_json(one)
-        yield line.decode() + "\n"
+def _json_lines(_: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
+    for page in pages:
+        yield "".join([f"{_json_line(one).decode()}\n" for one in page])
 
 
-def _csv(cls: type[Any], found: Iterator[Any]) -> Iterator[str]:
+def _json_line(one: Any) -> bytes:
+    if isinstance(one, _Ended):
+        return msgspec.json.encode({"fault": one.fault})
+    return msgspec.json.encode(plain_row(one)) if isinstance(one, UnreadableRow) else to_json(one)
+
+
+def _csv(cls: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
     names = [one.property for one in declaration_of(cls).fields]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for row in chain([names], (_values(one, names) for one in found)):
-        writer.writerow([f"'{one}" if one.startswith(_GUARDED) else one for one in row])
+    rows = [names]
+    for page in pages:
+        text = io.StringIO()
+        rows += [_values(one, names) for one in page]
+        guarded = [[f"'{one}" if one.startswith(_GUARDED) else one for one in row] for row in rows]
+        csv.writer(text, lineterminator="\n").writerows(guarded)
         yield text.getvalue()
-        text.seek(0)
-        text.truncate()
+        rows.clear()
 
 
 def _values(one: Any, names: list[str]) -> list[str]:
     if isinstance(one, UnreadableRow | _Ended):
         return [one.fault]
-    row = to_dict(one)
-    return ["" if row.get(name) is None else plain_text(row[name]) for name in names]
+    row = field_values(one)
+    return ["" if row[name] is None else plain_text(row[name]) for name in names]

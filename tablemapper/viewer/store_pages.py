@@ -30,20 +30,25 @@ class TimedCache:
         self._lock = threading.Lock()
         self._made: dict[str, tuple[float, Any]] = {}
 
-    def get(self, name: str, make: Callable[[], T]) -> T:
-        """Return what was made under a name within the last minute, else make it."""
+    def get(self, name: str, make: Callable[[], T], *, fresh: bool = False) -> T:
+        """Return what was made under a name within the last minute, else make it, or in any case if it is to be fresh."""
         with self._lock:
-            known = self._made.get(name)
-            if known is None or self._monotonic() - known[0] > _SECONDS:
+            kept = self._made.get(name)
+            if fresh or kept is None or self._monotonic() - kept[0] > _SECONDS:
                 made = make()
-                known = self._made[name] = self._monotonic(), made
-            found: T = known[1]
-            return found
+                kept = self._made[name] = self._monotonic(), made
+            result: T = kept[1]
+            return result
+
+    def age(self, name: str) -> str:
+        """Return how long ago something was made."""
+        seconds = round(self._monotonic() - self._made[name][0])
+        return f"read {seconds} s ago" if seconds else "read just now"
 
 
 def picture(ask: PageRequest) -> tuple[str, str]:
     """Return the picture of the store's classes as SVG and as text."""
-    states = {one.where: one.state for one in ask.store.status().items if one.state != "ready"}
+    states = {one.where: one.state for one in ask.store.status().objects if one.state != "ready"}
     trees = trees_of(ask.store.classes.values(), states)
     return svg(trees), text(trees)
 
@@ -58,22 +63,25 @@ def _step(_: Progress) -> None:
     check_cancelled()
 
 
-def _statistics(ask: PageRequest) -> Statistics:
-    cls, kept = ask.cls, ask.kept
-    found: Statistics = kept.get(
-        f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS, progress=_step)
-    )
-    return found
+def _kept(ask: PageRequest, name: str, make: Callable[[], T]) -> tuple[T, str]:
+    kept: TimedCache = ask.kept
+    return kept.get(name, make, fresh=ask.params.get("fresh") == "1"), kept.age(name)
+
+
+def _statistics(ask: PageRequest) -> tuple[Statistics, str]:
+    cls = ask.cls
+    return _kept(ask, f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS, progress=_step))
 
 
 def partitions(ask: PageRequest) -> PageResponse:
     """The largest and the hottest partitions of a class."""
-    found = _statistics(ask)
+    found, age = _statistics(ask)
     parts = found.partitions
     most = max([one.entities for one in parts.largest], default=1)
     writes = max([one.writes for one in parts.hottest], default=1)
     shows = {
         "found": found,
+        "age": age,
         "largest": [(one, 100.0 * one.entities / most) for one in parts.largest],
         "hottest": [(one, 100.0 * one.writes / max(writes, 1)) for one in parts.hottest],
     }
@@ -82,9 +90,10 @@ def partitions(ask: PageRequest) -> PageResponse:
 
 def statistics(ask: PageRequest) -> PageResponse:
     """How large the entities and the indexes of a class are."""
-    found = _statistics(ask)
+    found, age = _statistics(ask)
     shows = {
         "found": found,
+        "age": age,
         "bytes_text": bytes_text,
         "sizes": attrs.asdict(found.sizes),
         "price": money_text(found.price()),
@@ -94,5 +103,5 @@ def statistics(ask: PageRequest) -> PageResponse:
 
 def advice(ask: PageRequest) -> PageResponse:
     """What is unwise in the classes, judged by what the store holds."""
-    found = ask.kept.get("advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
-    return PageResponse("advice.html", {"advice": found}, {"advice": [one.to_dict() for one in found]})
+    found, age = _kept(ask, "advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
+    return PageResponse("advice.html", {"advice": found, "age": age}, {"advice": [one.to_dict() for one in found]})

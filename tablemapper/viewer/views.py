@@ -13,7 +13,7 @@ from ..engines.status import ObjectStatus, Status
 from ..entities.aggregates import Aggregate
 from ..entities.declaration import Declaration, declaration_of
 from ..entities.entity import Record, info, key_of, stored_row
-from ..entities.json import to_dict
+from ..entities.json import field_values, to_dict
 from ..entities.key import KeyOf
 from ..errors import CorruptStore, InvalidQuery, NotReady, QueryStopped, StoreError, TableMapperError, safe_repr
 from ..guidance.workload import Workload
@@ -112,7 +112,7 @@ class PageResponse:
 def overview(ask: PageRequest) -> PageResponse:
     """All classes of the store."""
     state = ask.store.status()
-    items = {item.where: item for item in state.items}
+    items = {item.where: item for item in state.objects}
     classes = [_listed(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
     warned = warnings(ask.store)
     gone = _undeclared(state)
@@ -143,7 +143,7 @@ def overview(ask: PageRequest) -> PageResponse:
 
 
 def _undeclared(state: Status) -> list[ObjectStatus]:
-    return [item for item in state.items if not item.declared and item.state != "dropped"]
+    return [item for item in state.objects if not item.declared and item.state != "dropped"]
 
 
 def _why(store: Store) -> list[tuple[str, str, str]]:
@@ -204,14 +204,14 @@ def status(ask: PageRequest) -> PageResponse:
 
 def _status(state: Status) -> dict[str, Any]:
     return {
-        "items": [attrs.asdict(one) for one in state.items],
+        "objects": [attrs.asdict(one) for one in state.objects],
         "history": [attrs.asdict(one) | {"started": one.started.isoformat()} for one in state.history],
         "frozen": None if state.frozen is None else state.frozen.isoformat(),
     }
 
 
 def _moving(state: Status) -> list[tuple[ObjectStatus, int]]:
-    return [(item, _percent(item)) for item in state.items if item.state in ("building", "copying", "dropping")]
+    return [(item, _percent(item)) for item in state.objects if item.state in ("building", "copying", "dropping")]
 
 
 def _busy(state: Status) -> bool:
@@ -225,7 +225,7 @@ def class_page(ask: PageRequest) -> PageResponse:
     """The fields, the key and the indexes of a class."""
     made = declaration_of(ask.cls)
     state = ask.store.status()
-    items = {item.where: item for item in state.items}
+    items = {item.where: item for item in state.objects}
     fields = [
         {
             "name": one.name, "property": one.property, "type": _type(one), "default": _default(one),
@@ -340,11 +340,11 @@ def entity(ask: PageRequest) -> PageResponse:
     if found is None:
         raise NotFound(f"no {safe_repr(ask.name)} has the key {safe_repr(key.partition)} / {safe_repr(key.row)}")
     of, size = info(found), _size(found)
-    plain, most = to_dict(found, etag=True), max(LONG, _WHOLE // ask.shrink)
+    plain, most, values = to_dict(found, etag=True), max(LONG, _WHOLE // ask.shrink), field_values(found)
     fields = [
         {
             "name": one.name, "property": one.property, "edm": one.type.edm, "size": size.get(one.property),
-            "cell": cell(getattr(found, one.name), plain.get(one.property), most=most),
+            "cell": cell(getattr(found, one.name), values[one.property], most=most),
         }
         for one in declaration_of(cls).fields
     ]  # fmt: skip

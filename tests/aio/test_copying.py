@@ -37,7 +37,7 @@ async def filled_and_empty(path: Path, account: bool) -> AsyncIterator[tuple[tm.
 async def test_a_task_copies_a_store_while_others_go_on(path: Path, account: bool) -> None:
     gate, told = Gate(), list[int]()
 
-    def tell(progress: tm.Progress) -> None:
+    def tell(progress: tm.reports.Progress) -> None:
         if not told:
             gate.pass_through()
         told.append(progress.done)
@@ -65,7 +65,7 @@ async def test_a_copy_that_is_cancelled_ends_between_two_steps_and_the_next_one_
     monkeypatch.setattr("tablemapper.progress.INTERVAL", 0.0)
     gate, calls = Gate(), 0
 
-    def tell(progress: tm.Progress) -> None:
+    def tell(progress: tm.reports.Progress) -> None:
         nonlocal calls
         calls += 1
         if progress.done >= 8:

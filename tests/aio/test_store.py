@@ -160,8 +160,8 @@ def test_every_verb_of_a_store_is_there_and_takes_the_same_arguments() -> None:
     pairs: list[tuple[type, type]] = [
         (Store, AsyncStore),
         (Transaction, AsyncTransaction),
-        (Query, tm.AsyncQuery),
-        (Rows, tm.AsyncRows),
+        (Query, tm.types.AsyncQuery),
+        (Rows, tm.types.AsyncRows),
         (MixedQuery, AsyncMixedQuery),
         (GroupedQuery, AsyncGroups),
     ]
@@ -328,7 +328,7 @@ async def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
     store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
-    seen: list[tm.Progress] = []
+    seen: list[tm.reports.Progress] = []
 
     async def numbers(end: int, group: str = "a") -> AsyncIterator[Twin]:
         for number in range(end):

@@ -16,7 +16,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.__main__ import main
-from tablemapper.cli import administration_commands  # noqa: F401  its commands
+from tablemapper.cli import administration_commands, query_commands  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, run
 
 from ..sql import run_sql
@@ -109,7 +109,7 @@ def test_status_needs_no_models(place: Path, capsys: pytest.CaptureFixture[str])
         ["Part.by_color", "index", "ready"],
         ["Colors", "aggregate", "ready"],
     ]
-    assert [item["where"] for item in _json(capsys, "status", "parts.db")[1]["items"]] == [
+    assert [item["where"] for item in _json(capsys, "status", "parts.db")[1]["objects"]] == [
         "Part", "Part.by_color", "Colors",
     ]  # fmt: skip
 
@@ -337,3 +337,35 @@ def test_the_completion_that_is_installed_completes_commands_and_options(
     )
     done = subprocess.run(["bash", "-c", f"source {script}; {ask}"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["check", "--models"]
+
+
+def test_nothing_but_the_models_and_the_scripts_comes_from_the_environment_or_a_project(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["backup", "parts.db", "copy.db"]) == Exit.OK
+    Path("new.db").write_bytes(b"mine")
+    options = {
+        "overwrite": "true",
+        "limit": "1",
+        "json": "true",
+        "format": '"csv"',
+        "where": '["number==1"]',
+        "name": '"x"',
+    }
+    lines = [f"{name} = {value}\n" for name, value in options.items()]
+    Path("pyproject.toml").write_text("".join(["[tool.tablemapper]\n", *lines, 'models = "warehouse"\n']))
+    for name, value in options.items():
+        monkeypatch.setenv(f"TABLEMAPPER_{name.upper()}", value.strip('"'))
+    monkeypatch.setenv("TABLEMAPPER_PLACE", "parts.db")
+    capsys.readouterr()
+    assert run(["restore", "copy.db", "new.db"]) == Exit.STORE
+    assert "pass --overwrite" in capsys.readouterr().err
+    assert Path("new.db").read_bytes() == b"mine"
+    assert run(["show", "parts.db", "Part"]) == Exit.OK
+    assert "50 shown" in capsys.readouterr().out
+    assert run(["status"]) == Exit.USAGE
+    assert run(["check", "parts.db"]) == Exit.OK
+    assert run(["show", "--help"]) == Exit.OK
+    shown = capsys.readouterr().out
+    assert "TABLEMAPPER_MODELS" in shown
+    assert shown.count("TABLEMAPPER_") == 1

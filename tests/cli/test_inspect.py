@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,11 @@ def place(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(
+    *arguments: str, start: Sequence[str] = ("-m", "tablemapper", "inspect")
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Start the command; give the line that it prints, and the process."""
-    command = [sys.executable, "-m", "tablemapper", "inspect", *arguments]
+    command = [sys.executable, *start, *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -71,6 +73,25 @@ def test_it_prints_a_url_serves_and_ends_with_ctrl_c(place: Path) -> None:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (0, "", "")
     assert place.read_bytes() == before
+
+
+def test_ctrl_c_ends_it_while_a_download_is_paused(tmp_path: Path) -> None:
+    with tm.open(tmp_path / "parts.db", models=[Part]) as store:
+        store.insert_many(Part("x" * 400, n) for n in range(20_000))
+    program = (
+        "from tablemapper.cli import inspect; inspect._LEAVING = 0.2; from tablemapper.__main__ import main; main()"
+    )
+    with served(str(tmp_path / "parts.db"), start=["-c", program, "inspect"]) as (line, process):
+        host, port = line.split("/")[2].split(":")
+        with httpx.Client(trust_env=False, timeout=60) as client:
+            cookie = client.get(line.strip()).headers["set-cookie"].partition(";")[0]
+        with socket.create_connection((host, int(port))) as paused:
+            request = f"GET /export/Part.jsonl?limit=100000 HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\n\r\n"
+            paused.sendall(request.encode())
+            paused.recv(50)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "", "")
 
 
 def test_for_programs_the_line_is_json_and_each_start_has_its_token(place: Path) -> None:

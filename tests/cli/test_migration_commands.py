@@ -123,7 +123,7 @@ def test_what_was_added_to_an_error_is_shown(
     error: type[Exception], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: Any, **__: Any) -> Any:
-        options = {"report": tm.MigrationReport(False, ())} if error is tm.MigrationStopped else {}
+        options = {"report": tm.reports.MigrationReport(False, ())} if error is tm.MigrationStopped else {}
         stopped = error("it stopped", **options)
         stopped.add_note("the store may be frozen")
         raise stopped
@@ -247,3 +247,12 @@ def test_check_compares_what_an_old_version_reads_if_it_knows_the_script(capsys:
     assert "not compared: Part before 0001_price: what it should hold is not known" in capsys.readouterr().out
     with pytest.raises(tm.SchemaMismatch, match="this version can only read it"):  # no command has ended it
         _fill("4.50")
+
+
+def test_make_leaves_nothing_behind_where_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("depot_odd.py").write_text(HEAD + NEW + "class Twin(Part.__base__, table='Parts'):" + NEW.partition(":")[2])
+    before = sorted(path for path in Path().rglob("*") if "__pycache__" not in path.parts)
+    assert run(["migrations", "make", "first", "depot_odd", "odd_changes"]) == Exit.USAGE
+    assert "tablemapper: models: " in capsys.readouterr().err
+    assert sorted(path for path in Path().rglob("*") if "__pycache__" not in path.parts) == before
+    del sys.modules["depot_odd"]

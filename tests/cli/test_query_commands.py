@@ -101,6 +101,33 @@ def test_a_terminal_shows_a_row_on_one_line_and_a_pipe_all_of_it(
     assert max(len(re.sub(r"\x1b\[\d*m", "", line)) for line in lines) <= 60
 
 
+def test_a_narrow_terminal_shows_the_columns_that_fit_and_says_how_many_do_not(
+    place: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tm.open(place, models=[Part, Colors]) as store:
+        store.insert(Part("a long bin", 1_000_000, "red and blue", price=0.25, tags=["long", "tags"]))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for columns, shown in ((12, 1), (25, 2), (36, 3), (200, 5)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        text = re.sub(r"\x1b\[[\d;]*m", "", printed(capsys, "show", place, "Part", "--partition", "a long bin"))
+        lines = [line.rstrip() for line in text.splitlines()]
+        assert len(lines[0].split()) == shown
+        assert lines[1][: min(7, columns - 1)] == "a long bin"[: min(7, columns - 1)]
+        assert max(map(len, lines[:2])) <= columns
+        more = f"{5 - shown} more column{'' if shown == 4 else 's'}: --fields chooses"
+        assert (" ".join(lines[2:-1]) == more) == (shown < 5), lines
+        assert lines[-1] == "1 shown"
+
+
+def test_in_a_pipe_a_long_value_pads_no_other_row(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with tm.open(place, models=[Part, Colors]) as store:
+        store.insert(Part("long", 1, tags=["x" * 30_000]))
+    columns = ("--fields", "tags,number")  # (what is last is not padded anyway)
+    lines = printed(capsys, "show", place, "Part", *columns, "--limit", "100").splitlines()
+    assert sorted(map(len, lines))[-2] < 60
+    assert "x" * 30_000 in max(lines, key=len)
+
+
 def test_lines_of_json_and_csv_are_for_programs(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "show", place, "Part", "--format", "jsonl").splitlines()
     assert len(lines) == 50
@@ -114,7 +141,8 @@ def test_one_entity_is_shown_by_the_values_of_its_key(place: str, capsys: pytest
     assert "p 1.5".split() in [line.split() for line in printed(capsys, "get", place, "Part", "a", "3").splitlines()]  # noqa: SIM905
     found = json.loads(printed(capsys, "get", place, "Part", "a", "3", "--json"))["entity"]
     assert (found["number"], found["odata.etag"][:2]) == (3, "W/")
-    assert "there is no Part a 99" in printed(capsys, "get", place, "Part", "a", "99", code=Exit.FOUND)
+    assert run(["get", place, "Part", "a", "99"]) == Exit.FOUND
+    assert tuple(capsys.readouterr()) == ("", "tablemapper: there is no Part a 99\n")
     assert json.loads(printed(capsys, "get", place, "Colors", "red", "--json"))["entity"]["number"] == 30
 
 

@@ -49,11 +49,11 @@ def test_each_class_is_a_tree_of_what_follows_from_it() -> None:
     member, team = TREES
     assert (member.name, member.about, member.key) == ("Member", "Members · 4 fields", "{team} m / {id}")
     assert member.lines == (
-        Line("index", "by_email", "{email}", "unique, + tags"),
-        Line("index", "by_tag", "{tags} / {id}", "a row for each, + all, building"),
-        Line("index", "early", "early / {id}", "some"),
-        Line("aggregate", "Board", "{team}", "count, max ever"),
-        Line("index", "by_members", "all / {members:desc}", "", 1),
+        Line("index", "by_email", "{email}", "unique, + tags", 0, "MembersByEmail"),
+        Line("index", "by_tag", "{tags} / {id}", "a row for each, + all, building", 0, "MembersByTag"),
+        Line("index", "early", "early / {id}", "some", 0, "MembersEarly"),
+        Line("aggregate", "Board", "{team}", "count, max ever", 0, "Boards"),
+        Line("index", "by_members", "all / {members:desc}", "", 1, "BoardsByMembers"),
         Line("field", "Team.members", "", "count"),
     )
     assert team.lines == ()
@@ -62,8 +62,8 @@ def test_each_class_is_a_tree_of_what_follows_from_it() -> None:
 def test_as_text_and_as_mermaid() -> None:
     assert text(TREES).splitlines()[:3] == [
         "Member  (Members · 4 fields)  {team} m / {id}",
-        "  ▪ by_email      {email}               unique, + tags",
-        "  ▪ by_tag        {tags} / {id}         a row for each, + all, building",
+        "  ▪ by_email      {email}               unique, + tags                   MembersByEmail",
+        "  ▪ by_tag        {tags} / {id}         a row for each, + all, building  MembersByTag",
     ]
     drawn = mermaid(TREES)
     assert drawn.startswith('flowchart LR\n  c0["Member<br>Members · 4 fields<br>#123;team#125; m / #123;id#125;"]\n')

@@ -538,8 +538,8 @@ class DictReads:
     def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         return None
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
-        return lambda partition: None
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+        return lambda partition, limit: None
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         return next(_Reading(self._engine.state, bound, layout).rows(None, None), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tablemapper.engines.protocol import Engine, Note, NoteConflict, Reads
 from tablemapper.schema.model import compile_schema
 
 from ..classes import grouped
+from ..stores import repaired
 from .azure.place import AzurePlace
 from .dicts import DictPlace
 
@@ -362,7 +363,7 @@ def test_a_frozen_store_is_only_read(opened: Open, name: str) -> None:
         assert held(one) == before
         assert one.check().ok
         assert one.build().done
-        assert one.repair().ok
+        assert repaired(one).ok
         assert one.sweep() == 0
     store.unfreeze()
     other.unfreeze()
@@ -453,6 +454,17 @@ def read_in_pages(filled: tm.Store, order: tuple[Any, ...]) -> None:
     stayed = [place for place in found if place[1] < 99]
     assert sorted(stayed) == [(kind, number) for kind in "ab" for number in range(-5, 5)]
     assert len(found) == len(set(found))
+
+
+def test_pages_end_with_the_limit(filled: tm.Store) -> None:
+    parts = filled.query(Part).where(Part.kind.is_in(["a", "b"]))
+    queries: list[Any] = [parts, parts.select(Part.number), filled.query(Part.by_tag("a"))]
+    for query, limit, size in product(queries, (1, 3, 4, 8, 50), (1, 2, 4, 50)):
+        limited = query.limit(limit)
+        results, pages = [*limited], [page.items for page in limited.pages(size)]
+        assert [item for page in pages for item in page] == results
+        assert [len(page) for page in pages[:-1]] == [size] * (len(pages) - 1)
+        assert pages[-1] or not results, "the last page is empty"
 
 
 def test_a_loop_reads_one_state(filled: tm.Store) -> None:

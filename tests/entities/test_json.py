@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -451,3 +452,40 @@ def test_a_schema_names_constraints_and_the_way_in_checks_them() -> None:
     ):
         (fault,) = faults(call)
         assert fault.startswith("stars: expected int")
+
+
+class Measured(tm.Entity, table="Measured"):
+    number: tm.Field[int]
+    value: tm.Field[float]
+    maybe: tm.Field[float | None] = tm.field(default=None)
+    many: tm.Field[list[float]] = tm.field(factory=list)
+    named: tm.Field[dict[str, float]] = tm.field(factory=dict)
+
+    key = tm.Key[int](partition="{number}")
+
+
+WHERE = [
+    ("value", "{}", "value"),
+    ("maybe", "{}", "maybe"),
+    ("many", "[0, {}]", "many[1]"),
+    ("named", '{{"a": {}}}', "named.a"),
+]
+
+
+@pytest.mark.parametrize(("name", "form", "path"), WHERE)
+@pytest.mark.parametrize("number", [2**53 + 1, -(2**53) - 1, 12345678901234567890123])
+def test_an_int_that_no_float_is_is_refused_wherever_it_stands(name: str, form: str, path: str, number: int) -> None:
+    text = json.dumps({"number": 1, "value": 0.0}).removesuffix("}") + f', "{name}": {form.format(number)}}}'
+    fault = re.escape(f"{path}: the int {number} is not exact as a float")
+    with pytest.raises(tm.InvalidEntity, match=fault):
+        tm.from_json(Measured, text.replace('"value": 0.0, ', "") if name == "value" else text)
+    with pytest.raises(tm.InvalidEntity, match=fault):
+        tm.from_dict(Measured, json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["9007199254740992", "1152921504606847000", "1e300", "9007199254740993.0", "-18014398509481984"]
+)
+def test_a_text_of_a_float_is_read_as_javascript_writes_it(text: str) -> None:
+    """JSON.stringify(2**60) is 1152921504606847000, the shortest text that leads to that float."""
+    assert tm.from_json(Measured, f'{{"number": 1, "value": {text}}}').value == float(text)

@@ -28,10 +28,16 @@ def part(key: str, entities: int, writes: int = 0) -> PartitionStatistics:
     return PartitionStatistics(key, {"name": key}, entities, entities * 100, writes, None)
 
 
-def held(*parts: PartitionStatistics, number: int = 10, busiest: int = 0, sizes: Quantiles | None = None) -> Statistics:
+def held(
+    *parts: PartitionStatistics,
+    number: int = 10,
+    busiest: int = 0,
+    order: float | None = None,
+    sizes: Quantiles | None = None,
+) -> Statistics:
     """Return statistics of a class with these partitions, and small ones beside them."""
     entities, writes = sum(one.entities for one in parts), sum(one.writes for one in parts)
-    found = PartitionSummary(number, Quantiles(), parts, parts[0], tuple([one for one in parts if one.writes]))
+    found = PartitionSummary(number, Quantiles(), parts, parts[0], tuple([one for one in parts if one.writes]), order)
     return Statistics(
         "Thing", datetime(2026, 1, 1), entities, entities * 100, entities * 100, sizes or Quantiles(), ("a", "1"), found, writes,
         busiest, None, {},
@@ -44,7 +50,12 @@ CASES: list[tuple[str, str, Statistics, Statistics]] = [
     ("TM101", "warning", held(part("a", 10_000_001), number=1), held(part("a", 10_000_000), number=1)),
     ("TM102", "note", held(part("a", 9, 600), part("b", 9, 400)), held(part("a", 9, 500), part("b", 9, 500))),
     ("TM102", "note", held(part("a", 9, 600), part("b", 9, 400)), held(part("a", 9, 600), part("b", 9, 399))),
-    ("TM102", "warning", held(part("a", 9, 3_000), busiest=1_000), held(part("a", 9, 3_000), busiest=1_000, number=9)),
+    ("TM102", "warning", held(part("a", 9, 3_000), busiest=1_000), held(part("a", 9, 3_000), busiest=999)),
+    ("TM102", "warning", held(part("a", 9, 3_000), busiest=1_000, number=9), held(part("a", 9, 3_000), busiest=999, number=9)),
+    ("TM002", "note", held(part("a", 9), order=0.8), held(part("a", 9), order=0.79)),
+    ("TM002", "note", held(part("a", 9), order=-0.8), held(part("a", 9), order=-0.79)),
+    ("TM003", "warning", held(part("a", 100_000), number=9), held(part("a", 99_999), number=9)),
+    ("TM003", "warning", held(part("a", 100_000), number=1), held(part("a", 50_000), part("b", 50_000), number=10)),
     ("TM104", "note", held(part("a", 9), sizes=Quantiles(max=524_289)), held(part("a", 9), sizes=Quantiles(max=524_288))),
     ("TM104", "note", held(part("a", 9), sizes=Quantiles(p99=65_537)), held(part("a", 9), sizes=Quantiles(p99=65_536))),
 ]  # fmt: skip
@@ -61,7 +72,7 @@ def test_a_store_gets_it_its_neighbour_does_not_and_what_is_pasted_compiles(
     assert one.evidence
     if one.declaration is not None:
         (better,) = classes(entity(one.declaration))
-        assert better.key("n", 5)[1].startswith("n ")
+        assert "n" in better.key("n", 5)[1]
     accepting = compile_schema(classes(entity(accept=f', accept={{"{code}": "so be it"}}')))
     assert [one for one in advise_schema(accepting, lambda _: gets) if one.code == code] == []
 
@@ -102,7 +113,7 @@ def test_the_numbers_of_the_store_stand_in_the_advice(place: str, monkeypatch: p
         one, two = store.advise()
         assert (one.code, one.level, one.where) == ("TM001", "note", "Thing.key")  # (it is small)
         assert one.evidence["entities"] == 51
-        assert "  51 entities, partitions: 1, 1 writes of late" in str(one)
+        assert "  entities: 51, partitions: 1, writes of late: 1" in str(one)
         assert (two.code, two.where, two.evidence) == ("TM106", "Thing.by_tag", {"most": 50, "key": "all a !b50"})  # fmt: skip
         monkeypatch.setattr(data_rules, "_SMALL", 51)
         assert [one.level for one in store.advise() if one.code == "TM001"] == ["warning"]
@@ -117,7 +128,7 @@ def test_a_partition_of_the_newest_gets_the_numbers_too_and_stays_a_warning() ->
 
 def test_the_line_behind_the_code_is_about_what_is_pasted() -> None:
     def last(where: str, declaration: str) -> str:
-        one = tm.Advice("TM001", "note", where, "a", "b", "c", declaration)
+        one = tm.reports.Advice("TM001", "note", where, "a", "b", "c", declaration)
         return str(one).splitlines()[-2]
 
     assert "needs a migration" in last("Thing.key", 'key = tm.Key[str](partition="{name}")')
@@ -125,7 +136,7 @@ def test_the_line_behind_the_code_is_about_what_is_pasted() -> None:
     assert last("Thing.key", "id: tm.Field[UUID] = tm.field(factory=tm.uuid7)").startswith("      id: ")
 
 
-async def advice_of(place: str) -> tuple[tm.Advice, ...]:
+async def advice_of(place: str) -> tuple[tm.reports.Advice, ...]:
     async with tm.open_async(place, models=[Thing]) as store:
         return await store.advise()
 

@@ -16,7 +16,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.cli import analysis_commands as commands  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
-from tablemapper.guidance.workload import Workload
+from tablemapper.events import shape_data
+from tablemapper.guidance.workload import Workload, shape_of
 
 from ..parts import MODELS, Note, Part
 from .test_advisor import GOOD, HEAD, classes, entity, pasted
@@ -67,15 +68,15 @@ def test_the_form_of_a_query_is_text_without_values(
 ) -> None:
     list(ask(store))
     ask(store).first()
-    assert [event.form for event in seen] == [text, text]
-    assert "'" not in msgspec.json.encode(seen[0].words).decode()
+    assert [event.shape for event in seen] == [text, text]
+    assert "'" not in msgspec.json.encode(shape_data(seen[0])).decode()
 
 
 def test_only_queries_have_a_form_also_those_that_are_refused(store: tm.Store, seen: list[tm.Event]) -> None:
     store.get(Part.key("a", 1))
     with pytest.raises(tm.ScanRefused):
         store.query(Part).where(Part.weight == 3).first()
-    assert [(event.form, event.examined) for event in seen] == [(None, None), ("Part where weight == ?", None)]
+    assert [(event.shape, event.examined) for event in seen] == [(None, None), ("Part where weight == ?", None)]
 
 
 EXAMINED: list[Any] = [
@@ -107,7 +108,7 @@ def test_what_a_query_examined_is_what_it_read_between_its_bounds(
 ) -> None:
     plain = tm.Store(store._engine)
     assert _plain(ask(store)) == _plain(ask(plain))
-    assert [(event.read, event.examined, event.outcome) for event in seen] == [(read, examined, "ok")]
+    assert [(event.returned, event.examined, event.outcome) for event in seen] == [(read, examined, "ok")]
 
 
 def _plain(result: Any) -> Any:
@@ -131,26 +132,26 @@ def test_a_workload_adds_up_calls_by_form_the_largest_first() -> None:
     work = tm.Workload()
     for examined in (30, None, 50, None):
         work(event(examined=examined))
-    work(event("insert", None, "Part.key", written=1, read=0))
-    assert work.forms == (
-        tm.CallStatistics("query", "Part", "Part", "scan", 4, 4, 160, 0, 2.0),
-        tm.CallStatistics("insert", "Part", "", "Part.key", 1, 0, 0, 1, 0.5),
+    work(event("insert", None, "Part.key", written=1, returned=0))
+    assert work.statistics == (
+        tm.reports.CallStatistics("query", "Part", "Part", "scan", 4, 4, 160, 0, 2.0),
+        tm.reports.CallStatistics("insert", "Part", "", "Part.key", 1, 0, 0, 1, 0.5),
     )
-    assert repr(work) == "<Workload of 2 forms>"
+    assert repr(work) == "<Workload of 2 shapes>"
 
 
 def test_it_comes_back_from_a_file_and_joins_another(tmp_path: Path) -> None:
     one, two = tm.Workload(), tm.Workload()
-    one(event(examined=30, words={"model": "Part", "along": None, "where": [], "order": []}))
+    one(event(examined=30, shape_data={"model": "Part", "along": None, "where": [], "order": []}))
     two(event(examined=50))
     one.save(tmp_path / "calls.json")
     loaded = tm.Workload.load(tmp_path / "calls.json")
-    assert loaded.forms == one.forms
-    assert loaded.forms[0].words == one.forms[0].words
+    assert loaded.statistics == one.statistics
+    assert shape_of(loaded.statistics[0]) == shape_of(one.statistics[0])
     loaded.merge(two)
-    assert [(form.calls, form.examined) for form in loaded.forms] == [(2, 80)]
+    assert [(form.calls, form.examined) for form in loaded.statistics] == [(2, 80)]
     with pytest.raises(TypeError, match="merge: expected a Workload"):
-        loaded.merge(one.forms)  # type: ignore[arg-type]
+        loaded.merge(one.statistics)  # type: ignore[arg-type]
 
 
 def test_it_keeps_a_thousand_forms_and_drops_the_rarest(tmp_path: Path) -> None:
@@ -158,17 +159,17 @@ def test_it_keeps_a_thousand_forms_and_drops_the_rarest(tmp_path: Path) -> None:
     for number in range(1_010):
         for _ in range(2 if number < 990 else 1):
             work(event(form=f"Part{number}"))
-    assert (len(work.forms), work.dropped) == (1_000, 10)
-    assert {f"Part{number}" for number in range(990)} < {form.text for form in work.forms}
+    assert (len(work.statistics), work.dropped_shapes) == (1_000, 10)
+    assert {f"Part{number}" for number in range(990)} < {form.text for form in work.statistics}
     work.save(tmp_path / "calls.json")
-    assert tm.Workload.load(tmp_path / "calls.json").dropped == 10
+    assert tm.Workload.load(tmp_path / "calls.json").dropped_shapes == 10
 
 
 def test_threads_share_it() -> None:
     work = tm.Workload()
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: [work(event(form=f"Part{number % 3}")) for _ in range(200)], range(24)))
-    assert sorted(form.calls for form in work.forms) == [1_600] * 3
+    assert sorted(form.calls for form in work.statistics) == [1_600] * 3
 
 
 def test_no_file_holds_a_value(tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def work_of(
     return work
 
 
-def advised(models: list[type[Any]], work: Workload) -> list[tm.Advice]:
+def advised(models: list[type[Any]], work: Workload) -> list[tm.reports.Advice]:
     with tm.open(":memory:", models=models) as store:
         return [one for one in store.advise(workload=work) if one.code.startswith("TM2")]
 
@@ -278,7 +279,7 @@ def test_scans_of_much_are_a_warning_and_verbs_are_counted_together() -> None:
         assert not query.exists()
 
     (one,) = advised(models, work_of(models, scan, times=5, entities=1_000))
-    assert (one.level, one.evidence) == ("warning", {"calls": 10, "read": 0, "examined": 10_000})
+    assert (one.level, one.evidence) == ("warning", {"calls": 10, "returned": 0, "examined": 10_000})
 
 
 def test_what_reads_far_more_than_it_returns_gets_the_index_that_bounds_it() -> None:
@@ -328,7 +329,7 @@ def test_a_total_of_much_is_told_of_aggregates_and_groups_are_as_many_as_they_ar
     assert "Let an aggregate keep" in one.remedy
     grouped = work_of(models, lambda s, t: s.query(t).where(t.name == "n").group_by(t.number).count(), entities=1_000)
     assert advised(models, grouped) == []
-    assert [form.text for form in grouped.forms if form.text] == ["Thing where name == ? by number"]
+    assert [form.text for form in grouped.statistics if form.text] == ["Thing where name == ? by number"]
 
 
 @pytest.mark.needs("sorts")
@@ -368,7 +369,7 @@ def test_forms_of_fields_that_are_gone_and_events_without_words_are_left_out() -
     work = tm.Workload()
     for number, words in enumerate((gone, along, odd, {}, None)):
         for _ in range(10):
-            work(event(form=f"Thing{number}", model="Thing", words=words))
+            work(event(form=f"Thing{number}", model="Thing", shape_data=words))
     assert advised(classes(entity()), work) == []
 
 

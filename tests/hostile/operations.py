@@ -242,7 +242,7 @@ def opened(path: str, attempt: Try, models: list[type[Any]], **options: Any) -> 
     return stores[0] if attempt("open", lambda: stores.append(tm.open(path, **options))) else None
 
 
-def migrate(path: str, scripts: list[Any], **options: Any) -> tm.MigrationReport:
+def migrate(path: str, scripts: list[Any], **options: Any) -> tm.reports.MigrationReport:
     """Run migrations, and let nobody else have a turn."""
     return tm.migrate(path, scripts, hold=0.0, rest=0.0, durability="relaxed", timeout=0.2, **options)
 

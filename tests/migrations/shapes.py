@@ -312,7 +312,7 @@ def more_cases() -> dict[str, Case]:
     return cases
 
 
-def migrate(path: Path, *scripts: MigrationFunction, **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, *scripts: MigrationFunction, **options: Any) -> tm.reports.MigrationReport:
     """Run scripts without a rest."""
     return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 

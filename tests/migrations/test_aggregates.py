@@ -100,7 +100,7 @@ def test_a_version_with_what_was_dropped_for_good_is_refused_beside_another_defi
         with pytest.raises(tm.SchemaMismatch, match="Total was dropped by first"):
             tm.open(path, models=old)
         assert found(path, new) == (5, 4)
-    assert [item.where for item in tm.status(path).items] == ["Part", "Total", "Total#1"]
+    assert [item.where for item in tm.status(path).objects] == ["Part", "Total", "Total#1"]
 
 
 def test_a_drop_is_not_of_a_definition_that_came_after_a_copy(path: Path) -> None:
@@ -159,7 +159,7 @@ def test_what_an_older_version_has_of_a_name_that_a_script_dropped_ends_with_its
     assert found(path, other) == (5, 0)
     for _ in range(2):
         assert tm.migrate(path, scripts, rest=0).ok
-        assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part"]
+        assert [item.where for item in tm.status(path).objects if item.state == "ready"] == ["Part"]
         if back is None:
             with pytest.raises(tm.SchemaMismatch, match="the migration second replaced this form"):
                 tm.open(path, models=other)
@@ -200,7 +200,7 @@ def test_what_an_ended_version_brings_back_of_a_name_that_a_script_dropped_ends_
     assert tm.migrate(path, scripts, to="second", rest=0, contract=contract).ok
     opened("last")
     assert tm.migrate(path, scripts, rest=0).ok
-    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part"]
+    assert [item.where for item in tm.status(path).objects if item.state == "ready"] == ["Part"]
     for models in (old, new):
         with pytest.raises(tm.SchemaMismatch, match="the migration third replaced this form"):
             tm.open(path, models=models)

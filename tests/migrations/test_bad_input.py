@@ -121,7 +121,7 @@ def test_a_field_of_another_class_of_that_name_is_told() -> None:
 
 @pytest.mark.parametrize("form", [3, None, [], {"Part": 3}])
 def test_a_form_that_is_none_is_told(form: Any) -> None:
-    with pytest.raises(tm.InvalidMigration, match=r"tm\.schema_form"):
+    with pytest.raises(tm.InvalidMigration, match=r"tm\.schema_snapshot"):
         tm.changes(form, [PLAIN])
 
 

@@ -78,7 +78,7 @@ ROWS: list[tuple[str, Any, Any, str, str, str]] = [
     ("old", "new", "rule", "message", "code"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_a_change_is_of_its_rule_and_has_its_step(old: Any, new: Any, rule: str, message: str, code: str) -> None:
-    found = tm.changes(tm.schema_form([shape(**old)]), [shape(**new)])
+    found = tm.changes(tm.schema_snapshot([shape(**old)]), [shape(**new)])
     if not rule:
         assert found == ()
         return
@@ -90,7 +90,7 @@ def test_a_change_is_of_its_rule_and_has_its_step(old: Any, new: Any, rule: str,
 
 def test_classes_and_aggregates_have_rules_too() -> None:
     def found(old: Any, new: Any) -> list[tuple[str, str, str]]:
-        return [(one.where, one.rule, one.code) for one in tm.changes(tm.schema_form(old), new)]
+        return [(one.where, one.rule, one.code) for one in tm.changes(tm.schema_snapshot(old), new)]
 
     renamed, moved, apart = shape("Goods", a=str), shape("Product", "Goods", a=str), shape("Goods", "Wares", a=str)
     daily = total(BASE, BASE.a)
@@ -107,8 +107,8 @@ def test_classes_and_aggregates_have_rules_too() -> None:
 
 def test_the_form_of_classes_is_the_same_in_every_order_and_survives_a_file(tmp_path: Path) -> None:
     classes = [BASE, OTHER, total(BASE, BASE.a)]
-    form = tm.schema_form(classes)
-    assert json.dumps(form) == json.dumps(tm.schema_form(classes[::-1]))
+    form = tm.schema_snapshot(classes)
+    assert json.dumps(form) == json.dumps(tm.schema_snapshot(classes[::-1]))
     read = json.loads(json.dumps(form))
     assert read == form
     assert tm.changes(read, classes) == ()
@@ -121,5 +121,5 @@ def test_what_is_no_form_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tm.InvalidMigration, match="No such file"):
         tm.Migrations([]).check([BASE], path)
     path.write_text("{")
-    with pytest.raises(tm.InvalidMigration, match="tm.schema_form gives"):
+    with pytest.raises(tm.InvalidMigration, match="tm.schema_snapshot gives"):
         tm.Migrations([]).check([BASE], path)

@@ -217,7 +217,7 @@ def former(filled: Path) -> Path:
 
 
 def labels(path: Path) -> list[str]:
-    return [item.where for item in tm.status(path).items if item.state not in ("dropping", "dropped")]
+    return [item.where for item in tm.status(path).objects if item.state not in ("dropping", "dropped")]
 
 
 def test_former_definitions_end_with_the_class_that_is_copied(former: Path) -> None:
@@ -225,7 +225,7 @@ def test_former_definitions_end_with_the_class_that_is_copied(former: Path) -> N
     text = made(new, FORMER, step("convert", FORMER[0].color, new[0].color, lambda color: str(color), back=int))
     for _ in range(2):
         assert migrate(former, text).entities == 9
-        assert [item.where for item in tm.status(former).items] == ["Part", "Part.by", "Extremes"]
+        assert [item.where for item in tm.status(former).objects] == ["Part", "Part.by", "Extremes"]
         assert {one.color for one in held(former, *new).values()} == {"0", "1", "2"}
         assert migrate(former, text, to="").ok
         assert held(former, *FORMER)

@@ -191,7 +191,7 @@ def test_what_is_dropped_goes_when_it_is_contracted(path: Path) -> None:
             old.insert(OLD("x", 101, price="1", maker="m1", tags=[]))
     with sound_store(path, models=[bare]) as store:
         assert len(list(store.query(bare.by_maker("m1")))) == 4
-    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part", "Part.by_maker"]
+    assert [item.where for item in tm.status(path).objects if item.state == "ready"] == ["Part", "Part.by_maker"]
 
 
 def test_a_version_whose_rename_was_undone_goes_on_when_an_earlier_migration_is_contracted(path: Path) -> None:
@@ -259,15 +259,19 @@ def _beside(name: str, *fields: str) -> Any:
     return entity(name, "Both", {"p": str, "n": int, **dict.fromkeys(fields, str | None)}, key)
 
 
-def test_a_name_that_another_class_of_the_table_has_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_another_class_of_the_table_has_is_refused_unless_both_are_copied(tmp_path: Path) -> None:
     path, old, new, other = tmp_path / "s.db", _beside("A", "price"), _beside("A", "cost"), _beside("B", "cost")
     with tm.open(path, models=[old, other]) as store:
-        store.insert(other("x", 1, cost="b"))
-    one = script([new, other], lambda m: m.rename(old.price, new.cost), "first", None, [old, other])
-    with pytest.raises(tm.InvalidMigration, match=r'A\.price cannot be called "cost", as B has another field'):
-        migrate(path, one)
+        store.insert_many([old("x", 1, price="a"), other("x", 1, cost="b")])
+    alone = script([new], lambda m: m.rename(old.price, new.cost), "first", None, [old])
+    with pytest.raises(tm.InvalidMigration, match=r'A\.price cannot be called "cost", as B .* name B in old= and new='):
+        migrate(path, alone)
     with tm.open(path, models=[old, other]) as store:
         assert store[other.key("x", 1)].cost == "b"
+    both = script([new, other], lambda m: m.rename(old.price, new.cost), "first", None, [old, other])
+    assert migrate(path, both).entities == 2
+    with tm.open(path, models=[new, other]) as store:
+        assert (store[new.key("x", 1)].cost, store[other.key("x", 1)].cost) == ("a", "b")
 
 
 @pytest.mark.parametrize("contract", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -32,8 +33,10 @@ from .shapes import (
     cases,
     changed,
     indexes,
+    insert,
     made,
     more_cases,
+    opened,
     part,
     script,
     step,
@@ -168,7 +171,7 @@ def program(path: Path) -> Iterator[Program]:
     program.close()
 
 
-def migrate(path: Path, case: Case, **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, case: Case, **options: Any) -> tm.reports.MigrationReport:
     return tm.migrate(path, case.scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 
@@ -586,3 +589,30 @@ def test_a_class_with_a_field_kept_from_one_that_ended_is_refused_with_it(place:
             engine._current.state = known
             with pytest.raises(tm.SchemaMismatch, match="the migration first replaced this form"):
                 print(verb, do(store))
+
+
+def test_an_older_version_is_told_which_script_changed_its_class(tmp_path: Path) -> None:
+    """Classes that share a table are copied together, so another script than that one may have ended the version."""
+
+    def shop(price: Any, row: str) -> list[Any]:
+        product = entity(
+            "Product", "Shop", {"t": str, "id": int, "price": price}, tm.Key(partition="{t}", row=("p", "{id}"))
+        )
+        return [product, entity("Order", "Shop", {"t": str, "id": int}, tm.Key(partition="{t}", row=("o", row)))]
+
+    first, second, third = shop(str, "{id}"), shop(int, "{id}"), shop(int, "{id:desc}")
+    cents = made(second, first, step("convert", first[0].price, second[0].price, int, back=str), name="cents")
+    newest = made(third, second, step("rekey", second[1], third[1]), name="newest", after="cents")
+    path = tmp_path / "s.db"
+    insert(path, first[0]("t", 1, "5"), first[1]("t", 1))
+    for scripts, models in (([cents], second), ([cents, newest], third)):
+        tm.migrate(path, scripts, rest=0)
+        opened(path, *models).close()
+    with pytest.raises(tm.SchemaMismatch, match="Product: the migration cents replaced .*: convert Product.price"):
+        opened(path, *first)
+    tm.migrate(path, [cents, newest], to="", rest=0)
+    with pytest.raises(tm.SchemaMismatch) as caught:
+        opened(path, *third)
+    product, order = sorted(caught.value.faults, reverse=True)
+    assert re.match("Product: the undoing of cents replaced .*: it took back: convert Product.price", product)
+    assert re.match("Order: the undoing of newest replaced .*: it took back: rekey Order", order)

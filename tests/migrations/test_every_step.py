@@ -58,7 +58,7 @@ def killed_by_its_first_commit() -> Iterator[None]:
         yield
 
 
-def migrate(path: Path, scripts: list[MigrationFunction], **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, scripts: list[MigrationFunction], **options: Any) -> tm.reports.MigrationReport:
     return tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
 
 

@@ -100,7 +100,7 @@ def test_what_a_function_must_not_give_is_a_fault_of_its_entity(path: Path, func
 def test_a_value_that_is_to_be_unique_and_is_not_is_a_fault(path: Path) -> None:
     unique = part(by_price=tm.Index[str](partition="{price}", unique=True))
     with pytest.raises(
-        tm.MigrationStopped, match="Part.by_price: Part .* cannot have 'same', which .* holds"
+        tm.MigrationStopped, match="Part.by_price: Part.* cannot have 'same', which .* holds"
     ) as stopped:
         migrate(path, alone([unique], lambda m: m.rewrite(ALONE, lambda e: unique(e.shelf, e.number, price="same" if e.number > 27 else e.price, maker=None, tags=[]), into=[unique])))  # fmt: skip
     assert len(stopped.value.faults) == 1

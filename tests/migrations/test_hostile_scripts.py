@@ -77,7 +77,7 @@ def tampered(form: Any) -> Iterator[tuple[str, Any]]:
 
 
 def test_no_text_of_a_schema_stands_in_a_script_as_code() -> None:
-    whole = tm.schema_form(models())
+    whole = tm.schema_snapshot(models())
     written = refused = 0
     for label, form in tampered(whole):
         try:
@@ -115,7 +115,7 @@ def test_a_name_in_a_catalogue_that_no_class_gives_is_damage(place: Path, text: 
 
 
 def test_a_name_in_a_schema_that_no_class_gives_is_refused() -> None:
-    form = tm.schema_form([shape(a=str)])
+    form = tm.schema_snapshot([shape(a=str)])
     with pytest.raises(tm.InvalidMigration, match="the form: it cannot be read: .* is no name of a class or an index"):
         tm.changes({CODE: form["Product"]}, [shape(a=str)])
 

@@ -304,7 +304,10 @@ def test_an_aggregate_that_a_script_drops_does_not_come_back_by_a_version_that_o
         assert migrate(place, DROPPED, contract=contract and last).ok
         with pytest.raises(tm.SchemaMismatch, match="Totals was dropped by first; declare it under another"):
             tm.open(place, models=[FIRST, FIRST_TOTALS])
-        assert [(one.where, one.state) for one in tm.status(place).items] == [("Part", "ready"), ("Totals", "dropped")]
+        assert [(one.where, one.state) for one in tm.status(place).objects] == [
+            ("Part", "ready"),
+            ("Totals", "dropped"),
+        ]
         if not last:
             assert migrate(place, DROPPED, to="").ok
             with sound_store(place, models=[FIRST, FIRST_TOTALS]) as store:

@@ -132,7 +132,7 @@ def test_a_field_goes_by_a_step(path: Path) -> None:
     assert tm.migrate(path, [run(path, old, new, steps)], contract=True).ok
     with sound_store(path, models=new) as store:
         assert store.build().done
-        assert [item.where for item in store.status().items if item.state == "ready"] == ["Employee", "Department"]
+        assert [item.where for item in store.status().objects if item.state == "ready"] == ["Employee", "Department"]
 
 
 @pytest.mark.parametrize("named", [(), ("oldest",)])
@@ -147,7 +147,7 @@ def test_a_class_goes_with_its_fields(path: Path, named: tuple[str, ...]) -> Non
 
     assert tm.migrate(path, [change], contract=True).contracted == ("change",)
     with sound_store(path, models=company()[:1]) as store:
-        assert [item.where for item in store.status().items if item.state == "ready"] == ["Employee"]
+        assert [item.where for item in store.status().objects if item.state == "ready"] == ["Employee"]
 
 
 def test_a_script_is_written_for_a_class_that_has_lost_its_fields(path: Path) -> None:

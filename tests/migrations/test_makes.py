@@ -111,14 +111,14 @@ def test_a_script_that_was_deleted_is_missed_by_check_and_by_make(package: Path)
 def test_a_schema_of_classes_alone_is_read_as_before(package: Path) -> None:
     write(package, shop()[:1], "first")
     completed(write(package, shop(lang=str)[:1], "lang"))
-    (package / "schema.json").write_text(json.dumps(tm.schema_form(shop(lang=str))), encoding="utf-8")
+    (package / "schema.json").write_text(json.dumps(tm.schema_snapshot(shop(lang=str))), encoding="utf-8")
     assert tm.Migrations(package.name).check(shop(lang=str)) == ()
 
 
 def test_a_schema_of_classes_alone_needs_no_script(package: Path) -> None:
-    (package / "schema.json").write_text(json.dumps(tm.schema_form(shop())), encoding="utf-8")
+    (package / "schema.json").write_text(json.dumps(tm.schema_snapshot(shop())), encoding="utf-8")
     assert tm.Migrations(package.name).check(shop()) == ()
-    assert tm.Migrations(package.name).check(shop(), since=tm.schema_form(shop())) == ()
+    assert tm.Migrations(package.name).check(shop(), since=tm.schema_snapshot(shop())) == ()
 
 
 def test_a_script_that_would_not_run_is_not_written(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

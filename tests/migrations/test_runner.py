@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
 
 
-def migrate(path: Path, case: Case, **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, case: Case, **options: Any) -> tm.reports.MigrationReport:
     return tm.migrate(path, [case.script], **{"rest": 0, "durability": "relaxed", **options})
 
 

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
 
 
-def migrate(path: Path, *scripts: Any, **options: Any) -> tm.MigrationReport:
+def migrate(path: Path, *scripts: Any, **options: Any) -> tm.reports.MigrationReport:
     report = tm.migrate(path, scripts, **{"rest": 0, "durability": "relaxed", **options})
     assert report.ok
     return report
@@ -65,7 +65,7 @@ def test_a_class_that_was_renamed_and_has_ended_is_not_opened_as_an_empty_one(pa
     migrate(path, first, second)
     with pytest.raises(tm.SchemaMismatch, match="Part: the migration second replaced this form"):
         tm.open(path, models=[OLD, OLD_TOTALS])
-    assert [item.where for item in tm.status(path).items if item.kind == "class"] == ["Product"]
+    assert [item.where for item in tm.status(path).objects if item.kind == "class"] == ["Product"]
 
 
 def test_a_class_that_has_ended_is_not_declared_anew_though_it_holds_nothing(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_script_copies_what_an_earlier_one_drops_something_of(path: Path) -> N
         assert {one.shelf for one in store.query(OLD_TOTALS).allow_scan()} == {"x", "y", "z"}
     migrate(path, first, second, contract=True)
     assert sound(path, KEYED) == 20
-    assert [item.where for item in tm.status(path).items if item.state == "ready"] == ["Part", "Part.by_maker"]
+    assert [item.where for item in tm.status(path).objects if item.state == "ready"] == ["Part", "Part.by_maker"]
 
 
 def test_a_script_knows_an_index_by_the_name_that_it_has_there(path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_key_of_which_only_a_type_differs_is_told_with_the_types() -> None:
         part(changed(FIELDS, price=kind), tm.Key(partition="{shelf}", row=("{number}", "{price}")))
         for kind in (str, Decimal)
     )
-    (change,) = (one for one in tm.changes(tm.schema_form([priced]), [other]) if "row key" in one.message)
+    (change,) = (one for one in tm.changes(tm.schema_snapshot([priced]), [other]) if "row key" in one.message)
     assert change.message.startswith('its row key was ("{number}", "{price}") (number: int, price: str) and is ')
     assert change.message.endswith("(number: int, price: Decimal)")
 

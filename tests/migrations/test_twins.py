@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable, Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -549,3 +549,39 @@ def test_the_status_of_an_old_version_is_of_what_it_finds(path: Path) -> None:
         assert store.status()["Counts"].state == "ready"
         with pytest.raises(KeyError):
             store.status()["Part"]
+
+
+PIECES: list[tuple[Any, dict[str, Any], Any, Any]] = [
+    (datetime, {"precision": "ms"}, (("{device}", "{at:%Y-%m-%d}"), "{at:%H:%M:%S.%L}"), ("{device}", "{at}")),
+    (datetime, {"precision": "s"}, (("{device}", "{at:%Y-%m}"), "{at:%d %H:%M:%S}"), ("{device}", ("k", "{at:desc}"))),
+    (datetime, {}, ("{at:%Y-%m-%d}", ("{device}", "{at:%H:%M:%S.%f}")), ("{device}", ("{at:%Y}", "{at:%m-%d %H:%M:%S.%f}"))),
+    (date, {}, ("{at:%Y}", ("{at:%m-%d}", "{device}")), ("{at:%Y-%m}", ("{at:%d}", "{device}"))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "options", "was", "now"), PIECES)
+def test_both_versions_write_whose_keys_hold_a_time_in_pieces(
+    tmp_path: Path, kind: Any, options: Any, was: Any, now: Any
+) -> None:
+    def row(key: Any) -> Any:
+        fields = {"device": str, "at": (kind, tm.field(**options)), "n": (int, tm.field(default=0))}
+        return entity("Row", "Mains", fields, tm.Key(partition=key[0], row=key[1]))
+
+    old, new = row(was), row(now)
+    step = {"ms": 1000, "s": 1_000_000}.get(options.get("precision"), 1)
+    start = datetime(2024, 12, 31, 23, 59, 59, 999_000 if step < 1_000_000 else 0, UTC)
+    times = [start + timedelta(days=n, microseconds=n * step) for n in range(6)]
+    times = times if kind is datetime else [time.date() for time in times]
+    with tm.open(tmp_path / "s.db", models=[old], durability="relaxed") as before:
+        before.insert_many(old("a", at) for at in times[:4])
+        report = migrate(tmp_path / "s.db", script([new], lambda m: m.rekey(old, new), old=[old]))
+        assert [step.old_version for step in report.plan] == ["writes"]
+        with tm.open(tmp_path / "s.db", models=[new], durability="relaxed") as after:
+            before.insert(old("a", times[4]))
+            before.merge(old.key(device="a", at=times[0]), n=7)
+            after.insert(new("a", times[5]))
+            after.delete(new.key(device="a", at=times[1]))
+            expected = [("a", at, 7 if at == times[0] else 0) for at in times if at != times[1]]
+            for store, cls in ((before, old), (after, new)):
+                assert sorted((one.device, one.at, one.n) for one in store.query(cls).allow_scan()) == expected
+                assert store.check().ok

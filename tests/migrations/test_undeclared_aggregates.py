@@ -50,5 +50,5 @@ def test_those_that_cannot_go_on_are_dropped(
     assert tm.migrate(tmp_path / "items.db", package.name, contract=True).ok
     with tm.open(tmp_path / "items.db", models=[new]) as store:
         assert store.check().ok
-        held = {one.where for one in store.status().items if one.kind == "aggregate" and one.state != "dropped"}
+        held = {one.where for one in store.status().objects if one.kind == "aggregate" and one.state != "dropped"}
         assert held == {"Sizes", "Weights"} - gone

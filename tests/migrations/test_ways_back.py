@@ -520,7 +520,7 @@ def test_check_finds_what_is_not_in_step(path: Path, case: Case) -> None:
         with open_new(path, case, first) as store:
             report = store.check()
             assert kind in {one.kind for one in report.problems if one.where == "Part before first"}, str(report)
-            assert all("contract=True" in one.detail for one in store.repair().left)
+            assert all("contract=True" in one.detail for one in store.repair().remaining)
 
 
 async def test_a_store_for_asyncio_keeps_the_old_version_in_step(path: Path, case: Case) -> None:

@@ -65,7 +65,7 @@ def test_two_runners_leave_what_the_old_version_reads(path: Path) -> None:
     with open_old(path) as old:
         before = sorted(map(repr, old.query(OLD).allow_scan()))
         migrate(path, first, limit=5)
-        reports: list[tm.MigrationReport] = []
+        reports: list[tm.reports.MigrationReport] = []
 
         def tell(_done: int, _total: int | None) -> None:
             if not reports:

@@ -77,7 +77,7 @@ def test_a_script_is_written_with_both_shapes_and_its_steps(package: Callable[[]
     first = [shape(price=str, maker=(str | None, {"default": None}))]
     path = tm.Migrations(name).write(first, "initial")
     assert path.name == "schema.json"
-    assert json.loads(path.read_text()) == {"script": None, "before": [], "classes": tm.schema_form(first)}
+    assert json.loads(path.read_text()) == {"script": None, "before": [], "classes": tm.schema_snapshot(first)}
     new = [shape(price=Decimal, manufacturer=(str | None, {"default": None}), by=tm.Index(partition="{price}"))]
     assert [one.code for one in tm.Migrations(name).check(new)] == [
         "m.rename(old.Product.maker, new.Product.manufacturer)  # or m.drop(old.Product.maker), if they are two things",
@@ -153,7 +153,7 @@ def test_a_script_that_was_written_by_hand_counts(package: Callable[[], str]) ->
     def by_hand(m: Any) -> None:
         m.rename(old.a, new.b)
 
-    migrations, since = tm.Migrations([by_hand]), tm.schema_form([old])
+    migrations, since = tm.Migrations([by_hand]), tm.schema_snapshot([old])
     assert migrations.check([new], since) == ()
     assert len(migrations.check([shape(c=int)], since)) == 2
     assert len(migrations.check([old])) == 1
@@ -182,7 +182,7 @@ def test_a_script_that_drops_a_field_may_be_written_by_hand() -> None:
     def by_hand(m: Any) -> None:
         m.drop(old.b)
 
-    assert tm.Migrations([by_hand]).check([new], tm.schema_form([old])) == ()
+    assert tm.Migrations([by_hand]).check([new], tm.schema_snapshot([old])) == ()
 
 
 def test_a_script_that_leads_to_another_shape_than_the_classes_is_found(package: Callable[[], str]) -> None:
@@ -396,7 +396,7 @@ def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
         name = package()
         tm.Migrations(name).write(old, "initial")
         needed = tm.Migrations(name).check(new)
-        assert tm.changes(tm.schema_form(new), new) == ()
+        assert tm.changes(tm.schema_snapshot(new), new) == ()
         if any(not one.code for one in needed):  # (such as two classes with equal keys)
             continue
         path = tm.Migrations(name).write(new, "changed")
@@ -411,9 +411,11 @@ def test_a_script_for_any_two_shapes_loads_and_names_every_difference(
         assert migrations.check(new) == (), number
         frozen = {cls.__name__: cls for cls in script.new}
         both = [cls for cls in new if cls.__name__ in frozen]
-        assert not any(one.stops for one in tm.changes(tm.schema_form(both), [frozen[cls.__name__] for cls in both]))
-        same = tm.schema_form(both) == tm.schema_form([frozen[cls.__name__] for cls in both])
-        assert same, (number, tm.schema_form(both), tm.schema_form([frozen[cls.__name__] for cls in both]))
+        assert not any(
+            one.stops for one in tm.changes(tm.schema_snapshot(both), [frozen[cls.__name__] for cls in both])
+        )
+        same = tm.schema_snapshot(both) == tm.schema_snapshot([frozen[cls.__name__] for cls in both])
+        assert same, (number, tm.schema_snapshot(both), tm.schema_snapshot([frozen[cls.__name__] for cls in both]))
         assert all(step.old.owner in script.old for step in script.steps if isinstance(step, Rename))
     assert len(written) >= (100 if full_size else 8)
     if full_size:

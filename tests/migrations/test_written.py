@@ -92,7 +92,7 @@ def declarations_of(page: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[lis
 
     def noted(models: Any) -> Any:
         schema = whole(models)
-        found.setdefault(json.dumps(tm.schema_form(models), sort_keys=True), list(models))
+        found.setdefault(json.dumps(tm.schema_snapshot(models), sort_keys=True), list(models))
         return schema
 
     with monkeypatch.context() as patch:

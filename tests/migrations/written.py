@@ -42,7 +42,7 @@ def write_scripts(folder: Path, name: str, models: Sequence[Any], rng: random.Ra
         (folder / f"{name}_{part}").mkdir()
         (folder / f"{name}_{part}" / "__init__.py").touch()
     importlib.invalidate_caches()
-    form = tm.schema_form(models)
+    form = tm.schema_snapshot(models)
     wider_form = copy.deepcopy(form)
     entities = [one for one in wider_form.values() if not one.get("aggregate")]
     for one in entities if rng.random() < 0.6 else [rng.choice(entities)]:
@@ -67,7 +67,7 @@ def write_scripts(folder: Path, name: str, models: Sequence[Any], rng: random.Ra
 
 def agree(classes: Sequence[Any], form: dict[str, Any]) -> None:
     """Assert that classes are those of a form, exactly; it may have more."""
-    found = tm.schema_form([cls for cls in classes if ":" not in cls.__name__])
+    found = tm.schema_snapshot([cls for cls in classes if ":" not in cls.__name__])
     if unlike := list(difference(found, {name: form[name] for name in found})):
         raise AssertionError("\n".join(unlike))
 

@@ -149,20 +149,21 @@ def test_the_index_that_is_proposed_can_be_pasted_and_serves(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
+    ("key", "shards"),
     [
-        'tm.Key(partition="{i:shard(4)}", row=("{p}", "{i}", "{n}"))',
-        'tm.Key(partition=("{day}", "{p}"), row="{n}")',
-        'tm.Key(partition="{p:fold}", row=("{p}", "{n}"))',
+        ('tm.Key(partition="{n}")', '"{n:shard(16)}"'),
+        ('tm.Key(partition="{i:shard(4)}", row=("{p}", "{i}", "{n}"))', '("{p:shard(4)}", "{n:shard(4)}")'),
+        ('tm.Key(partition=("{day}", "{p}"), row="{n}")', '("{p:shard(4)}", "{n:shard(4)}")'),
+        ('tm.Key(partition="{p:fold}", row=("{p}", "{n}"))', '("{p:shard(4)}", "{n:shard(4)}")'),
     ],
 )
-def test_a_range_alone_is_served_in_shards_of_the_key(key: str) -> None:
+def test_a_range_alone_is_served_in_shards_of_the_key(key: str, shards: str) -> None:
     for text in (".where(Thing.f > 2)", '.where(Thing.a > "a").order_by(Thing.a)'):
         _, query = ask(thing(key=key), text)
         with pytest.raises(tm.ScanRefused) as refused:
             list(query)
         declared = advice(refused.value)
-        assert ":shard(16)}" in declared
+        assert f"(partition={shards}, " in declared
         _, served = ask(thing(declared, key=key), text)
         assert (served.explain().path, served.explain().sort) == (f"Thing.{declared.split(' = ')[0]}", ())
         assert [one.n for one in served] == [1]

@@ -473,6 +473,45 @@ def test_a_column_of_another_type_names_the_remedy_of_its_package(package: str, 
             assert second == Sale("b", None, None, None, Decimal(2))
 
 
+@pytest.mark.parametrize("package", ["pandas", "pandas, of objects", "polars", "table", "numpy"])
+def test_texts_of_times_name_the_remedy_of_their_package(package: str) -> None:
+    pyarrow, np, polars = (pytest.importorskip(name) for name in ("pyarrow", "numpy", "polars"))
+    pandas = pytest.importorskip("pandas")
+    importlib.import_module("pyarrow.compute")
+    held = {"shop": ["a", "b"], "at": ["2026-03-01T12:00:00"] * 2, "day": ["2026-03-01"] * 2}
+    table = pyarrow.table(held)
+    given: Any = {
+        "pandas": table.to_pandas(),
+        "pandas, of objects": table.to_pandas().astype(object),
+        "polars": polars.from_arrow(table),
+        "table": table,
+        "numpy": {name: np.array(values) for name, values in held.items()},
+    }[package]
+    with tm.open(":memory:", models=[Sale]) as store:
+        with pytest.raises(tm.InvalidEntity) as caught:
+            store.insert_columns(Sale, given)
+        names = {
+            "frame": given,
+            "table": given,
+            "columns": given,
+            "polars": polars,
+            "pandas": pandas,
+            "pyarrow": pyarrow,
+        }
+        columns: dict[str, Any] = {"shop": held["shop"], "total": [None, None], "count": [Decimal(1)] * 2}
+        for fault in caught.value.faults:
+            if (
+                told := re.fullmatch(
+                    r"(at|day): its values are texts, [^;]*; write (.*?)(?: if they are of UTC)?", fault
+                )
+            ) is not None:
+                columns[told[1]] = eval(told[2], names)
+        assert store.insert_columns(Sale, columns) == 2
+        assert store.get(Sale.key("a")) == Sale(
+            "a", datetime(2026, 3, 1, 12, tzinfo=UTC), date(2026, 3, 1), None, Decimal(1)
+        )
+
+
 def test_a_column_without_any_time_has_no_zone_to_name() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"shop": ["a"], "at": pandas.to_datetime([None]), "day": [None], "total": [None]})
@@ -522,7 +561,7 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
     assert list(caught.value.faults) == [
         f'prize: no such field (fields: {", ".join(NAMES)}); did you mean "price"?',
         "price: it is missing",
-        "number: row 3: expected int, got str '4'",
+        "number: row 3: expected int, got str '4'; use int('4')",
         "at: row 2: datetime.datetime(2026, 1, 1, 0, 0) has no time zone; datetime.now(UTC) has, and "
         ".replace(tzinfo=…) gives one",
         "day: row 7: no value, but one of type date is required",
@@ -545,7 +584,7 @@ def test_columns_are_checked_by_blocks_and_a_row_is_counted_from_the_first_one(
     with pytest.raises(tm.InvalidEntity) as caught:
         tm_store.insert_columns(Priced, columns)
     assert list(caught.value.faults) == [
-        "number: row 4: expected int, got str '5'",
+        "number: row 4: expected int, got str '5'; use int('5')",
         "price: row 6: expected Decimal, got float 0.5; use Decimal('0.5')",
     ]
     columns["number"], columns["price"] = list(range(7)), [Decimal(at) for at in range(7)]

@@ -67,6 +67,10 @@ class Part(tm.Entity, table="Parts"):
         ("sold==true", Part.sold == True),  # noqa: E712
         ("day>=2026-01-31", Part.day >= date(2026, 1, 31)),
         ("at<2026-01-31T10:00:00Z", Part.at < datetime(2026, 1, 31, 10, tzinfo=UTC)),
+        ("at<2026-01-31", Part.at < datetime(2026, 1, 31, tzinfo=UTC)),
+        ("at >= 2026-01-31 ", Part.at >= datetime(2026, 1, 31, tzinfo=UTC)),
+        ("kind==rock and roll", Part.kind == "rock and roll"),
+        ('kind=="a and number==3"', Part.kind == "a and number==3"),
         ("home.city==Oslo", Part.home.at(lambda home: home.city) == "Oslo"),
         ("home.floor>2", Part.home.at(lambda home: home.floor) > 2),
         ("tags contains a", Part.tags.contains("a")),
@@ -95,8 +99,13 @@ def test_a_text_is_the_condition_that_it_says(text: str, meant: tm.Predicate[Par
         (lambda: condition(Part, "number<many"), "Part.number: 'many' is no int"),
         (lambda: condition(Part, "number<"), "Part.number: '' is no int"),
         (
-            lambda: condition(Part, "at<2026-01-31"),
-            "Part.at: '2026-01-31' is no datetime, such as 2026-01-31T10:00:00Z",
+            lambda: condition(Part, "at==2026-01-31"),
+            "'2026-01-31' is no datetime, such as 2026-01-31T10:00:00Z; a day is a range, >=2026-01-31 and <2026-02-01",
+        ),
+        (lambda: condition(Part, "kind==a and number == 3"), "give each condition by itself, or write a value that is"),
+        (
+            lambda: condition(Part, "kind == a or price is null"),
+            "with all of it from 'a or price is null' as its value",
         ),
         (lambda: condition(Part, "color==green"), "Part.color: 'green' is no"),
         (lambda: condition(Part, "home.street==x"), "street"),

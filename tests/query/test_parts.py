@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.sqlite.file import database
-from tablemapper.engines.sqlite.rows import reads
 
 from ..classes import grouped
-from ..touched import touching
 
 START = datetime(2024, 2, 28, tzinfo=UTC)
 
@@ -196,58 +193,21 @@ def lines(width: int) -> Iterator[Line]:
         yield Line(f"log {max(number % 12 - 8, 0)}", number, number % 7, "n" * width)
 
 
-@pytest.fixture
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(reads, "_MANY", 500)
-    return 512  # (a chunk)
-
-
 @pytest.mark.needs("all_or_none_load")
 @pytest.mark.parametrize("width", [0, 400, 3_000], ids=["short rows", "long rows", "rows moved aside"])
-def test_parts_of_many_rows_are_about_as_large_as_each_other_and_few_keys_are_read(
-    tmp_path: Path, few_at_once: int, width: int
-) -> None:
+def test_parts_of_many_rows_are_as_large_as_each_other(tmp_path: Path, width: int) -> None:
     with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
         store.insert_many(lines(width), atomic=True)
-    with touching() as touched, tm.open(tmp_path / "t.db", models=[Line]) as store:
         for query in (
             store.query(Line).allow_scan(),
             store.query(Line).where(Line.log == "log 0"),
+            store.query(Line).where(Line.log.is_in(["log 0", "log 2", "log 3"]), Line.number > 100),
             store.query(Line).where(Line.level <= 3),
         ):
-            parts: list[Any] = []
-            assert sum(touched(lambda query=query, parts=parts: parts.extend(query.split(3))).values()) <= few_at_once
-            sizes = [part.count() for part in parts]
-            assert sum(sizes) == query.count()
-            assert max(sizes) < 1.5 * min(sizes), sizes
-
-
-def test_rows_that_are_in_the_log_only_are_divided_too(tmp_path: Path, few_at_once: int) -> None:
-    with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
-        store.insert_many(lines(0))
-        sizes = [part.count() for part in store.query(Line).allow_scan().split(3)]
-        assert sum(sizes) == MANY
-        assert max(sizes) < 1.5 * min(sizes)
-
-
-def test_a_file_that_is_overwritten_while_it_is_looked_at_gives_parts_all_the_same(
-    tmp_path: Path, few_at_once: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with tm.open(tmp_path / "t.db", models=[Line], durability="relaxed") as store:
-        store.insert_many(lines(0))
-    real, rng = database._bytes, random.Random(3)
-
-    def torn(reader: Any, at: int, count: int) -> bytes:
-        page = bytearray(real(reader, at, count))
-        for _ in range(rng.choice((0, 1, 40)) if at else 0):
-            page[rng.randrange(len(page))] = rng.randrange(256)
-        return bytes(page)
-
-    monkeypatch.setattr(database, "_bytes", torn)
-    with tm.open(tmp_path / "t.db", models=[Line]) as store:
-        for _ in range(10):
-            parts = store.query(Line).allow_scan().split(3)
-            assert sum(part.count() for part in parts) == MANY
+            for count in (2, 3, 7):
+                sizes = [part.count() for part in query.split(count)]
+                assert sum(sizes) == query.count()
+                assert max(sizes) - min(sizes) <= 1, sizes
 
 
 # ---------------------------------------------------------------------------------------------- workers

@@ -472,9 +472,9 @@ def test_ranges_over_partitions_are_merged_behind_what_each_of_them_begins_with(
 
 @pytest.mark.parametrize("ask", [bool, lambda query: query or 1, lambda query: not query.select(Unit.city)])
 def test_a_query_has_no_truth(filled: tm.Store, ask: Callable[[Any], object]) -> None:
-    with pytest.raises(TypeError, match=r"write \.exists\(\)"):
+    with pytest.raises(TypeError, match=r"write query\.exists\(\)"):
         ask(filled.query(Unit).where(Unit.city == "x"))
-    with pytest.raises(TypeError, match=r"write \.exists\(\)"):
+    with pytest.raises(TypeError, match=r"write query\.exists\(\)"):
         bool(filled.query(Unit).where(Unit.city == "x").select(Unit.city))
 
 

@@ -153,7 +153,7 @@ def events() -> Iterator[tm.Store]:
     source=st.sampled_from([Event, Event.by_kind(), Event.by_site()]),
 )
 def test_ranges_that_begin_alike_come_in_the_order_of_python(
-    events: tm.Store, ways: Any, order: list[tm.Attr[Event, Any]], descending: bool, source: Any
+    events: tm.Store, ways: Any, order: list[tm.types.Attr[Event, Any]], descending: bool, source: Any
 ) -> None:
     condition = reduce(or_, [reduce(and_, more, sites) for sites, more in ways])
     steps = [attr.desc() if descending else attr.asc() for attr in order]

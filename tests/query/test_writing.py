@@ -242,7 +242,7 @@ def test_batches_are_atomic_and_end_after_so_many_entities_or_so_much_time(store
 
 def test_an_update_and_a_delete_report_their_progress(store: tm.Store) -> None:
     fill(store)
-    told: list[tm.Progress] = []
+    told: list[tm.reports.Progress] = []
     store.query(Task).where(Task.group == "g").update(n=2, progress=told.append)
     assert (told[-1].done, told[-1].what) == (7, "update")
     store.query(Task).where(Task.group == "g").delete(progress=told.append)

@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "x.db"
 
 
-def problems(path: Path, sql: str) -> list[tm.Problem]:
+def problems(path: Path, sql: str) -> list[tm.reports.Problem]:
     """Damage a closed file by SQL, and return what a check says of it."""
     run_sql(path, sql)
     with tm.open(path, models=[Item, Total]) as store:

@@ -212,7 +212,10 @@ def test_all_engines_count_alike_what_is_damaged(place: Place, name: str) -> Non
         with nullcontext() if name in READABLE else pytest.raises(CorruptStore, match=f"{field}: "):
             store.get(DAMAGED)
         report = store.repair()  # and a repair finds nothing to do
-        assert (report.repaired, [one.kind for one in report.left]) == ((), [] if no_repair(place) else ["damaged"])
+        assert (report.repaired, [one.kind for one in report.remaining]) == (
+            (),
+            [] if no_repair(place) else ["damaged"],
+        )
         store.delete(DAMAGED)
         assert kept(store) == counts("")
         assert problems(store) == []
@@ -224,7 +227,7 @@ def test_all_engines_count_alike_what_is_damaged(place: Place, name: str) -> Non
         assert set(ONE) < set(problems(store))
         if no_repair(place):
             return
-        assert [one.kind for one in store.repair().left] == ["damaged"]
+        assert [one.kind for one in store.repair().remaining] == ["damaged"]
         assert kept(store) == counts(field)
         assert problems(store) == ONE
         store.merge(DAMAGED, **{field: GOOD[field]})

@@ -21,7 +21,7 @@ from tablemapper.engines.sqlite.online import repair as repairing
 
 from ..classes import Other, aggregate, entity
 from ..sql import run_sql
-from ..stores import sound_store
+from ..stores import repaired, sound_store, write_again
 
 pytestmark = pytest.mark.file
 
@@ -157,6 +157,8 @@ def test_what_entities_say_is_repaired(path: Path, sql: str) -> None:
         }
         assert report.entities == found.entities
     assert entities(path) == before
+    with sound_store(path, models=MODELS, durability="relaxed") as store:
+        write_again(store)
     with (
         tm.open(path, models=MODELS, durability="relaxed") as store,
         sound_store(path.with_name("anew.db"), models=MODELS, durability="relaxed") as anew,
@@ -190,15 +192,15 @@ def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
     run_sql(path, sql, *([also] if also else []))
     before = entities(path) if "CAST" not in sql else None
     with tm.open(path, models=MODELS, durability="relaxed") as store:
-        report = store.repair()
+        report = repaired(store)
         assert not report.ok
         where, remedy = LEFT[sql]
-        assert [problem.where for problem in report.left] == [where], report
-        assert remedy in report.left[0].detail
+        assert [problem.where for problem in report.remaining] == [where], report
+        assert remedy in report.remaining[0].detail
         assert [problem.where for problem in store.check().problems] == [where]
         if where == "Item.by_code":
             store.merge(Item.key("p1", "r5"), code="c55")
-            assert store.repair().ok
+            assert repaired(store).ok
             assert store.check().ok
     assert before is None or before == entities(path) or "code" in sql
 
@@ -206,9 +208,9 @@ def test_what_nothing_says_is_left_with_a_remedy_and_the_rest_is_repaired(
 def test_a_clean_store_is_read_once_and_left_as_it_is(path: Path) -> None:
     with tm.open(path, models=MODELS) as store:
         etag = tm.info(store[Total.key("p0")]).etag
-        done: list[tm.Progress] = []
+        done: list[tm.reports.Progress] = []
         report = store.repair(progress=done.append)
-        assert (report.ok, report.repaired, report.left, report.entities) == (True, (), (), 10)
+        assert (report.ok, report.repaired, report.remaining, report.entities) == (True, (), (), 10)
         assert report.seconds >= 0
         assert done[-1].done == 10
         assert tm.info(store[Total.key("p0")]).etag == etag
@@ -220,7 +222,7 @@ def test_an_ever_keeps_what_is_more_extreme_than_the_entities(path: Path) -> Non
         store.delete(Item.key("p1", "r9"))
     run_sql(path, "UPDATE Evers SET items = 50")
     with tm.open(path, models=MODELS) as store:
-        assert store.repair().ok
+        assert repaired(store).ok
         ever = store[Ever.key("p1")]
         assert (ever.items, ever.least, ever.most) == (4, 1, 9)
 
@@ -233,7 +235,7 @@ def test_the_error_of_a_write_that_meets_damage_names_the_remedy_and_that_helps(
         for write in (lambda: store.delete(Item.key("p1", "r3")), lambda: store.merge(Item.key("p0", "r4"), num=5)):
             with pytest.raises(tm.CorruptStore, match=r"store\.repair\(\)"):
                 write()
-        assert store.repair().ok
+        assert repaired(store).ok
         store.delete(Item.key("p1", "r3"))
         store.merge(Item.key("p0", "r4"), num=5)
 
@@ -242,7 +244,7 @@ def test_a_repair_is_no_part_of_a_transaction(path: Path) -> None:
     with tm.open(path, models=MODELS) as store, store.transaction() as tx:
         tx.insert(item(20))
         with pytest.raises(tm.InvalidTransaction, match="repair"):
-            store.repair()
+            repaired(store)
 
 
 def test_a_store_in_memory_is_repaired() -> None:
@@ -250,7 +252,7 @@ def test_a_store_in_memory_is_repaired() -> None:
         store.insert_many(item(n) for n in range(10))
         engine: Any = store._engine
         engine.file.write(lambda w: w.execute("DELETE FROM ItemsByName") and None)
-        assert len(store.repair().repaired) == 10
+        assert len(repaired(store).repaired) == 10
 
 
 def test_a_file_that_is_damaged_itself_is_not_written(path: Path) -> None:
@@ -260,10 +262,10 @@ def test_a_file_that_is_damaged_itself_is_not_written(path: Path) -> None:
     whole[at - 8 : at] = b"\xff" * 8
     with tm.open(path, models=MODELS) as store:
         path.write_bytes(whole)
-        if (report := store.repair()).ok:
+        if (report := repaired(store)).ok:
             pytest.skip("SQLite did not see it")
         assert report.repaired == ()
-        assert any("restore a backup" in problem.detail for problem in report.left)
+        assert any("restore a backup" in problem.detail for problem in report.remaining)
 
 
 WRITER = """
@@ -318,7 +320,7 @@ def test_another_process_that_writes_meanwhile_changes_nothing(
 
         between(monkeypatch, others)
         with sound_store(path, models=MODELS, durability="relaxed") as store:
-            report = store.repair()
+            report = repaired(store)
             assert report.ok, report
             assert len(report.repaired) > 5
             others("stop")
@@ -354,7 +356,7 @@ def test_what_cannot_be_made_right_at_the_moment_is_left_as_it_is(path: Path, mo
     monkeypatch.setattr(engine_module, "_PASSES", 1)
     monkeypatch.setattr("tablemapper.engines.sqlite.online.repair._Tables._put_group", fail)
     with tm.open(path, models=MODELS) as store:
-        assert not store.repair().ok
+        assert not repaired(store).ok
     assert rows_of(path, "Totals_Total_values") == before
     assert len(rows_of(path, "ItemsByTag")) == len(entries) + 2
 
@@ -364,7 +366,7 @@ def test_what_is_wrong_in_most_places_is_built_anew(path: Path, monkeypatch: pyt
     monkeypatch.setattr(repairing, "_MANY", 1)
     with tm.open(path, models=MODELS) as store:
         found = store.check().problems
-        report = store.repair()
+        report = repaired(store)
         assert report.ok
         assert set(found) <= set(report.repaired)
         assert store.check().ok
@@ -394,10 +396,10 @@ def test_random_damage_is_repaired_beside_random_writes(path: Path, seed: int, m
     monkeypatch.setattr(repairing, "_CHUNK", rnd.choice([1, 2, 5]))
     with sound_store(path, models=MODELS, durability="relaxed") as store:
         between(monkeypatch, lambda: list(scribble(store, rnd, rnd.randrange(4))))
-        first = store.repair()
+        first = repaired(store)
         between(monkeypatch, lambda: None)
-        assert all("call repair() again" in problem.detail for problem in first.left), first
-        assert store.repair().ok
+        assert all("call repair() again" in problem.detail for problem in first.remaining), first
+        assert repaired(store).ok
 
 
 def test_a_thread_that_writes_all_the_time_is_never_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,7 +426,7 @@ def test_a_thread_that_writes_all_the_time_is_never_refused(path: Path, monkeypa
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            report = store.repair()
+            report = repaired(store)
         finally:
             stop.set()
             thread.join()
@@ -436,7 +438,7 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
     run_sql(path, "UPDATE Totals SET _state = (SELECT _state FROM Totals WHERE PartitionKey = 'p0')", HOT[3])
     with tm.open(path, models=MODELS) as store, tm.open(path, models=MODELS) as other:
         real = repairing.Repair.run
-        reports: list[tm.RepairReport] = []
+        reports: list[tm.reports.RepairReport] = []
 
         def run(self: Any, sqlite: Any, fixes: Any) -> None:
             if not reports:
@@ -445,7 +447,7 @@ def test_of_two_repairs_the_one_that_began_last_goes_on(path: Path, monkeypatch:
             real(self, sqlite, fixes)
 
         monkeypatch.setattr(repairing.Repair, "run", run)
-        first = store.repair()
+        first = repaired(store)
         assert reports[0].ok
         assert len(reports[0].repaired) > 1
         assert first.repaired == ()
@@ -478,9 +480,9 @@ def test_what_only_a_newer_version_declares_is_repaired_by_an_older_one(place: P
     run_sql(place, "UPDATE Shelves SET nums = 99", "UPDATE Books SET size = 'x' WHERE RowKey = 'r2True'")
     with tm.open(place, models=classes(new=False)) as store:
         found = store.check()
-        report = store.repair()
+        report = repaired(store)
         assert {problem.where for problem in report.repaired} == {"Book.by_size", "Shelf"}, found
-        assert [(problem.where, problem.key) for problem in report.left] == [("Book", ("p", "r2True"))]
+        assert [(problem.where, problem.key) for problem in report.remaining] == [("Book", ("p", "r2True"))]
     with tm.open(place, models=classes(new=True)) as store:
         assert [problem.key for problem in store.check().problems] == [("p", "r2True")]
 
@@ -496,7 +498,7 @@ def test_a_catalogue_that_grows_meanwhile_is_followed(path: Path, monkeypatch: p
 
     between(monkeypatch, grow)
     with sound_store(path, models=MODELS) as store:
-        assert store.repair().ok
+        assert repaired(store).ok
 
 
 @pytest.mark.parametrize(
@@ -553,7 +555,7 @@ def test_what_is_being_built_is_repaired_up_to_where_it_is(place: Path, sql: str
     run_sql(place, sql, "INSERT INTO PartsByCode VALUES('a9', '', 'p', 'r9')")
     with tm.open(place, models=both, build=False) as store:
         assert not store.check().ok
-        assert store.repair().ok
+        assert repaired(store).ok
         assert store.check().ok
         assert store.build().ok
         assert store.check().ok

@@ -12,6 +12,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.online import apply_schema
 
+from ..stores import repaired
 from .test_builds import names, part
 
 pytestmark = pytest.mark.file
@@ -67,7 +68,7 @@ def test_an_index_that_changed_is_built_beside_the_old_one(change: str, open_sto
     running = open_store(OLD)
     fill(running, OLD)
     newer = open_store(new, build=False)
-    labels = {one.where: (one.state, one.declared) for one in newer.status().items}
+    labels = {one.where: (one.state, one.declared) for one in newer.status().objects}
     assert labels["Part.by_name#1"] == ("ready", False)
     assert labels["Part.by_name"][1]
     write(running, OLD, "b")
@@ -89,7 +90,7 @@ def test_an_index_that_changed_is_built_beside_the_old_one(change: str, open_sto
         assert sorted((one.shelf, one.number) for one in newer.query(new.by_name("N1" if change != "folded" else "n1"))) == expected  # fmt: skip
     for store in (running, newer):
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
     assert newer.status()["Part.by_name"].state == "ready"
     tables = {row[0] for row in newer._engine.file.read("SELECT name FROM sqlite_schema")}  # type: ignore[attr-defined]
     assert {"PartsByName", "Named" if change == "its table" else "PartsByName_2"} <= tables
@@ -122,7 +123,7 @@ def test_a_third_definition_and_the_first_again(open_store: Open) -> None:
         assert len(list(store.query(cls.by_name("n1" if cls is third else "N1")))) == 5 + 4 * 4
         assert store.check().ok
     status = stores[-1][0].status()
-    assert [one.where for one in status.items if one.where.startswith("Part.by_name")] == [
+    assert [one.where for one in status.objects if one.where.startswith("Part.by_name")] == [
         "Part.by_name#1", "Part.by_name#2", "Part.by_name"
     ]  # fmt: skip
     assert [status[f"Part.by_name{which}"].declared for which in ("#1", "#2", "")] == [True, False, False]
@@ -135,7 +136,7 @@ def test_an_index_under_another_name_is_the_same_one(open_store: Open) -> None:
     new = open_store(renamed)
     write(old, OLD, "b")
     write(new, renamed, "c")
-    assert [one.where for one in new.status().items] == ["Part", "Part.by_name"]
+    assert [one.where for one in new.status().objects] == ["Part", "Part.by_name"]
     assert len(found(old, OLD, "N1")) == len(list(new.query(renamed.of_name("N1")))) == 5 + 2 * 4
     assert len(list(new.query(renamed).where(renamed.name == "N1"))) == 5 + 2 * 4
     assert new.check().ok
@@ -169,7 +170,7 @@ def test_an_index_that_holds_all_fields_is_not_built_anew_for_one_more(open_stor
     old = open_store(v1.Part)
     fill(old, v1.Part)
     new = open_store(v2.Part, build=False)
-    assert [one.where for one in new.status().items] == ["Part", "Part.by_name"]
+    assert [one.where for one in new.status().objects] == ["Part", "Part.by_name"]
     new.insert(v2.Part("z", 1, "N1", 2.5, size=8))
     old.insert(v1.Part("z", 2, "N1", 3.5))
     old.merge(v1.Part.key("a", 1), price=4.5)
@@ -242,7 +243,7 @@ def test_an_aggregate_that_changed_is_built_beside_the_old_one(change: str, open
         assert "N1" in [one.name for one in new.query(second.by_parts(len(parts)))]
     for store in (old, new, alone):
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
     status = new.status()
     assert (status["Names"].state, status["Names"].declared) == ("ready", True)
     assert (status["Names#1"].state, status["Names#1"].declared) == ("ready", False)

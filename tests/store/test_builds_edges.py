@@ -230,5 +230,5 @@ def test_what_is_built_of_a_class_ends_once_that_holds_nothing_and_is_declared_a
     anew = entity("Thing", "Both", {"name": int}, tm.Key[int](partition="thing", row="{name}"))
     with sound_store(path, models=[anew, LABEL], build=False, durability="relaxed") as store:
         store.insert(anew(1))
-        assert [item.where for item in store.status().items] == ["Label", "Thing"]
+        assert [item.where for item in store.status().objects] == ["Label", "Thing"]
         assert store.build().built == ()

@@ -36,7 +36,7 @@ def test_a_store_goes_on_as_it_was(where: str, tmp_path: Path) -> None:
         kept = store[Note.key("ada", 299)]
         store.delete_many(query.where(Note.number >= 5, Note.number < 290))
         before = sum(one.stat().st_size for one in tmp_path.iterdir())
-        done: list[tm.Progress] = []
+        done: list[tm.reports.Progress] = []
         store.compact(progress=done.append)
         assert done
         assert path == ":memory:" or sum(one.stat().st_size for one in tmp_path.iterdir()) < before / 2

@@ -16,6 +16,7 @@ from tablemapper.engines.sqlite.online.transition_runner import change
 from tablemapper.store import builds
 
 from ..classes import Other, entity
+from ..stores import repaired
 from .test_beside import fill, found, totals, write
 from .test_builds import part
 
@@ -62,7 +63,7 @@ def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
         assert state(store, "Part.by_name") == "dropping"
         write(store, PLAIN, "b")
         assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 30  # type: ignore[attr-defined]
-        for report in (store.check(), store.repair()):
+        for report in (store.check(), repaired(store)):
             assert report.ok
         batch = store._engine.build(12, None)
         assert batch is not None
@@ -85,7 +86,7 @@ def test_an_aggregate_is_dropped_with_its_indexes(path: Path) -> None:
         write(store, PLAIN, "b")
         store.build(rest=0)
         assert tables(store) & {"Names", "Names_Names_values", "NamesByParts"} == set()
-        assert [one.where for one in store.status().items] == ["Part", "Part.by_name", "Names"]
+        assert [one.where for one in store.status().objects] == ["Part", "Part.by_name", "Names"]
         assert store.check().ok
         with pytest.raises(tm.InvalidQuery, match="the store has no Names"):
             drop(store, "Names")
@@ -176,11 +177,11 @@ def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
             store.get(NAMES.key("N1"))
         for writer, shelf in ((store, "b"), (other, "c")):
             write(writer, OLD if writer is store else PLAIN, shelf)
-        assert {one.where: one.state for one in store.status().items} == {
+        assert {one.where: one.state for one in store.status().objects} == {
             "Part": "ready", "Part.by_name": "disabled", "Names": "disabled", "Names.by_parts": "disabled"
         }  # fmt: skip
         assert store.check().problems == ()
-        assert store.repair().repaired == ()
+        assert repaired(store).repaired == ()
         assert not store.build(limit=8, rest=0).done
         assert state(store, "Part.by_name") == "building"
         write(other, PLAIN, "d")
@@ -201,7 +202,7 @@ def test_a_definition_that_is_superseded_while_it_is_built_stays_undeclared(path
     relaxed(path, second, build=False).close()
     with relaxed(path, third, build=False) as store, relaxed(path, second, build=False) as older:
         store.build(rest=0)
-        assert [(one.where, one.declared) for one in store.status().items if "by_number" in one.where] == [
+        assert [(one.where, one.declared) for one in store.status().objects if "by_number" in one.where] == [
             ("Part.by_number#1", False), ("Part.by_number", True)
         ]  # fmt: skip
         assert len(list(older.query(second.by_number(3)))) == len(list(store.query(third.by_number(3)))) == 1
@@ -260,7 +261,7 @@ def test_a_unique_index_goes_when_the_same_one_without_that_promise_is_ready(
         with relaxed(tmp_path / "s.db", old_class) as again:
             assert len(found(again, old_class, "N1")) == 3
             assert again.check().ok
-        assert [(one.where, one.state) for one in tm.status(tmp_path / "s.db").items] == [
+        assert [(one.where, one.state) for one in tm.status(tmp_path / "s.db").objects] == [
             ("Part", "ready"), ("Part.by_name", "ready"), ("Part.by_name#1", "dropped")
         ]  # fmt: skip
 

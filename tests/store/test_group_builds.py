@@ -94,7 +94,7 @@ def engine_of(store: tm.Store) -> SqliteEngine:
 
 
 def test_entities_are_read_once_and_then_groups_are_written(path: Path, steps: Steps) -> None:
-    shown: list[tm.Progress] = []
+    shown: list[tm.reports.Progress] = []
     with tm.open(path, models=MODELS, build=False) as store:
         clock = iter([5.0, 7.5])
         report = build(store, progress=shown.append, monotonic=lambda: next(clock))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import inspect
 import pickle
 import re
 from collections.abc import Callable
@@ -15,8 +17,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper import AsyncQuery
-from tablemapper.expressions.foreign_names import QUERY_HABITS, RECORD_HABITS
+from tablemapper.aio.query import AsyncGroups, AsyncMixedQuery, AsyncRows
+from tablemapper.aio.transaction import AsyncTransaction
+from tablemapper.expressions.foreign_names import AWAITED, FOREIGN_NAMES, for_asyncio
+from tablemapper.types import AsyncQuery
 
 from ..classes import Loose, entity
 
@@ -43,6 +47,7 @@ class Timed(tm.Entity, table="Timed"):
     price: tm.Field[Decimal] = tm.field(default=Decimal(0))
 
     key = tm.Key[str](partition="{save}")
+    by_price = tm.Index[Decimal](partition="{price}")
 
     def update(self) -> str:
         return "updated"
@@ -190,17 +195,20 @@ QUERIES: dict[type[Exception], list[tuple[Callable[[Any], Any], str]]] = {
     AttributeError: [
         (lambda q: q.filter(Item.number == 1), r"no \.filter; write \.where\((Item|Product)\.field > 10"),
         (lambda q: q.filter_by(number=1), r"write \.where\("),
-        (lambda q: q.all(), r"write list\(query\)"),
+        (lambda q: q.all(), r"write (list\(query\)|await query\.list\(\))$"),
         (lambda q: q.offset(10), r"\.page\(size, token\)"),
-        (lambda q: q.get(1), r"store\.get\(key\)"),
+        (lambda q: q.get(1), r"(await )?store\.get\(key\) for a key$"),
         (lambda q: q.join(Item), r"no joins"),
         (lambda q: q.sort("number"), r"\.order_by\("),
         (lambda q: q.head(3), r"write \.limit\(count\)"),
-        (lambda q: q.groupby("number"), r"write \.group_by\("),
-        (lambda q: q.mean(), r"write \.avg\("),
-        (lambda q: q.iterator(), "write for entity in query: …"),
-        (lambda q: q.distinct(), r"write \.group_by\((Item|Product)\.field\)\.count\(\), whose keys are the values$"),
-        (lambda q: q.get_or_create(), r"write store\.get\(key\), and store\.insert\(entity\)"),
+        (lambda q: q.groupby("number"), r"write (await )?query\.group_by\("),
+        (lambda q: q.mean(), r"write (await )?query\.avg\("),
+        (lambda q: q.iterator(), "write (async )?for entity in query: …"),
+        (
+            lambda q: q.distinct(),
+            r"write (await )?query\.group_by\((Item|Product)\.field\)\.count\(\), whose keys are the values$",
+        ),
+        (lambda q: q.get_or_create(), r"write (await )?store\.get\(key\), and (await )?store\.insert\(entity\)"),
         (lambda q: q.where(Item.number.isna()), r"write \.is_null\(\)"),
         (lambda q: q.where(Item.text.str.startswith("a")), r"write \.startswith\(text\)"),
         (lambda q: q.where(Item.number.mean() > 3), r"a total of a query: store\.query\(Item\)\.avg\(Item\.field\)"),
@@ -229,11 +237,11 @@ QUERIES: dict[type[Exception], list[tuple[Callable[[Any], Any], str]]] = {
         (lambda q: q.group_by(Other.tags.each()), r"^Other\.tags\.each\(\) is not a field of Item \(fields"),
     ],
     TypeError: [
-        (lambda q: len(q), r"\.count\(\)"),
-        (lambda q: q[0], r"\.first\(\)"),
+        (lambda q: len(q), r"has no length; write (await )?query\.count\(\)$"),
+        (lambda q: q[0], r"has no items; write (await )?query\.first\(\)"),
         (lambda q: q[2:4], r"\.page\(size, token\)"),
         (lambda q: q.where(Item.number in [1, 2]), r"\.is_in\(\[a, b\]\) instead of in"),
-        (lambda q: bool(q), r"has no truth value; write (await query)?\.exists\(\)"),
+        (lambda q: bool(q), r"has no truth value; write (await )?query\.exists\(\)$"),
         (lambda q: q.where("a" in Other.tags), r"^Other\.tags is a field, not its values: write \.contains\(…\)"),
     ],
 }
@@ -274,8 +282,9 @@ def test_a_query_of_another_library_says_what_to_write(
 def test_a_store_or_a_transaction_of_another_library_says_what_to_write(
     store: tm.Store, of: str, name: str, mend: str
 ) -> None:
-    for one in (store, tm.AsyncStore) if of == "store" else (store.transaction(), tm.AsyncTransaction):
-        with pytest.raises(AttributeError, match=re.escape(f"has no .{name}; write {mend}")):
+    for one in (store, tm.AsyncStore) if of == "store" else (store.transaction(), AsyncTransaction):
+        said = for_asyncio(mend) if isinstance(one, type) else mend
+        with pytest.raises(AttributeError, match=re.escape(f"has no .{name}; write {said}")):
             getattr(one, name)
 
 
@@ -286,6 +295,99 @@ def test_a_query_is_listed_all_the_same(store: tm.Store) -> None:
     assert Item("a", 1) in query
     assert not hasattr(query, "all")
     assert not hasattr(Item.text, "like")
+
+
+FORMS = [
+    ("list(query)", "await query.list()"),
+    ("for entity in query: …, which reads", "async for entity in query: …, which reads"),
+    ("[f(entity) for entity in query]", "[f(entity) async for entity in query]"),
+    ("for entity in page.items: …", "for entity in page.items: …"),
+    ("with store.transaction() as tx: …", "async with store.transaction() as tx: …"),
+    ("store.query(A).where(…)", "store.query(A).where(…)"),
+    ("store.query(A).allow_scan().count()", "await store.query(A).allow_scan().count()"),
+    ("store.query(A.by_n(…)).first(), .one()", "await store.query(A.by_n(…)).first(), .one()"),
+    ("store.query(A).group_by(A.n).count(), whose", "await store.query(A).group_by(A.n).count(), whose"),
+    ("store.get(A.key(…)), and store.insert(e)", "await store.get(A.key(…)), and await store.insert(e)"),
+    ("store[entity.key]", "await store[entity.key]"),
+    ("tx.get(key) and tx.replace(entity)", "await tx.get(key) and tx.replace(entity)"),
+    ("{g: n for g, n in groups.count().items()}", "{g: n for g, n in (await groups.count()).items()}"),
+    ("store.classes", "store.classes"),
+]
+
+
+@pytest.mark.parametrize(("synchronous", "asynchronous"), FORMS)
+def test_code_has_a_form_for_asyncio(synchronous: str, asynchronous: str) -> None:
+    assert for_asyncio(synchronous) == asynchronous
+
+
+def test_what_is_awaited_in_a_remedy_is_what_asyncio_awaits() -> None:
+    classes: dict[str, tuple[type, ...]] = {
+        "store": (tm.AsyncStore,), "tx": (AsyncTransaction,), "groups": (AsyncGroups,),
+        "query": (AsyncQuery, AsyncRows, AsyncMixedQuery),
+    }  # fmt: skip
+    for of, faces in classes.items():
+        members = [(name, one) for cls in faces for base in cls.__mro__ for name, one in vars(base).items()]
+        awaits = {name for name, one in members if inspect.iscoroutinefunction(one) and name[0] != "_"}
+        calls = {"update"} if of == "query" else set()  # (it returns a coroutine)
+        assert awaits | calls == AWAITED[of], of
+    for table in FOREIGN_NAMES.values():  # (each remedy has a form, and each name one remedy)
+        for remedy in table.values():
+            plain = re.sub(r"(?<!\w)\(await ([^ ]*)\)\.", r"\1.", for_asyncio(remedy))
+            plain = plain.replace("await ", "").replace("async ", "")
+            assert plain == remedy.replace("list(query)", "query.list()")
+
+
+def objects(store: tm.Store) -> dict[str, tuple[Any, Any]]:
+    """Return an object of each kind, for a store and for asyncio."""
+    workers: Any = SimpleNamespace(run=None)
+    query, page = store.query(Item).where(Item.group == "a"), store.query(Item).allow_scan().page(1)
+    groups, key, rows = query.group_by(Item.number), Item.key("a", 1), Timed.by_price(Decimal(1))
+    return {
+        "field": (Item.text, Item.text), "entity": (Item("a", 1), Item("a", 1)), "entity alone": (Item("a", 1), Item("a", 1)),
+        "query": (query, AsyncQuery(workers, query)), "rows": (query.select(Item.text), AsyncRows(workers, query.select(Item.text))),
+        "groups": (groups, AsyncGroups(workers, groups)), "page": (page, page), "key": (key, key),
+        "index": (Timed.by_price, Timed.by_price), "rows of an index": (rows, rows),
+        "store": (store, tm.AsyncStore), "transaction": (store.transaction(), AsyncTransaction),
+    }  # fmt: skip
+
+
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "__bool__": bool, "__len__": len, "__getitem__": lambda one: one[0], "__delitem__": lambda one: one.__delitem__(0),
+    "__setitem__": lambda one: one.__setitem__(0, 1),
+}  # fmt: skip
+
+
+async def test_each_foreign_name_says_what_to_write_in_the_form_of_its_face(store: tm.Store) -> None:
+    found = objects(store)
+    assert set(found) == set(FOREIGN_NAMES)
+    for kind, table in FOREIGN_NAMES.items():
+        for one, face in zip(found[kind], ("sync", "async"), strict=True):
+            shared = found[kind][0] is found[kind][1] or type(found[kind][0]) is type(found[kind][1])
+            for name, remedy in table.items():
+                if isinstance(one, type) and name in OPERATIONS:
+                    continue
+                with pytest.raises((AttributeError, TypeError), match="has no ") as caught:
+                    OPERATIONS[name](one) if name in OPERATIONS else getattr(one, name)
+                said = str(caught.value)
+                code = for_asyncio(remedy) if face == "async" or shared else remedy  # (a task asks)
+                start = code.replace("{{", "{").split("{0}")[0].split("{")[0]
+                assert f"; write {start}" in said, (kind, name)
+            offered = set() if isinstance(one, type) else {name for name in dir(one) if name[0] != "_"}
+            assert [name for name in offered & table.keys() if not hasattr(one, name)] == []
+    assert all(bool(found[kind][0]) for kind in ("store", "page", "groups")), "they have no length, and are true"
+
+
+def test_what_both_faces_share_says_it_for_the_one_that_asks() -> None:
+    item = Item("a", 1)
+
+    async def asked() -> str:
+        with pytest.raises(AttributeError) as caught:
+            _ = item.delete  # type: ignore[attr-defined]
+        return str(caught.value)
+
+    assert asyncio.run(asked()) == "the Item entity has no .delete; write await store.delete(entity)"
+    with pytest.raises(AttributeError, match=r"write store\.delete\(entity\)$"):
+        _ = item.delete  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------------------------------------- entities
@@ -317,7 +419,7 @@ def test_an_argument_of_another_kind_says_what_is_expected(
 def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
     item: Any = Item("a", 1)
     for call in (lambda: item["text"], lambda: dict(item), lambda: list(item), lambda: "text" in item):
-        with pytest.raises(TypeError, match=r"Item entities are no mappings; write entity\.text, or tm\.to_dict"):
+        with pytest.raises(TypeError, match=r"Item entities are no mappings; write (entity\.text, or )?tm\.to_dict"):
             call()
 
 
@@ -339,7 +441,10 @@ def test_an_entity_is_no_mapping_and_says_what_to_write() -> None:
         ("Timestamp", "tm.info(entity).timestamp, or tm.timestamp(Item) in a query"),
         ("PartitionKey", "tm.info(entity).partition_key"),
         ("RowKey", "tm.info(entity).row_key"),
-        ("metadata", "tm.schema_form([Item]) of a class, or tm.info(entity) of an entity"),
+        (
+            "metadata",
+            "tm.schema_snapshot([Item]) of a class, or tm.info(entity) of an entity; tables need no creation, tm.open does it",
+        ),
     ],
 )
 def test_a_class_and_an_entity_of_another_library_say_what_to_write(name: str, mend: str) -> None:
@@ -351,7 +456,7 @@ def test_a_class_and_an_entity_of_another_library_say_what_to_write(name: str, m
 
 
 def test_every_word_for_an_entity_names_what_is_there() -> None:
-    for name, mend in RECORD_HABITS.items():
+    for name, mend in FOREIGN_NAMES["entity"].items():
         for verb in re.findall(r"\b(?:store|tm)\.(\w+)", mend):
             assert hasattr(tm.Store, verb) or hasattr(tm, verb), (name, mend)
 
@@ -392,8 +497,8 @@ def test_completion_offers_only_what_is_there(store: tm.Store) -> None:
     for one in (Item, Item("a", 1), store, store.transaction(), Item.text):
         assert [name for name in dir(one) if not name.startswith("_") and not hasattr(one, name)] == []
     assert {"insert", "query"} <= set(dir(store))
-    assert {"where", "first"} <= set(dir(store.query(Item))).difference(QUERY_HABITS)
-    assert set(dir(store.query(Item))).isdisjoint(QUERY_HABITS)
+    assert {"where", "first"} <= set(dir(store.query(Item))).difference(FOREIGN_NAMES["query"])
+    assert set(dir(store.query(Item))).isdisjoint(set(FOREIGN_NAMES["query"]) - set(OPERATIONS))
 
 
 async def test_a_synchronous_store_is_not_opened_with_async_with(store: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.events import Observer
-from tablemapper.expressions.foreign_names import STORE_HABITS
+from tablemapper.expressions.foreign_names import FOREIGN_NAMES
 from tablemapper.query.query import Query
 from tablemapper.store.instrumentation import ObservedStore
 from tablemapper.store.store import Store
@@ -22,7 +22,7 @@ class Seen(list[tm.Event]):
     """The events so far; each time they are looked at, those since the last time."""
 
     def take(self) -> list[tuple[Any, ...]]:
-        events = [(e.verb, e.model, e.path, e.read, e.written, e.outcome) for e in self]
+        events = [(e.verb, e.model, e.path, e.returned, e.written, e.outcome) for e in self]
         self.clear()
         return events
 
@@ -241,7 +241,7 @@ def test_seconds_are_those_in_the_store_not_in_the_body_of_a_loop(monkeypatch: p
 
     for _ in call.iterate(items):
         now += 100
-    assert [(event.read, event.seconds) for event in events] == [(3, 3.0)]
+    assert [(event.returned, event.seconds) for event in events] == [(3, 3.0)]
 
 
 def test_a_loop_that_is_left_is_an_event(store: tm.Store, seen: Seen) -> None:
@@ -338,6 +338,6 @@ async def test_the_calls_of_an_async_store_are_events(seen: Seen) -> None:
 
 
 def test_every_verb_that_is_awaited_or_called_is_reported() -> None:
-    silent = {"classes", "close", "query", "transaction", "uncompiled"} | STORE_HABITS.keys()
+    silent = {"classes", "close", "query", "transaction", "uncompiled"} | FOREIGN_NAMES["store"].keys()
     verbs = {name for name in vars(Store) if not name.startswith("_")} - silent
     assert verbs <= vars(ObservedStore).keys()

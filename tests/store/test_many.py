@@ -105,7 +105,7 @@ def test_clear_reads_no_row(tmp_path: Path) -> None:
         events: list[tm.Event] = []
     with sound_store(tmp_path / "a.db", models=[Log, Levels], observe=events.append) as store:
         assert store.clear(Log) == len({log.key for log in logs(1000)})
-        assert [(event.verb, event.model, event.read) for event in events] == [("clear", "Log", 0)]
+        assert [(event.verb, event.model, event.returned) for event in events] == [("clear", "Log", 0)]
     with tm.open(tmp_path / "a.db", models=[Log, Levels]) as store:
         assert not store.query(Log).allow_scan().exists()
 

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_store_says_what_it_maintains_and_how_far_that_is(path: Path) -> None:
     with tm.open(path, models=[NEW, NAMES], build=False) as store:
-        assert [(one.where, one.kind, one.state) for one in store.status().items] == [
+        assert [(one.where, one.kind, one.state) for one in store.status().objects] == [
             ("Part", "class", "ready"),
             ("Part.by_name", "index", "building"),
             ("Names", "aggregate", "building"),
@@ -69,7 +69,7 @@ def test_no_store_has_no_status_and_none_is_made(tmp_path: Path) -> None:
 
 async def test_an_awaited_store_has_a_status(path: Path) -> None:
     async with tm.open_async(path, models=[NEW], build=False) as store:
-        assert [item.state for item in (await store.status()).items] == ["ready", "building"]
+        assert [item.state for item in (await store.status()).objects] == ["ready", "building"]
 
 
 def test_what_migrations_did_is_the_history(path: Path) -> None:

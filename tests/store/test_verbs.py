@@ -533,7 +533,7 @@ def test_delete_many_takes_entities_and_keys(store: tm.Store) -> None:
 
 
 def test_many_report_their_progress(store: tm.Store) -> None:
-    seen: list[tm.Progress] = []
+    seen: list[tm.reports.Progress] = []
     store.insert_many((book(str(n)) for n in range(30)), progress=seen.append)
     assert seen[-1].done == 30
 

@@ -17,7 +17,7 @@ import tablemapper as tm
 from tablemapper.keys.zones import fingerprint, release
 
 from ..classes import aggregate, entity
-from ..stores import sound_store
+from ..stores import repaired, sound_store
 from ..zones import rules_from
 
 pytestmark = pytest.mark.file
@@ -90,7 +90,7 @@ def test_an_aggregate_by_local_day_is_built_anew_if_the_rules_of_its_zone_have_c
         store.insert(models[0]("x", BEGIN - timedelta(days=400)))
     with tm.open(path, models=classes()) as store:
         assert store.check().ok
-        assert {one.state for one in store.status().items if one.where in ("PerDay", "PerMonth")} == {"ready"}
+        assert {one.state for one in store.status().objects if one.where in ("PerDay", "PerMonth")} == {"ready"}
         assert store.build().entities == 0
 
 
@@ -123,7 +123,7 @@ def test_what_has_the_same_rules_is_left_as_it_is(path: Path, new_rules: Any) ->
         assert store.status() == before
     new_rules()
     with tm.open(path, models=classes(), build=False) as store:
-        states = {one.where: one.state for one in store.status().items}
+        states = {one.where: one.state for one in store.status().objects}
     assert (states["PerDay"], states["PerDay.by_sales"], states["PerMonth"]) == ("disabled", "disabled", "ready")
 
 
@@ -191,7 +191,7 @@ def test_a_system_without_the_zone_leaves_what_others_maintain_alone(path: Path)
         rules_from(ZoneInfo)
     models = classes()
     with tm.open(path, models=models) as store:
-        assert {one.state for one in store.status().items} == {"ready"}
+        assert {one.state for one in store.status().objects} == {"ready"}
         assert days_of(store, models[1]) == days(OSLO)
 
 
@@ -212,7 +212,7 @@ def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_chan
     new_rules()
     models = classes(more=True)
     with sound_store(path, models=models, build=False) as store:
-        assert {one.where: one.state for one in store.status().items if one.where != "Sale"} == {
+        assert {one.where: one.state for one in store.status().objects if one.where != "Sale"} == {
             "PerDay": "disabled", "PerDay.by_sales": "disabled", "PerMonth": "ready"
         }  # fmt: skip
         assert store.query(models[2]).count() > 0
@@ -224,7 +224,7 @@ def test_of_two_aggregates_in_one_table_that_is_built_anew_whose_rules_have_chan
 
 
 def of_oslo(store: tm.Store) -> set[str]:
-    return {one.state for one in store.status().items if one.where.startswith("PerDay")}
+    return {one.state for one in store.status().objects if one.where.startswith("PerDay")}
 
 
 def test_older_rules_leave_what_newer_ones_made_alone(path: Path, new_rules: Any) -> None:
@@ -259,7 +259,7 @@ def test_repair_gives_up_what_newer_rules_made(path: Path, new_rules: Any) -> No
     rules_from(ZoneInfo, "2031a")
     models = classes()
     with sound_store(path, models=models) as store:
-        assert store.repair().ok
+        assert repaired(store).ok
         assert days_of(store, models[1]) == days(OSLO)
         store.insert(models[0]("x", BEGIN - timedelta(days=1)))
     new_rules("2031b")

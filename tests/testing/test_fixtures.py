@@ -87,24 +87,41 @@ IDS: list[uuid.UUID] = []
 
 
 @pytest.mark.parametrize("_", range(2))
-def test_the_clock_stands_still_for_timestamps_and_uuids(tm_clock: Clock, written: Callable[[], Note], _: int) -> None:
-    one, two = written(), written()
+def test_a_write_moves_the_clock_and_uuids_go_by_it(tm_clock: Clock, written: Callable[[], Note], _: int) -> None:
     assert tm_clock.now == START
+    one, two = written(), written()
     assert [tm.info(each).timestamp for each in (one, two)] == [START + MICROSECOND, START + 2 * MICROSECOND]
+    assert tm_clock.now == START + 2 * MICROSECOND
     assert one.id < two.id
     assert one.id.int >> 80 == START.timestamp() * 1000
     IDS.append(two.id)
+
+
+def test_the_clock_goes_on_from_the_last_write_and_can_be_set_back(
+    tm_clock: Clock, written: Callable[[], Note]
+) -> None:
+    one = written()
     tm_clock.tick(60)
-    assert tm.info(written()).timestamp == START + timedelta(minutes=1)
+    assert moment(written()) - moment(one) == timedelta(seconds=60)
     later = datetime(2027, 5, 1, tzinfo=UTC)
     tm_clock.set(later)
-    assert tm.info(written()).timestamp == later
+    two = written()
+    assert moment(two) == later
     tm_clock.set(START)
-    back = written()
-    assert tm.info(back).timestamp == later + MICROSECOND
-    assert back.id > two.id
+    back = [written(), written()]
+    assert [moment(note) for note in back] == [later + MICROSECOND, later + 2 * MICROSECOND]
+    assert tm_clock.now == START
+    assert back[0].id > two.id
+    tm_clock.set(later + 2 * MICROSECOND)
+    assert moment(written()) == tm_clock.now == later + 3 * MICROSECOND
     with pytest.raises(ValueError, match="time zone"):
         tm_clock.set(datetime(2027, 5, 1))
+
+
+def moment(note: Note) -> datetime:
+    timestamp = tm.info(note).timestamp
+    assert timestamp is not None
+    return timestamp
 
 
 def test_without_the_clock_time_is_real(written: Callable[[], Note]) -> None:

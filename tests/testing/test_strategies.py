@@ -382,3 +382,7 @@ def test_without_hypothesis_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delattr("tablemapper.testing.strategies")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'tablemapper\[testing\]'"):
         from tablemapper.testing import entities  # noqa: F401
+
+
+def test_a_strategy_is_shown_by_its_function_and_class() -> None:
+    assert (repr(entities(Scalars)), repr(keys(Scalars))) == ("entities(Scalars)", "keys(Scalars)")

@@ -201,12 +201,12 @@ class Ledger(tm.Aggregate, of=User, table="Ledger"):
 
 # ---------------------------------------------------------------------------------- on the class: expressions
 
-assert_type(Product.price, tm.Attr[Product, Decimal])
-assert_type(Product.manufacturer, tm.Attr[Product, str | None])
-assert_type(User.plan, tm.Attr[User, Literal["free", "paid"]])
-assert_type(User.name, tm.Attr[User, str])
-assert_type(User.user_id, tm.Attr[User, UserId])
-assert_type(User.age, tm.Attr[User, int])
+assert_type(Product.price, tm.types.Attr[Product, Decimal])
+assert_type(Product.manufacturer, tm.types.Attr[Product, str | None])
+assert_type(User.plan, tm.types.Attr[User, Literal["free", "paid"]])
+assert_type(User.name, tm.types.Attr[User, str])
+assert_type(User.user_id, tm.types.Attr[User, UserId])
+assert_type(User.age, tm.types.Attr[User, int])
 assert_type(Product.price > Decimal(1), tm.Predicate[Product])
 assert_type(Product.price == Decimal(1), tm.Predicate[Product])
 assert_type(Product.manufacturer == None, tm.Predicate[Product])
@@ -220,18 +220,18 @@ assert_type(Product.manufacturer.startswith("D"), tm.Predicate[Product])
 assert_type(Product.name.contains("un"), tm.Predicate[Product])
 assert_type(Product.tags.contains("scifi"), tm.Predicate[Product])
 assert_type((Product.price > Decimal(1)) & ~(Product.name == "Dune") | Product.name.is_null(), tm.Predicate[Product])
-assert_type(Reading.taken_at.date(), tm.Attr[Reading, date])
-assert_type(Reading.taken_at.truncate("%Y"), tm.Attr[Reading, str])
+assert_type(Reading.taken_at.date(), tm.types.Attr[Reading, date])
+assert_type(Reading.taken_at.truncate("%Y"), tm.types.Attr[Reading, str])
 assert_type(Reading.taken_at.date() == date(2023, 1, 1), tm.Predicate[Reading])
-assert_type(Reading.taken_at.date("Europe/Oslo"), tm.Attr[Reading, date])
-assert_type(Reading.taken_at.truncate("%G-W%V", "Europe/Oslo"), tm.Attr[Reading, str])
-assert_type(Reading.taken_at.floor(timedelta(minutes=15)), tm.Attr[Reading, datetime])
+assert_type(Reading.taken_at.date("Europe/Oslo"), tm.types.Attr[Reading, date])
+assert_type(Reading.taken_at.truncate("%G-W%V", "Europe/Oslo"), tm.types.Attr[Reading, str])
+assert_type(Reading.taken_at.floor(timedelta(minutes=15)), tm.types.Attr[Reading, datetime])
 assert_type(Reading.taken_at.floor(timedelta(minutes=15)) < datetime(2023, 1, 1, tzinfo=UTC), tm.Predicate[Reading])
 assert_type(Reading.temperature > 40, tm.Predicate[Reading])
 assert_type(Reading.temperature > Reading.humidity, tm.Predicate[Reading])
-assert_type(User.home.at(lambda home: home.city), tm.Attr[User, str])
+assert_type(User.home.at(lambda home: home.city), tm.types.Attr[User, str])
 assert_type(User.home.at(lambda home: home.city) == "Delft", tm.Predicate[User])
-assert_type(User.place.at(lambda place: place.latitude), tm.Attr[User, float | None])
+assert_type(User.place.at(lambda place: place.latitude), tm.types.Attr[User, float | None])
 assert_type(User.place.at(lambda place: place.latitude) > 59, tm.Predicate[User])
 assert_type(User.place.at(lambda place: place.latitude).set(59.9), tm.Assignment[User])
 assert_type(Product.manufacturer.is_not_null(), tm.Predicate[Product])
@@ -261,19 +261,19 @@ assert_type(User.balance.set(User.balance * User.age), tm.Assignment[User])
 assert_type(Product.key("books", "b-1"), tm.KeyOf[Product])
 assert_type(DailyClimate.key("s", date(2023, 10, 27)), tm.KeyOf[DailyClimate])
 assert_type(User.key(UserId("ann")), tm.KeyOf[User])
-assert_type(Product.by_name(), tm.IndexRange[Product])
-assert_type(Product.by_name("Dune"), tm.IndexRange[Product])
-assert_type(Product.by_name("Dune", "b-1"), tm.IndexRange[Product])
-assert_type(Product.by_maker("Ace", Decimal(1)), tm.IndexRange[Product])
-assert_type(Product.by_tag("scifi"), tm.IndexRange[Product])
-assert_type(User.one("a"), tm.IndexRange[User])
-assert_type(User.two("a", date.min), tm.IndexRange[User])
-assert_type(User.three("a", date.min, UUID(int=0)), tm.IndexRange[User])
-assert_type(User.four("a", date.min, UUID(int=0), True), tm.IndexRange[User])
-assert_type(User.five("a", date.min, UUID(int=0), True, 1.0), tm.IndexRange[User])
-assert_type(User.six("a", date.min, UUID(int=0), True, 1.0, Decimal(1)), tm.IndexRange[User])
-assert_type(User.six("a", date.min), tm.IndexRange[User])
-assert_type(User.six(), tm.IndexRange[User])
+assert_type(Product.by_name(), tm.types.IndexRange[Product])
+assert_type(Product.by_name("Dune"), tm.types.IndexRange[Product])
+assert_type(Product.by_name("Dune", "b-1"), tm.types.IndexRange[Product])
+assert_type(Product.by_maker("Ace", Decimal(1)), tm.types.IndexRange[Product])
+assert_type(Product.by_tag("scifi"), tm.types.IndexRange[Product])
+assert_type(User.one("a"), tm.types.IndexRange[User])
+assert_type(User.two("a", date.min), tm.types.IndexRange[User])
+assert_type(User.three("a", date.min, UUID(int=0)), tm.types.IndexRange[User])
+assert_type(User.four("a", date.min, UUID(int=0), True), tm.types.IndexRange[User])
+assert_type(User.five("a", date.min, UUID(int=0), True, 1.0), tm.types.IndexRange[User])
+assert_type(User.six("a", date.min, UUID(int=0), True, 1.0, Decimal(1)), tm.types.IndexRange[User])
+assert_type(User.six("a", date.min), tm.types.IndexRange[User])
+assert_type(User.six(), tm.types.IndexRange[User])
 
 
 # ---------------------------------------------------------------------------------- on an instance: values
@@ -346,13 +346,13 @@ def verbs(store: tm.Store, readings: list[Reading], change: Callable[[Product], 
     assert_type(store.insert_many(readings, progress=True), int)
     assert_type(store.upsert_many(iter(readings)), int)
     assert_type(store.delete_many(store.query(Reading).where(Reading.device_id == "s")), int)
-    assert_type(store.check(), tm.CheckReport)
+    assert_type(store.check(), tm.reports.CheckReport)
     assert_type(store.check().ok, bool)
-    assert_type(store.repair(progress=True), tm.RepairReport)
-    assert_type(store.build(limit=1, hold=0.1), tm.BuildReport)
-    assert_type(tm.copy(store, store, progress=True), tm.CopyReport)
-    assert_type(store.build().violations, tuple[tm.DuplicateValue, ...])
-    assert_type(store.repair().left, tuple[tm.Problem, ...])
+    assert_type(store.repair(progress=True), tm.reports.RepairReport)
+    assert_type(store.build(limit=1, hold=0.1), tm.reports.BuildReport)
+    assert_type(tm.copy(store, store, progress=True), tm.reports.CopyReport)
+    assert_type(store.build().violations, tuple[tm.reports.DuplicateValue, ...])
+    assert_type(store.repair().remaining, tuple[tm.reports.Problem, ...])
     store.compact(progress=lambda progress: None)
     tm.restore("shop.bak", Path("shop.db"), overwrite=True)
     with store.transaction() as tx:
@@ -409,7 +409,7 @@ def queries(store: tm.Store, nine: datetime) -> None:
         assert_type(maker, str | None)
 
 
-def of_any_class(groups: tm.GroupedQuery[Color], value: tm.Expr[Decimal]) -> dict[Color, Decimal | None]:
+def of_any_class(groups: tm.types.GroupedQuery[Color], value: tm.types.Expr[Decimal]) -> dict[Color, Decimal | None]:
     return groups.sum(value)
 
 
@@ -432,10 +432,10 @@ def totals(store: tm.Store) -> None:
         dict[tuple[str, str], float | None],
     )
     assert_type(users.group_by(User.color).sum(User.balance), dict[Color, Decimal | None])
-    assert_type(users.group_by(User.color), tm.GroupedQuery[Color, User])
+    assert_type(users.group_by(User.color), tm.types.GroupedQuery[Color, User])
     assert_type(of_any_class(users.group_by(User.color), User.balance), dict[Color, Decimal | None])
     assert_type(products.budget(timeout=1.5, examined=1000), tm.Query[Product])
-    assert_type(products.explain(), tm.Explanation)
+    assert_type(products.explain(), tm.reports.Explanation)
     assert_type(products.explain().totals["count()"], str)
 
 
@@ -460,7 +460,7 @@ def several_classes(store: tm.Store) -> None:
     assert_type(sales.one_or_none(), Employee | Department | None)
     assert_type(sales.page(3).items, list[Employee | Department])
     assert_type(both.order_by(Employee.city.desc(), Department.department).count(), int)
-    assert_type(both.explain(), tm.MixedExplanation)
+    assert_type(both.explain(), tm.reports.MixedExplanation)
     three = store.query(Employee, Department, Headcount).where(Headcount.employees > 3)
     assert_type(three.first(), Employee | Department | Headcount | None)
 
@@ -486,7 +486,7 @@ def columns(store: tm.Store, frame: object) -> None:
     assert_type(store.clear(Product), int)
     assert_type(store.replace_many(query), int)
     for partition in store.partitions(DailyClimate):
-        assert_type(partition, tm.Partition[DailyClimate])
+        assert_type(partition, tm.types.Partition[DailyClimate])
         assert_type(partition.values, dict[str, Any])
         assert_type(store.query(DailyClimate).where(partition).count(), int)
         assert_type(list(store.partition(partition)), list[tm.Record | tm.UnknownRow])
@@ -535,7 +535,7 @@ async def asynchronously(product: Product) -> None:
             assert_type(await tx[Product.key("books", "b-1")], Product)
             assert_type(await tx.get(Product.key("books", "b-1")), Product | None)
         query = store.query(Product).where(Product.name == "Dune").order_by(Product.price.desc()).limit(3)
-        assert_type(query, tm.AsyncQuery[Product])
+        assert_type(query, tm.types.AsyncQuery[Product])
         async for one in query:
             assert_type(one, Product)
         assert_type(await query.list(), list[Product])
@@ -563,24 +563,24 @@ async def asynchronously(product: Product) -> None:
         assert_type(await store.clear(Product), int)
         assert_type(await store.replace_many([product]), int)
         async for partition in store.partitions(Product):
-            assert_type(partition, tm.Partition[Product])
+            assert_type(partition, tm.types.Partition[Product])
             assert_type(await store.query(Product).where(partition, Product.name == "x").count(), int)
             assert_type([one async for one in store.partition(partition)], list[tm.Record | tm.UnknownRow])
         assert_type(await query.update(Product.name.set("x"), price=Decimal(1)), int)
         assert_type(await query.delete(resume="clean"), int)
         async for row in store.partition(Product.category_id == "books"):
             assert_type(row, tm.Record | tm.UnknownRow)
-        assert_type(await store.check(), tm.CheckReport)
-        assert_type(await store.repair(), tm.RepairReport)
+        assert_type(await store.check(), tm.reports.CheckReport)
+        assert_type(await store.repair(), tm.reports.RepairReport)
         await store.compact()
-        assert_type(await store.build(rest=0), tm.BuildReport)
-        assert_type(await tm.copy_async(store, store, progress=True), tm.CopyReport)
+        assert_type(await store.build(rest=0), tm.reports.BuildReport)
+        assert_type(await tm.copy_async(store, store, progress=True), tm.reports.CopyReport)
     assert_type(await tm.open_async("shop.db", models=[Product]), tm.AsyncStore)
 
 
 def observe(event: tm.Event) -> float:
     assert_type(event.model, str | None)
-    assert_type(event.read, int)
+    assert_type(event.returned, int)
     return event.seconds
 
 
@@ -603,8 +603,8 @@ class Traffic(tm.Entity, table="Traffic"):
 def parts(store: tm.Store, traffic: Traffic) -> None:
     key = Traffic.key("a")
     assert_type(Traffic.hours["05"].add(1), tm.Assignment[Traffic])
-    assert_type(Traffic.hours["05"], tm.Attr[Traffic, int])
-    assert_type(Traffic.days["05"], tm.Attr[Traffic, int])
+    assert_type(Traffic.hours["05"], tm.types.Attr[Traffic, int])
+    assert_type(Traffic.days["05"], tm.types.Attr[Traffic, int])
     assert_type(Traffic.more["size"].remove(), tm.Assignment[Traffic])
     assert_type(Traffic.home.at(lambda home: home.city).set("Oslo"), tm.Assignment[Traffic])
     assert_type(store.merge(key, Traffic.hours["05"].add(1), Traffic.more["size"].set(3), returning=True), Traffic)
@@ -624,7 +624,7 @@ async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
 
 
 def written(store: tm.Store, since: datetime) -> None:
-    assert_type(tm.timestamp(Product), tm.Attr[Product, datetime])
+    assert_type(tm.timestamp(Product), tm.types.Attr[Product, datetime])
     recent = store.query(Product).where(Product.category_id == "books", tm.timestamp(Product) > since)
     assert_type(recent.order_by(tm.timestamp(Product).desc()), tm.Query[Product])
     assert_type(recent.max(tm.timestamp(Product)), datetime | None)
@@ -715,8 +715,8 @@ def scripts() -> None:
     tm.open("shop.db", models=[new.Product], migrations="shop.migrations")
     tm.open_async("shop.db", models=[new.Product], migrations=[migrate])
     assert_type(migrations.ids, tuple[str, ...])
-    assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.SchemaChange, ...])
-    assert_type(tm.changes(tm.schema_form([Product]), [Product]), tuple[tm.SchemaChange, ...])
+    assert_type(migrations.check([Product, DailyClimate], "schema.json"), tuple[tm.reports.SchemaChange, ...])
+    assert_type(tm.changes(tm.schema_snapshot([Product]), [Product]), tuple[tm.reports.SchemaChange, ...])
 
 
 async def parts_of_queries(store: tm.Store, tasks: tm.AsyncStore) -> None:

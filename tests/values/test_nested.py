@@ -901,3 +901,32 @@ def test_the_schema_of_a_class_with_hooks_is_that_of_any_value() -> None:
     properties = tm.json_schema(Weather)["properties"]
     assert (properties["warmth"], properties["all"]["items"]) == ({}, {})
     assert json.loads(json.dumps(properties)) == json.loads(msgspec.json.encode(properties)) == properties
+
+
+def _named_in_a_function(kind: str) -> Any:
+    """Return a class whose annotations are text, with a name that only a function knows."""
+
+    class Row:
+        n: int
+
+    body: dict[str, Any] = {"__annotations__": {"n": "int", "rows": "list[Row]"}, "__module__": __name__}
+    makers: dict[str, Callable[[], Any]] = {
+        "attrs": lambda: attrs.define(type("Sheet", (), body)),
+        "dataclass": lambda: dataclasses.dataclass(type("Sheet", (), body)),
+        "Struct": lambda: type(msgspec.Struct)("Sheet", (msgspec.Struct,), body),
+        "TypedDict": lambda: TypedDict("Sheet", {"n": int, "rows": "list[Row]"}),  # type: ignore[operator, misc]
+    }
+    return makers[kind]()
+
+
+@pytest.mark.parametrize("kind", ["attrs", "dataclass", "Struct", "TypedDict"])
+@pytest.mark.parametrize("around", ["itself", "a list", "None", "a class"])
+def test_a_name_that_only_a_function_knows_is_told_with_its_class_and_field(kind: str, around: str) -> None:
+    sheet = _named_in_a_function(kind)
+    outer = attrs.define(type("Outer", (), {"__annotations__": {"sheet": sheet}, "__module__": __name__}))
+    annotation = {"itself": sheet, "a list": list[sheet], "None": sheet | None, "a class": outer}[around]
+    with pytest.raises(
+        ValueFault, match=r"^Sheet\.rows: name 'Row' is not defined; .* define the name there"
+    ) as caught:
+        value_type(annotation)
+    assert "TYPE_CHECKING" in str(caught.value)

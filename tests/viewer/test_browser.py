@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tests.classes import entity
 
 pytestmark = [pytest.mark.one_python, pytest.mark.file]
 PICTURE = Path(__file__).parents[2] / "docs" / "how-to" / "inspector.png"
@@ -63,6 +64,13 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def served(place: Path) -> Iterator[str]:
     """The address of an inspector over the file."""
+    with serving(place) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def serving(place: Path) -> Iterator[str]:
+    """Serve an inspector over a file; give its address."""
     uvicorn = pytest.importorskip("uvicorn")
     with tm.open(place, read_only=True) as store:
         config = uvicorn.Config(tm.inspector(store, title="shop.db"), port=0, log_level="error", lifespan="off")
@@ -204,6 +212,29 @@ def test_a_build_is_seen_to_go_on(browser: Any, served: str, place: Path) -> Non
     assert all("Product.by_name: building" in one for one in shown)
     assert shown[0] != shown[1]
     assert faults(browser, served) == []
+
+
+def test_enter_in_the_form_asks_and_a_long_name_breaks(browser: Any, tmp_path: Path) -> None:
+    name = "Long" * 50
+    Long = entity(name, "Longs", {"a": str, "b": str}, tm.Key[str, str](partition="{a}", row="{b}"))
+    with tm.open(tmp_path / "long.db", models=[Long]) as store:
+        store.insert_many(Long("x", f"{number}") for number in range(3))
+    keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
+    size = {"width": 390, "height": 860, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        with serving(tmp_path / "long.db") as address:
+            for page in ("", f"class/{name}", f"entities/{name}", f"query/{name}"):
+                browser.get(f"{address}/{page}")
+                assert browser.execute_script("return document.documentElement.scrollWidth") <= 390, page
+            browser.find_element("css selector", '[name="field"] option[value=""] + option').click()
+            browser.find_element("css selector", '[name="value"]').send_keys("x", keys.ENTER)
+            wait(lambda: "value=x" in browser.current_url)
+            assert "add=1" not in browser.current_url
+            wait(lambda: len(browser.find_elements("css selector", "#rows tbody tr")) == 3)
+            assert len(browser.find_elements("css selector", "form .line")) == 1
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 @pytest.mark.parametrize("width", [1180, 390])

@@ -22,6 +22,8 @@ from tablemapper.viewer import security
 from tablemapper.viewer.asgi import make_app
 from tests.viewer.visits import links, visit
 
+from ..sql import run_sql
+
 
 class Note(tm.Entity, table="Notes"):
     folder: tm.Field[str]
@@ -214,7 +216,7 @@ def test_four_questions_run_at_a_time_and_others_are_told(store: tm.Store, monke
     running, free = threading.Semaphore(0), threading.Event()
     most, status = [0], tm.Store.status
 
-    def slow(self: tm.Store) -> tm.Status:
+    def slow(self: tm.Store) -> tm.reports.Status:
         most[0] += 1
         running.release()
         free.wait(60)
@@ -243,19 +245,76 @@ async def _crowd(
         return [refused, *await asyncio.gather(*first), await client.get("/status")]
 
 
-def test_a_file_takes_its_turn_until_it_is_sent(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewer, "_WAIT", 0.01)
-    running, free = threading.Semaphore(0), threading.Event()
+class _Paused:
+    """A client that asks for a file, reads its first part, and no more until it may."""
 
-    def slow(found: Any) -> Any:
-        running.release()
-        free.wait(60)
-        return {}
+    def __init__(self, app: Any, url: str) -> None:
+        self.reads, self.body, self._begun = asyncio.Event(), b"", asyncio.Event()
+        self._answer = asyncio.create_task(app(scope_of(url), self._receive, self._send))
 
-    monkeypatch.setattr("tablemapper.viewer.query_page.to_dict", slow)
+    async def _receive(self) -> Any:
+        await asyncio.Event().wait()
 
-    answers = asyncio.run(_crowd(store, "/export/Note.csv", running, free))
-    assert [one.status_code for one in answers] == [503, 200, 200, 200, 200, 200]
+    async def _send(self, message: Any) -> None:
+        self.body += message.get("body", b"")
+        if self.body:
+            self._begun.set()
+            await self.reads.wait()
+
+    async def begun(self) -> None:
+        await asyncio.wait_for(self._begun.wait(), 60)
+
+    async def ended(self) -> None:
+        await asyncio.wait_for(self._answer, 60)
+
+
+def _is_free(path: Path) -> bool:
+    """Return whether nothing reads an older state of a file: its log can be moved into it."""
+    return run_sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")[0][0] == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+async def test_a_download_that_pauses_keeps_nobody_waiting_and_no_old_state(
+    store: tm.Store, tmp_path: Path, kind: str
+) -> None:
+    store.insert_many(Note("g", f"{number:04}") for number in range(2_000))
+    app = tm.inspector(store)
+    clients = [_Paused(app, f"/export/Note.{kind}") for _ in range(8)]  # more than may ask at the same time
+    for client in clients:
+        await client.begun()
+    store.insert_many(Note("h", f"{number:04}") for number in range(2_000))
+    assert await asyncio.to_thread(_is_free, tmp_path / "notes.db")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://x") as client:
+        assert (await client.get("/status")).status_code == 200
+    for each in clients:
+        each.reads.set()
+        await each.ended()
+        titles = re.findall(r"(?:g,|\"title\":\")(\d{4})", each.body.decode())
+        assert titles[:2_000] == [f"{number:04}" for number in range(2_000)]
+
+
+async def test_a_download_that_nobody_reads_ends(
+    store: tm.Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(viewer, "_UNREAD", 0.01)
+    store.insert_many(Note("g", f"{number:04}") for number in range(2_000))
+    client = _Paused(tm.inspector(store), "/export/Note.jsonl")
+    await client.ended()
+    assert 0 < client.body.count(b"\n") < 2_000
+    assert await asyncio.to_thread(_is_free, tmp_path / "notes.db")
+
+
+async def test_of_a_file_only_the_headers_are_asked_for_with_head(store: tm.Store) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    await tm.inspector(store)(scope_of("/export/Note.csv") | {"method": "HEAD"}, receive, send)
+    assert [message.get("body") for message in sent] == [None, b""]
 
 
 def test_a_question_has_a_budget(store: tm.Store, monkeypatch: pytest.MonkeyPatch) -> None:

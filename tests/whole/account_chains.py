@@ -85,7 +85,7 @@ class AccountChain(Chain):
         self.at = to
         self._compare()
 
-    def _is_over(self, before: tm.Store, report: tm.MigrationReport) -> None:
+    def _is_over(self, before: tm.Store, report: tm.reports.MigrationReport) -> None:
         """Check that a program of the version that was open does not write any more, if its classes were copied."""
         if not report.entities:
             return
@@ -99,7 +99,7 @@ class AccountChain(Chain):
     def _open(self, version: int) -> tm.Store:
         return tm.open(self.place, models=self.classes[version].models)
 
-    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.MigrationReport:
+    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.reports.MigrationReport:
         return tm.migrate(self.place, self.scripts, to=f"s{to}" if to else "", **options)
 
     def _write_here(self, many: int) -> None:

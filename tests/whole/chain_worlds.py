@@ -351,7 +351,7 @@ class Classes:
             (one.name, total.name): self.names[total.name] for one, total in totals
         }
         self.models = [*self.by_name.values(), *self.totals.values()]
-        self.form = tm.schema_form(self.models)
+        self.form = tm.schema_snapshot(self.models)
 
     def make(self, name: str, row: Row) -> Any:
         return self.by_name[name](**{field: deepcopy(row[field]) for field in self.world[name].fields})

@@ -17,6 +17,7 @@ from typing import Any
 
 import tablemapper as tm
 
+from ..stores import repaired
 from .answers import Trial, random_rows
 from .chain_steps import UNDECLARED, Change, Data
 from .chain_worlds import Classes, Draw, Rows, Shape, random_value, random_world
@@ -150,7 +151,7 @@ class Chain:
     def _open(self, version: int) -> tm.Store:
         return tm.open(self.path, models=self.classes[version].models, migrations=self.scripts, **RELAXED)
 
-    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.MigrationReport:
+    def _migrate(self, to: int, *, path: Path | None = None, **options: Any) -> tm.reports.MigrationReport:
         return tm.migrate(path or self.path, self.scripts, to=f"s{to}" if to else "", rest=0, **RELAXED, **options)
 
     def _forth(self) -> None:
@@ -188,7 +189,7 @@ class Chain:
         if not (report := self._migrate(to, dry_run=True)).ok:
             raise Wrong(f"a dry run: {report.faults}")
 
-    def _arrive(self, to: int, reports: list[tm.MigrationReport]) -> None:
+    def _arrive(self, to: int, reports: list[tm.reports.MigrationReport]) -> None:
         """Note what the entities are after a migration forth."""
         copied = sum(report.entities for report in reports)
         steps = [step for report in reports for step in report.plan]
@@ -280,7 +281,7 @@ class Chain:
             return True
         return False
 
-    def _mended(self, to: int, faults: tuple[tm.ConversionFault, ...]) -> bool:
+    def _mended(self, to: int, faults: tuple[tm.reports.ConversionFault, ...]) -> bool:
         """Return whether what keeps the last script from being undone is no more: it is deleted, or the undoing given up."""
         lost = self._lost(to)
         if not lost:
@@ -390,7 +391,7 @@ class Chain:
     def _tidy(self) -> None:
         """Repair what needs no repair, and give back space."""
         with self._open(self.at) as store:
-            if not (report := store.repair()).ok or report.repaired:
+            if not (report := repaired(store)).ok or report.repaired:
                 raise Wrong(f"there was something to repair: {report}")
             store.compact()
         self.counts["tidied"] += 1

@@ -133,7 +133,7 @@ def declaration(rng: random.Random) -> Declaration:
         scope = compiled(model.source(), {**globals(), "Annotated": typing.Annotated, "Any": Any})
         models = [scope[record.name] for record in model.records]
         try:
-            tm.schema_form(models)
+            tm.schema_snapshot(models)
         except tm.InvalidModel:  # such as two classes whose keys can be equal
             continue
         return Declaration(model.source(), models)

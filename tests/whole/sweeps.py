@@ -193,7 +193,7 @@ READS: dict[str, Callable[[tm.Store], Any]] = {
     "partitions": lambda s: [one.key for one in s.partitions(Cell)],
     "mixed": lambda s: list(s.query(Cell, Mark).where(Cell.p == "a", Mark.p == "a")),
     "explain": lambda s: str(s.query(Cell).where(Cell.p == "a", Cell.r > 3).explain()),
-    "status": lambda s: len(s.status().items),
+    "status": lambda s: len(s.status().objects),
     "check": lambda s: s.check().problems,
 }
 

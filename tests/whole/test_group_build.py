@@ -104,7 +104,7 @@ class Program:
         """Compare all that is maintained with what the entities make of it."""
         self.trial.take_over()
         self.trial.compare_all()
-        if all(item.state == "ready" for item in self.store.status().items):
+        if all(item.state == "ready" for item in self.store.status().objects):
             self.trial.compare_indexes()
 
     def build(self) -> None:
@@ -162,7 +162,7 @@ def run(folder: Path, seed: int, steps: int = 40) -> int:
             newest.store.build(rest=0)
         except tm.InvalidEntity:  # an entity that was there cannot be in a group
             return slices
-        assert {item.state for item in newest.store.status().items} <= {"ready", "violated"}
+        assert {item.state for item in newest.store.status().objects} <= {"ready", "violated"}
         assert newest.engine.file.read(f"SELECT * FROM {jobs.BUILDS}") == []
         for one in (newest, *programs):
             one.compare()

@@ -16,7 +16,7 @@ from tablemapper.engines.sqlite.online import apply_schema
 
 from ..classes import entity
 from ..sql import run_sql
-from ..stores import sound_store
+from ..stores import repaired, sound_store
 
 
 class Employee(tm.Entity, table="Company"):
@@ -425,7 +425,7 @@ def test_what_is_damaged_is_found_and_repaired(place: Path) -> None:
     run_sql(place, damage, "DELETE FROM CompanyDepartmentOldest", "DELETE FROM CompanyBySize")
     with tm.open(place, models=MODELS) as store:
         assert {problem.where for problem in store.check().problems} >= {"Department:employees", "Department.by_size"}
-        report = store.repair()
+        report = repaired(store)
         assert report.ok, report
         assert kept(store, "a") == (2, Decimal("21.00"), 80, 2)
 

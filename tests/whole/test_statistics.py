@@ -54,7 +54,7 @@ def recount(store: tm.Store, cls: Any) -> None:
         assert (index.rows, index.bytes) == (len(lines), sum(of_lines)), name
         _parts(index.partitions, [(line[0], size) for line, size in zip(lines, of_lines, strict=True)])
         if part.fan_out is not None:
-            assert index.most == max(Counter(line[2:4] for line in lines).values(), default=0)
+            assert index.max_rows == max(Counter(line[2:4] for line in lines).values(), default=0)
         total += index.bytes
     assert found.total_bytes == total
 
@@ -74,10 +74,10 @@ def _property(name: str, value: Any) -> tuple[str, Any, Any]:
     return name, edm or {"Int32Value": "Int32", "UUID": "Guid", "datetime": "DateTime"}[type(value).__name__], value
 
 
-def _spread(found: tm.Quantiles, numbers: list[int], within: float = 0.0) -> None:
+def _spread(found: tm.reports.Quantiles, numbers: list[int], within: float = 0.0) -> None:
     ordered = sorted(numbers)
     if not ordered:
-        assert found == tm.Quantiles()
+        assert found == tm.reports.Quantiles()
         return
     assert (found.min, found.max) == (ordered[0], ordered[-1])
     assert found.mean == sum(ordered) / len(ordered)
@@ -85,7 +85,7 @@ def _spread(found: tm.Quantiles, numbers: list[int], within: float = 0.0) -> Non
         assert one == pytest.approx(ordered[-(-len(ordered) * part // 100) - 1], rel=within, abs=0)
 
 
-def _parts(found: tm.PartitionSummary, rows: list[tuple[str, int]]) -> None:
+def _parts(found: tm.reports.PartitionSummary, rows: list[tuple[str, int]]) -> None:
     numbers = Counter(key for key, _ in rows)
     assert found.number == len(numbers)
     _spread(found.entities, list(numbers.values()))
@@ -152,7 +152,7 @@ def test_an_empty_class_has_zeros(tmp_path: Path) -> None:
     with tm.open(tmp_path / "s.db", models=[Wide, Narrow]) as store:
         found = store.statistics(Wide)
         assert (found.entities, found.bytes, found.total_bytes, found.newest) == (0, 0, 0, None)
-        assert (found.partitions, found.sizes) == (tm.PartitionSummary(), tm.Quantiles())
+        assert (found.partitions, found.sizes) == (tm.reports.PartitionSummary(), tm.reports.Quantiles())
         assert str(found) == "Wide  no entities"
         assert found.price() == 0
 
@@ -209,7 +209,7 @@ def test_sizes_are_counted_within_a_cell_of_an_eighth_of_an_octave() -> None:
         one.add(1), one.add(size), one.add(2**40), alone.add(size)
         assert one.quantiles(0).p50 == pytest.approx(size, rel=0 if size <= 65_536 else 0.0625, abs=0)
         assert (one.quantiles(0).min, one.quantiles(0).max, one.most) == (1, 2**40, 2**40)
-        assert alone.quantiles(size) == tm.Quantiles(size, *[alone.quantiles(size).p50] * 3, size, size)
+        assert alone.quantiles(size) == tm.reports.Quantiles(size, *[alone.quantiles(size).p50] * 3, size, size)
 
 
 @pytest.mark.parametrize(

@@ -61,8 +61,8 @@ FAULTS: dict[str, tuple[Any, str, str, str, Where]] = {
     "partition": (
         SqliteReads,
         "partition_rows",
-        "can_be_lean = select",
-        'known = select, False, ""; can_be_lean = select',
+        "statement = select, select.partition(layout)",
+        'statement = select, ""; statement = select, select.partition(layout)',
         "delivery",
     ),
     "follow": (

@@ -408,15 +408,18 @@ class AzureEngine:
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str]]:
-        """Return for each index in other partitions all fields, as its rows may be older than the entities.
+        """Return for each index the fields that its rows lack.
 
-        If that may be, those that the rows of unique values do not hold.
+        In other partitions these are all fields, as rows may be older than the entities. If that may be, they are those that the
+        rows of unique values do not hold.
         """
         names = [field.name for field in model.declaration.fields]
         outer = [one for one in model.indexes if not is_local(model, one)]
         if not eventual:
-            return {one.name: names for one in outer}
-        return {one.name: [field.name for field in one.include] for one in outer if one.unique}
+            return self._classes.lacking(model) | {one.name: names for one in outer}
+        return self._classes.lacking(model) | {
+            one.name: [field.name for field in one.include] for one in outer if one.unique
+        }
 
     @property
     def eventual(self) -> Collection[str]:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from ...entities.aggregates import kept_field
 from ...evolution.changes import ChangeStep, NamedPart, SchemaChange
 from ...evolution.literals import attribute_name, value_source
-from ...evolution.renames import with_source
+from ...evolution.renames import rename_in_place, with_source
 from ...evolution.rules import words
 from ...schema.labels import is_former
 from ...schema.specs import Forms, ModelSpec
@@ -65,7 +65,7 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tupl
         if (kept := kept_field(name)) is not None and kept[0] in stays and form.source is not None:
             stays |= {name, form.source}
     dropped = {name.cls for step in steps if step.kind == "drop" for name in step.names if not name.part}
-    together = _copies(old, steps)
+    together = _copies(old, new, steps)
     old_names = _closed(old, named["old"] | on_both_sides, together=together)
     if not together:
         old_names = [name for name in old_names if name in stays]
@@ -76,7 +76,7 @@ def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tupl
 
 def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> Iterator[tuple[str, ModelSpec | None]]:
     """Yield the aggregates that no new class stands for, of classes that are copied: as they go on, or None if that cannot be."""
-    if not _copies(old, steps):
+    if not _copies(old, new, steps):
         return
     for name, form in old.items():
         source, shape = form.source, form.aggregate
@@ -91,14 +91,7 @@ def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> It
         ):
             continue
         before, after = old[source].fields, new[source].fields
-        names = {
-            one: other
-            for step in steps
-            if step.kind == "rename" and step.names[0].cls == source
-            for one in before
-            for other in after
-            if (attribute_name(one), attribute_name(other)) == (step.names[0].part, step.names[1].part)
-        }
+        names = _renames(old, new, steps, source)
         read = {*words([shape.where, *shape.groups.values(), *(one[1:] for one in shape.measures.values())])}
         goes_on = all(
             names.get(one, one) in after and before[one].type == after[names.get(one, one)].type
@@ -107,16 +100,32 @@ def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> It
         yield name, with_source(form, source, names) if goes_on else None
 
 
-def _copies(old: Forms, steps: Sequence[ChangeStep]) -> bool:
+def _copies(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> bool:
     """Return whether steps copy classes, each with all that share its table."""
-    renamed: list[tuple[str, str]] = []
     for step in steps:
         first = step.names[0]
-        if step.kind == "rename":
-            renamed += {(name.cls, name.part) for name in step.names}
-        elif step.kind != "drop" or (first.part and first.part not in old[first.cls].indexes):
+        if step.kind != "rename" and (step.kind != "drop" or (first.part and first.part not in old[first.cls].indexes)):
             return True
-    return len(renamed) > len(set(renamed))  # (names that take each other's place)
+    renames = {name: names for name in old if (names := _renames(old, new, steps, name))}
+    on_both_sides = old.keys() & new.keys()
+    return not rename_in_place(
+        renames, *({name: form for name, form in side.items() if name in on_both_sides} for side in (old, new))
+    )
+
+
+def _renames(old: Forms, new: Forms, steps: Sequence[ChangeStep], name: str) -> dict[str, str]:
+    """Return the properties of a class that steps rename, each with its new name."""
+    pairs = {
+        step.names[0].part: step.names[1].part for step in steps if step.kind == "rename" and step.names[0].cls == name
+    }
+    if not pairs:
+        return {}
+    after = {attribute_name(property): property for property in new[name].fields}
+    return {
+        property: after[pairs[attribute]]
+        for property in old[name].fields
+        if (attribute := attribute_name(property)) in pairs
+    }
 
 
 def _steps(changes: Sequence[SchemaChange]) -> list[ChangeStep]:

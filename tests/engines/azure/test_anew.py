@@ -29,6 +29,7 @@ from tablemapper.schema.model import compile_schema
 
 from ...classes import aggregate, entity, grouped
 from ...store.test_zone_rules import sold
+from ...stores import repaired, write_again
 from ...zones import rules_from
 from .crew import Board, Member
 from .memory import Memory, Stored
@@ -207,7 +208,7 @@ def test_groups_elsewhere_are_built_anew_by_a_repair() -> None:
     lost = lose(memory, "Boards", ("red", ""))
     memory.tables["Boards"]["green", ""] = lost
     assert len(store.check().problems) >= 2
-    report = store.repair()
+    report = repaired(store)
     assert report.ok, report
     assert {(one.kind, one.key) for one in report.repaired if not one.key[2:]} == {
         ("missing", ("red", "")),
@@ -227,6 +228,8 @@ def test_a_repair_of_what_is_right_gives_nothing_up() -> None:
     sent = len(memory.sent)
     assert store.repair().repaired == ()
     assert len(memory.sent) - sent < 10
+    write_again(store)
+    assert store.check().ok
 
 
 def test_groups_are_not_read_while_they_are_built_anew_by_a_program_that_only_reads_them() -> None:
@@ -238,7 +241,7 @@ def test_groups_are_not_read_while_they_are_built_anew_by_a_program_that_only_re
     memory.now += TIMES.look + 0.1
     with pytest.raises(tm.NotReady, match=r"Board: it must be built again; call store\.build\(\)"):
         reader.get(Board.key("red"))
-    states = {(one.where, one.state) for one in reader.status().items if one.state != "ready"}
+    states = {(one.where, one.state) for one in reader.status().objects if one.state != "ready"}
     assert states == {("Board", "disabled"), ("Board.by_members", "disabled")}
     assert reader.query(Member).where(Member.crew == "a").count() == 20
     assert set(reader.build().built) == {"Board", "Board.by_members"}  # (whoever builds goes on with it)
@@ -306,10 +309,10 @@ def test_a_group_that_others_write_all_the_time_is_left() -> None:
 
     engine.driver._sleep = write  # type: ignore[attr-defined]
     report = tm.Store(engine).repair()
-    assert {one.key[:2] for one in report.left} == {("red", "")}
-    assert "call store.freeze(), and then repair" in report.left[0].detail
+    assert {one.key[:2] for one in report.remaining} == {("red", "")}
+    assert "call store.freeze(), and then repair" in report.remaining[0].detail
     store.freeze()
-    assert store.repair().ok
+    assert repaired(store).ok
     store.unfreeze()
     assert store.check().ok
 

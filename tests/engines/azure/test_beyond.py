@@ -45,7 +45,7 @@ from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations
 
 from ...classes import grouped
-from ...stores import sound_store
+from ...stores import repaired, sound_store
 from .memory import Memory, Options
 from .place import AzurePlace
 from .schedule import Rates, Schedule, played
@@ -351,8 +351,8 @@ class Play:
                 assert all(counts), told
             elif told.outcome == "failed":
                 assert not any(counts), told
-        repaired = store.repair()
-        assert not repaired.left, str(repaired)
+        report = repaired(store)
+        assert not report.remaining, str(report)
         assert store.check().ok, str(store.check())
         outcomes = [told.outcome for told in self.told]
         of_outcomes = {name: outcomes.count(name) for name in ("done", "failed", "unknown")}
@@ -412,7 +412,7 @@ def test_what_is_lost_left_over_or_wrong_is_made_right() -> None:
     team = memory.tables["Teams"]["red", "team"]
     wrong = attrs.evolve(team, typed={**team.typed, "users": ("Int64", "9")})
     memory.tables["Teams"] = {**memory.tables["Teams"], ("red", "team"): wrong}
-    assert store.repair().ok
+    assert repaired(store).ok
     assert store.check().ok
 
 
@@ -807,7 +807,7 @@ def test_rows_that_an_index_has_of_groups_change_with_them(bench: Bench) -> None
     bench.store.insert(Account("new", "1", None, "red", 5.0))
     assert bench.store.query(Squad.by_accounts("red", 3)).one().most == 5.0
     assert not bench.store.check().ok
-    assert bench.store.repair().ok
+    assert repaired(bench.store).ok
     assert bench.store.query(Squad.by_accounts("blue", 4)).one().team == "blue"
     bench.swept()
 

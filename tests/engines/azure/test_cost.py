@@ -110,6 +110,9 @@ def test_a_query_sends_as_many_requests_as_explain_says(
     assert len(found) == len(list(ask(local)))
     here = ask(local).explain().cost
     assert not here.at_least
+    if there.at_least:  # (no number stands for what is not known)
+        assert (there.entities, there.bytes) == (None, None)
+        assert "not counted" in str(there)
     if "filtered" in kind:  # (what the service filters fills fewer pages)
         assert 1 <= len(sent(service)) <= here.requests
     else:

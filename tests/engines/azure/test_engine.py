@@ -33,7 +33,7 @@ from tablemapper.engines.azure.tables.service import (
 from tablemapper.schema.model import compile_schema
 
 from ...classes import Other, entity, grouped
-from ...stores import sound_store
+from ...stores import repaired, sound_store
 from ...threads import at_once
 from ..test_contract import Kind, Part, held
 from .memory import Memory, Options
@@ -217,7 +217,7 @@ def test_a_write_without_any_answer_has_an_unknown_outcome(service: Counting) ->
         sleep=lambda s: now.__setitem__(0, now[0] + s),
     )
     service.faults = [service.lose_request] * 500
-    with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain \('a', ''\).*read it"):
+    with pytest.raises(tm.OutcomeUnknown, match=r"insert Plain\.key\('a'\).*read it"):
         tm.Store(engine).insert(Plain("a"))
     assert 27 < now[0] <= 30
     with pytest.raises(tm.StoreError, match="does not answer"):
@@ -879,4 +879,4 @@ def test_a_program_checks_and_repairs_indexes_that_it_does_not_declare() -> None
         assert store.check().ok
         memory.tables["BitsByAll"] = dict(list(memory.tables["BitsByAll"].items())[1:])
         assert [problem.kind for problem in store.check().problems] == ["missing"]
-        assert store.repair().ok
+        assert repaired(store).ok

@@ -14,7 +14,7 @@ from tablemapper.engines.azure.tables.service import GetEntity
 from tablemapper.schema.model import compile_schema
 
 from ...classes import entity
-from ...stores import sound_store
+from ...stores import repaired, sound_store
 from .memory import Memory
 from .place import AzurePlace
 
@@ -134,7 +134,7 @@ def test_they_follow_each_write_and_move_no_etag(store: tm.Store, memory: Counte
     assert store.merge(Author.key("x", "a3"), born=8, returning=True).longest == 5_000
     assert not {"books", "longest", "worth"} & memory.tables["Authors"]["x", "a3"].typed.keys()
     assert store.check().ok
-    assert not store.repair().repaired
+    assert not repaired(store).repaired
 
 
 def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Counted) -> None:
@@ -158,7 +158,7 @@ def test_a_new_field_is_built_beside_a_program_that_does_not_know_it(memory: Cou
             old._engine.current._looked = -1e9  # type: ignore[attr-defined]
             old.insert(Novel("x", "a0", 101, 1, Decimal(1)))
         with sound_store(place, models=MODELS) as store:
-            assert store.repair().ok
+            assert repaired(store).ok
             assert store[Author.key("x", "a0")].books == 5
 
 

@@ -382,7 +382,7 @@ def test_what_is_dropped_goes_when_it_is_contracted_and_nothing_else(name: str) 
         store.insert(cls(shelf="x", number=52, maker="m1", price=2.0, code="c52"))
         store.delete(cls.key("x", 50))
     assert is_gone(place.memory, tables, labels)
-    states = {one.where: one.state for one in tm.status(place).items}
+    states = {one.where: one.state for one in tm.status(place).objects}
     assert {state for where, state in states.items()} == {"ready", "dropped"}
     with pytest.raises(tm.SchemaMismatch, match="less"):
         opened(place, FULL)

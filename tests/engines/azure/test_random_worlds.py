@@ -24,6 +24,7 @@ from tests.whole.models import Record, compiled
 from tests.whole.oracle import State
 from tests.whole.random_models import random_model, with_levels, with_maintained, with_undeclared
 
+from ...stores import repaired
 from .memory import Memory
 from .schedule import Schedule
 from .test_beyond import RATES, TIMES, _no_marker, _removed_at_zero, left_over, sweeper
@@ -101,7 +102,7 @@ class World:
         report = store.check()
         wrong = [problem for problem in report.problems if problem.kind != "dangling"]
         assert not wrong, str(wrong[0])
-        assert not store.repair().left
+        assert not repaired(store).remaining
         trial = Trial(store, self.names, State(self.model))
         trial.take_over()
         trial.compare_all()

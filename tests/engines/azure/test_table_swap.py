@@ -86,7 +86,7 @@ class Way:
         if self.to is not None:
             assert tm.migrate(place, [ages]).ok
 
-    def go(self, place: Any, **options: Any) -> tm.MigrationReport:
+    def go(self, place: Any, **options: Any) -> tm.reports.MigrationReport:
         return tm.migrate(place, [ages], to=self.to, **options)
 
     def before(self, number: int) -> Any:

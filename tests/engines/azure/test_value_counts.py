@@ -18,6 +18,7 @@ from tablemapper.engines.azure.tables.service import GetEntity
 from tablemapper.progress import start_meter
 
 from ...classes import aggregate
+from ...stores import repaired
 from .memory import Memory
 from .place import AzurePlace
 
@@ -255,8 +256,8 @@ def test_a_page_that_is_lost_is_found_and_made_again(
         store.delete(Reading.key("a", left.pop(0).number))
         assert "is left to sweep(): ('all', 'a'): a page of the values of a group is not there" in caplog.text
     assert any(problem.where == f"{cls.__name__} values" for problem in store.check().problems)
-    report = store.repair()
-    assert all("call store.sweep()" in problem.detail for problem in report.left), str(report)
+    report = repaired(store)
+    assert all("call store.sweep()" in problem.detail for problem in report.remaining), str(report)
     racing.ahead += 120
     store.sweep()
     agrees(store, cls, left)
@@ -275,7 +276,7 @@ def test_a_large_group_is_made_again(racing: Racing, cls: Any, monkeypatch: pyte
         table, key = racing.pages()[3]
         del racing.tables[table][key]
         assert not store.check().ok
-        assert store.repair().ok
+        assert repaired(store).ok
     else:
         engine._build_anew({"Whole"}, start_meter(False, ""))
     agrees(store, cls, left)

@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_new_index_is_built_over_what_is_there(path: Path) -> None:
     indexed = reading(by_value=tm.Index(partition="{device}", row="{value}"))
-    told: list[tm.Progress] = []
+    told: list[tm.reports.Progress] = []
     with sound_store(path, models=[indexed], progress=told.append) as store:
         assert store.query(indexed).where(indexed.device == "d0", indexed.value < 10).count() == 4
     assert told[-1].done == told[-1].total == 2500
@@ -379,7 +379,7 @@ def test_an_attribute_may_be_renamed_if_its_property_keeps_its_name(tmp_path: Pa
     with tm.open(tmp_path / "x.db", models=first) as store:
         store.insert_many(first[0]("d", START.replace(microsecond=n), float(n)) for n in range(5))
     renamed = classes("sensor", "taken", "amount")
-    assert tm.changes(tm.schema_form(first), renamed) == (), "else an index is built once more, under another name"
+    assert tm.changes(tm.schema_snapshot(first), renamed) == (), "else an index is built once more, under another name"
     with sound_store(tmp_path / "x.db", models=renamed) as store:
         assert [r.taken.microsecond for r in store.query(renamed[0].by_value(3.0))] == [3]
         assert store[renamed[1].key(START.date())].most == 4.0

@@ -236,7 +236,7 @@ def check_random(data: st.DataObject) -> None:
                     assert values == before.get(key, defaults), key
             assert newer.check().problems == ()
         newer.build(rest=0.0)
-        assert {item.state for item in newer.status().items} == {"ready"}
+        assert {item.state for item in newer.status().objects} == {"ready"}
         assert newer.check().problems == ()
         assert running.check().problems == ()
         assert restarted.check().problems == ()

@@ -2,6 +2,7 @@
 
 - `placement`: which partitions what is maintained lies in, and what is not possible there.
 - `notes`: what is noted under names.
+- `contents`: what the store holds, as far as the rules of evolution ask.
 - `publication`: the catalogue, and what changes of it.
 - `open_classes`: the classes as it has them, and as a process knows them, which looks again and again.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, partial
 
 from msgspec import UNSET
@@ -12,7 +12,7 @@ from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
 from ....errors import SchemaMismatch
-from ....evolution.newer_versions import ExtendedModel, follow
+from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.encodings import NotAKey
 from ....keys.template import Template
@@ -20,7 +20,6 @@ from ....schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
     Maintenance,
-    aggregate_maintenance,
     maintenance,
 )
 from ....schema.model import Model, Schema, is_local, reserved_keys
@@ -77,7 +76,7 @@ class OpenClasses:
                 raise SchemaMismatch(model.name, [reason])
         self._duties: dict[Model, Maintenance] = {}
         for model in schema.models:
-            self._duties[model] = self._maintenance(model)
+            self._duties[model] = stored_maintenance(schema, model, self._forms, names, self.followed.get(model))
             for aggregate in self._duties[model].aggregates:
                 self._duties.setdefault(aggregate.model, maintenance(schema, aggregate.model))
         self.outer: dict[Model, Maintenance] = {}
@@ -125,13 +124,6 @@ class OpenClasses:
         """Return what is maintained in the partition: together, and apart what was built over entities."""
         parts = [(duties.alone(one), mark) for one in parts_of(duties) if (mark := self.marks.of.get(one)) is not None]
         return [(duties.less([part for part, _ in parts]), None), *parts]
-
-    def _maintenance(self, model: Model) -> Maintenance:
-        duties = maintenance(self.schema, model)
-        if (followed := self.followed.get(model)) is None:
-            return duties
-        aggregates = [aggregate_maintenance(followed.model, one) for one in followed.aggregates]
-        return Maintenance((*duties.indexes, *followed.indexes), (*duties.aggregates, *aggregates), followed.model)
 
     @property
     def models(self) -> tuple[Model, ...]:
@@ -189,6 +181,10 @@ class OpenClasses:
     def index(self, model: Model, name: str) -> IndexMaintenance:
         """Return the maintenance of an index."""
         return next(one for one in self._duties[model].indexes if one.model.name == name)
+
+    def lacking(self, model: Model) -> dict[str, Collection[str]]:
+        """Return, by index of a class, the included fields that its rows lack."""
+        return {**lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})}
 
     def needs_row(self, model: Model) -> bool:
         """Return whether a write of an entity depends on what is stored."""

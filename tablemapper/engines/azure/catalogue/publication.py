@@ -29,7 +29,6 @@ from ....catalogue.tables import Table
 from ....catalogue.zone_rules import outdated, ruled_here
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, SchemaMismatch
-from ....evolution.changes import StoredContents
 from ....evolution.definitions import indexes_in
 from ....evolution.evolution import Evolution, evolve
 from ....evolution.history import History
@@ -52,6 +51,7 @@ from ..tables.service import (
     QueryEntities,
     RowChange,
 )
+from .contents import AccountContents
 
 T = TypeVar("T")
 FORMAT = 1
@@ -267,8 +267,11 @@ def open_catalogue(
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
         value = Catalogue() if old is None else old.value
-        evolved = partial(evolve, value.models, value.versions, schema, _Contents(value), value.history)
+        contents = AccountContents(value)
+        evolved = partial(evolve, value.models, value.versions, schema, contents, value.history)
         evolution = evolved(now=time.time_ns() // 1000)
+        while (yield from contents.look(timeout)):
+            evolution = evolved(now=time.time_ns() // 1000)
         if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
             forms = {model.name: model.form for model in schema.models}
             raise SchemaMismatch(
@@ -407,20 +410,9 @@ def as_it_is(
     stays = attrs.evolve(value, models={name: form for name, form in value.models.items() if name not in ending})
 
     def compare(one: Schema) -> Evolution:
-        return evolve(value.models, value.versions, one, _Contents(value), value.history)
+        return evolve(value.models, value.versions, one, AccountContents(value), value.history)
 
     return registration.as_it_is("the store", schema, stays, compare, known), held
-
-
-class _Contents(StoredContents):
-    """What may be in an account, and what was dropped there."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-
-    def dropped(self, name: str, form: ModelSpec) -> str | None:
-        tombstone = self._catalogue.gone(name, form)
-        return None if tombstone is None else str(tombstone)
 
 
 def _tables(forms: Mapping[str, ModelSpec]) -> set[str]:

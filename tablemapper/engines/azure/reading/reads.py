@@ -148,9 +148,9 @@ class AzureReads:
     def lines(self, bound: BoundPlan, layout: RowLayout, size: int, limit: int | None) -> None:
         """Return None: no service gives rows as lines."""
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
         """Return a function that gives None: a partition is read as any range is."""
-        return lambda partition: None
+        return lambda partition, limit: None
 
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""

@@ -17,7 +17,7 @@ import msgspec
 from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
-from ....errors import InvalidEntity
+from ....errors import CorruptStore, InvalidEntity
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
@@ -174,7 +174,12 @@ def local_key(index: IndexMaintenance, row: Sequence[Any]) -> str:
 def shown(entity: Members) -> dict[str, Any]:
     """Return what an entity of an unknown class holds, in stored form, without what is hidden."""
     names = [name for name in properties(entity) if not name.startswith(OURS)]
-    return {name: _loaded(edm_of(entity, name), entity[name]) for name in names}
+    return {name: stored_value(entity, name) for name in names}
+
+
+def stored_value(entity: Members, name: str) -> Any:
+    """Return one property in stored form, by the type that it has itself; None if it is missing."""
+    return None if (value := entity.get(name)) is None else _loaded(edm_of(entity, name), value)
 
 
 def _write(members: Entity, name: str, edm: str, value: Any) -> None:
@@ -273,25 +278,40 @@ def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> Hidde
     return HiddenProperties(
         entity.get(OP, ""),
         undeclared,
-        _ops(entity),
+        marks_of(entity),
         None if state is None else base64.b64decode(state),
         values_in(entity),
     )
 
 
-def _ops(entity: Members) -> Mapping[str, str]:
+def marks_of(entity: Members) -> Mapping[str, str]:
+    """Return by the name of each mark of an entity the write that its rows are of.
+
+    Raises:
+        CorruptStore: they cannot be read.
+    """
     written = entity.get(OPS)
-    return {} if written is None else dict([one.split(":", 1) for one in written.split(" ")])
+    if written is None:
+        return {}
+    try:
+        if written[:1] == "{":
+            return msgspec.json.decode(written, type=dict[str, str])
+        # (The first accounts have "name:write name:write". A name may have a colon in it, a write has none.)
+        return dict([one.rsplit(":", 1) for one in written.split(" ")])
+    except (TypeError, ValueError) as error:
+        raise CorruptStore(
+            f"{entity.get(PARTITION), entity.get(ROW)}: {OPS} cannot be read: {error}; write it again"
+        ) from error
 
 
 def holds(entity: Members | None, index: str, op: str) -> bool:
     """Return whether the rows of an entity in an index are of a write."""
-    return entity is not None and _ops(entity).get(index) == op
+    return entity is not None and marks_of(entity).get(index) == op
 
 
 def ops_member(ops: Mapping[str, str]) -> Entity:
     """Return the member that says of which writes the rows in indexes are."""
-    return {OPS: " ".join([f"{index}:{op}" for index, op in sorted(ops.items())])} if ops else {}
+    return {OPS: msgspec.json.encode(dict(sorted(ops.items()))).decode()} if ops else {}
 
 
 def hidden_members(state: bytes, values: bytes) -> Entity:

@@ -6,7 +6,6 @@
 - `transactions`: begin, run, commit, settle.
 - `backup`: a copy while others write.
 - `restore`: a copy in the place of a store.
-- `btree`: keys that divide a table, from the inner pages of the file.
 - `database`: all of it, as one object.
 - `memory`: the same for a store in memory.
 - `opening`: a path, as one of both.

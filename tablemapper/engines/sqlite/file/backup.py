@@ -141,7 +141,7 @@ def copy_pages(
         source(run)
         found = copy.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
-            raise CorruptStore(str(found and found[0]))
+            raise CorruptStore(" ".join(str(found and found[0]).split()))
     finally:
         quiet_close(copy)
 

@@ -25,7 +25,6 @@ from ..driver.reader_pool import ReaderPool
 from ..driver.snapshots import Row, Snapshot, Stream
 from ..driver.timestamps import STATE, Timestamps
 from .backup import copy_store
-from .btree import Key, upper_keys
 from .group_commit import CommitQueue, PendingWrite
 from .transactions import Transactions
 from .writer import Writer
@@ -226,19 +225,6 @@ class File:
             self._writes.disconnect()  # a page that was read wrongly would stay in its cache
             raise
         return result
-
-    def upper_keys(
-        self, table: str, columns: int, wanted: int, reaches: Callable[[Key | None, Key | None], bool]
-    ) -> list[Key]:
-        """Return keys that lie evenly over a table, as far as the file is known to have them; see `btree`."""
-        root = self.get("SELECT rootpage FROM sqlite_schema s WHERE s.name = ? AND s.type = 'table'", (table,))
-        reader = self._readers.take()
-        try:
-            return [] if root is None else upper_keys(partial(_bytes, reader), root[0], columns, wanted, reaches)
-        except (apsw.Error, IndexError):  # it is not as it was written
-            return []
-        finally:
-            self._readers.give(reader)
 
     def _arrive(self) -> bool:
         """Note that this thread uses the file; tell whether no other has so far, and it is the one that opened it."""
@@ -444,10 +430,6 @@ class File:
         self._writes.turns.forked()
         self._writes.queue = self._new_queue()
         self._reading = 0
-
-
-def _bytes(reader: apsw.Connection, at: int, count: int) -> bytes:
-    return reader.read("main", 0, at, count)[1]
 
 
 def _members(weak: weakref.WeakSet[T]) -> list[T]:

@@ -14,7 +14,6 @@ import apsw
 from ..driver.connections import vacuum
 from ..driver.driver_errors import translated
 from ..driver.snapshots import Row, Snapshot
-from .btree import Key
 from .database import File
 from .group_commit import CommitQueue, PendingWrite
 from .writer import Writer
@@ -41,10 +40,6 @@ class MemoryFile(File):
         self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = apsw.Cursor.fetchone
     ) -> Any:
         return self._alone(lambda connection: fetch(connection.execute(sql, args)))
-
-    def upper_keys(self, *_: object, **__: object) -> list[Key]:
-        """Return nothing: there is no file to look at."""
-        return []
 
     def stream(self, sql: str, args: Sequence[Any] = (), chunk: int = 256) -> Iterator[list[Row]]:
         return self.in_one_state(lambda snapshot: snapshot.stream(sql, args, chunk))

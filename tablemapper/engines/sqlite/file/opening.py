@@ -115,6 +115,16 @@ def open_file(
     )
 
 
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Refuse what is not the file of a store, untouched.
+
+    Raises:
+        NotAStore: it is empty, or something else.
+        StoreError: no path leads to it, or its log is that of another file.
+    """
+    _location(path, None).prepare(create=False)
+
+
 def restore_file(
     backup: str | os.PathLike[str],
     place: str | os.PathLike[str],

@@ -185,7 +185,7 @@ def _adopt(copy: DatabaseLocation, old: _Old | None, verify: Callable[[BackupRea
             new.execute(SET_PROGRESS, (generation + 1, until))
         damage = new.execute("PRAGMA integrity_check(1)").fetchone()
         if damage != ("ok",):
-            raise CorruptStore(str(damage and damage[0]))
+            raise CorruptStore(" ".join(str(damage and damage[0]).split()))  # (it has several lines)
         if verify is not None:
             verify(lambda sql, args=(): new.execute(sql, args).fetchall())
         new.execute("PRAGMA journal_mode = WAL").fetchall()  # as the backup was, and nothing is in the log

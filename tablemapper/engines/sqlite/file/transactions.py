@@ -32,6 +32,7 @@ _CHECK = 1.0  # seconds between two looks whether the file is where it was: one 
 _COMPANY = 1.0  # seconds after a write of another process in which turns are taken
 _DELAY = 1.5  # of others, by the length of a long write: they sleep when it ends, and SQLite has emptied their caches
 _LONG = 0.005  # seconds of a transaction beside which a turn costs nothing
+_SLICE = 0.001  # seconds of a turn: a change of process at each write takes three times the time of a write
 
 
 class Transactions:
@@ -61,6 +62,7 @@ class Transactions:
             None if location.in_memory else location.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
         )
         self._was_long = False  # the last transaction
+        self._slice_until = _NEVER  # after a turn was taken; by the clock of ``PendingWrite.until``
         self._wrote_last = 0  # the thread
         self._beside_until = _NEVER  # other threads or processes write; by the clock below
         self._in_company_until = _EVER  # by the clock of ``PendingWrite.until``, as is the next one
@@ -153,15 +155,18 @@ class Transactions:
         applied = False
         raised: BaseException | None = None
         until, began = first.until, 0.0
-        in_company = self._was_long or first.until < self._in_company_until
+        # Until its slice of time is over, this process writes on without another ticket. The owner of the next one finds
+        # SQLite's lock free between two of these writes.
+        takes_turn = self._was_long or self._slice_until <= first.until < self._in_company_until
         if first.alone is not self._copies_later:
             connection.wal_autocheckpoint(2 * WAL_PAGES if first.alone else WAL_PAGES)
             self._copies_later = first.alone
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")  # an interrupt came between two steps of an earlier write
-            if in_company:
+            if takes_turn:
                 self.turns.take(first.until)
+                self._slice_until = self.deadline() + _SLICE
             with connection:
                 if first.alone:
                     began = self._monotonic()
@@ -197,7 +202,7 @@ class Transactions:
                 raise ours from ours.__cause__
             self._settle(error, [first, *others])
         finally:
-            if in_company:
+            if takes_turn:
                 self.turns.give()
         if first.alone:
             self._copy_log(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial, wraps
@@ -19,7 +20,7 @@ from ....planning.budget import BudgetMeter
 from ....planning.conditions import AnyPredicate
 from ....planning.cost import ReadEstimate
 from ....planning.plan import Plan
-from ....planning.projection import ENTITIES, RowLayout
+from ....planning.projection import RowLayout
 from ....planning.query_parts import KeyPosition, QueryPart, narrowed
 from ....planning.ranges import BoundPlan
 from ....schema.rows import Row, readable
@@ -35,9 +36,8 @@ P = ParamSpec("P")
 _CHUNK = 256
 _FOLLOWS = 10  # times that a read follows the catalogue; after that others change it faster than this one reads
 _FIRST = 1_536  # rows of the first text: it is short, so that the thread that parses it begins soon
-_MANY = 10_000  # rows: of fewer, all keys are read
-_SAMPLES = 32  # keys for each part
 _SAMPLED = 100  # rows whose mean size stands for that of all
+_OVERFLOW_STEP = "SEARCH b USING INTEGER PRIMARY KEY"  # of a plan of SQLite
 
 
 def _again(read: Callable[Concatenate[SqliteReads, P], T]) -> Callable[Concatenate[SqliteReads, P], T]:
@@ -128,7 +128,6 @@ class SqliteReads:
             return stream
         rows = next(stream, [])
         select.few = len(rows) < _CHUNK
-        select.lean = select.can_be_lean(layout) and not _moved_aside(rows)
         return chain([rows] if rows else [], stream)
 
     @_again
@@ -173,40 +172,35 @@ class SqliteReads:
         self, select: Select, bound: BoundPlan, layout: RowLayout, after: Position | None, limit: int | None
     ) -> list[Row] | None:
         """Return all rows, if they are few."""
-        can_be_lean = select.can_be_lean(layout)
-        lean = can_be_lean and select.lean
         most = _CHUNK + 1 if limit is None else min(limit, _CHUNK + 1)
-        statements = list(select.statements(bound, layout, after, most, lean=lean))
+        statements = list(select.statements(bound, layout, after, most))
         if len(statements) != 1:
             return None
         # (What is filtered or sorted may read more than it finds.)
         read = self._file.read if bound.plan.filter or bound.plan.sorted else self._file.read_few
         rows = read(*statements[0])
-        if can_be_lean and len(rows) <= _CHUNK:
-            select.lean = whole = not _moved_aside(rows)
-            if lean and not whole:
-                rows = read(*next(select.statements(bound, layout, after, most)))
         return rows if len(rows) <= _CHUNK else None
 
-    def partition_rows(self, plan: Plan) -> Callable[[str], list[Row] | None]:
-        """Return a function that reads all rows of one partition of a path; None if they may be many."""
-        known: tuple[Select, bool, str] | None = None
+    def partition_rows(self, plan: Plan, layout: RowLayout) -> Callable[[str, int | None], list[Row] | None]:
+        """Return a function that reads the first rows of one partition of a path, or all; None if they may be many."""
+        statement: tuple[Select, str] | None = None
         read, current = self._file.read_few, self._current
 
-        def rows(partition: str) -> list[Row] | None:
-            nonlocal known
-            if known is None or known[0].sqlite is not current.state.sqlite:
+        def rows(partition: str, limit: int | None) -> list[Row] | None:
+            nonlocal statement
+            if statement is None or statement[0].sqlite is not current.state.sqlite:
                 select = self.select(plan)
-                can_be_lean = select.can_be_lean(ENTITIES)
-                known = select, can_be_lean, select.partition(lean=can_be_lean)
-            select, can_be_lean, sql = known
-            if not select.few or (can_be_lean and not select.lean):
-                return None
+                statement = select, select.partition(layout)
+            select, sql = statement
+            if limit is None or limit > _CHUNK:
+                if not select.few:
+                    return None
+                limit = _CHUNK + 1
             try:
-                chunk = read(sql, (partition, _CHUNK + 1))
+                chunk = read(sql, (partition, limit))
             except NoSuchName:
-                return None  # the other way finds the new name
-            return None if len(chunk) > _CHUNK or (can_be_lean and _moved_aside(chunk)) else chunk
+                return None  # a plan with ranges finds the new name
+            return chunk if len(chunk) <= _CHUNK else None
 
         return rows
 
@@ -214,17 +208,11 @@ class SqliteReads:
     def find(self, bound: BoundPlan, layout: RowLayout) -> Row | None:
         """Return the first row."""
         select = self.select(bound.plan)
-        lean = select.lean and select.can_be_lean(layout)
         one_by_one = bound.plan.merged or bound.plan.by_partition
-        statements = [] if one_by_one else list(select.statements(bound, layout, limit=1, lean=lean))
+        statements = [] if one_by_one else list(select.statements(bound, layout, limit=1))
         if len(statements) != 1:
             return next(chain.from_iterable(self.rows(bound, layout, limit=1)), None)
-        row = self._file.get(*statements[0])
-        if row is None or not lean or row[-1] is None:
-            select.lean = lean or (row is not None and select.can_be_lean(layout) and row[-1] is None)
-            return row
-        select.lean = False  # another thread may think otherwise by now
-        return self._file.get(*next(select.statements(bound, layout, limit=1)))
+        return self._file.get(*statements[0])
 
     def _several(
         self, statements: Callable[[Find], Iterable[Statement]], within: Snapshot | None
@@ -257,6 +245,10 @@ class SqliteReads:
         plan = bound.plan
         if select.residual or (plan.distinct and (len(bound.ranges) > 1 or bound.whole is not None)):
             return None
+        if within is None and not plan.by_partition:
+            statements = list(select.counts(bound))
+            if len(statements) == 1:
+                return int((self._file.get(*statements[0]) or (0,))[0])
         with self._file.snapshot() if within is None else nullcontext(within) as snapshot:
             counts = [snapshot.get(sql, args) for sql, args in select.counts(bound, find=snapshot.get)]
         return sum(int(row[0]) for row in counts if row is not None)
@@ -303,29 +295,36 @@ class SqliteReads:
 
     @_again
     def divide(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
-        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
+        """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer.
+
+        SQLite counts the rows, and passes over so many from one place to the next.
+        """
         select = self.select(bound.plan)
+        index = None if bound.plan.index is None else bound.plan.index.name
+        places: dict[KeyPosition, None] = {}
         with self._file.snapshot() as snapshot:
 
-            def every() -> Iterator[KeyPosition]:
-                return chain.from_iterable(chain.from_iterable(snapshot.stream(*one) for one in select.keys(bound)))
+            def count(sql: str, args: Sequence[Any]) -> int:
+                return int(snapshot.read(f"SELECT count(*) FROM ({sql})", args)[0][0])
 
-            keys = list(islice(every(), _MANY))
-            if len(keys) == _MANY and len(keys := self._sampled(bound, parts)) < 2 * parts:
-                stride = max(sum(1 for _ in every()) // (parts * _SAMPLES), 1)
-                keys = list(islice(every(), stride - 1, None, stride))
-        return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
+            def place_at(of: BoundPlan, passed: int) -> KeyPosition:
+                for sql, args in select.keys(of):
+                    if rows := snapshot.read(f"{sql} LIMIT 1 OFFSET ?", (*args, passed)):
+                        return rows[0]
+                    passed -= count(sql, args)
+                raise LookupError(passed)
 
-    def _sampled(self, bound: BoundPlan, parts: int) -> list[KeyPosition]:
-        """Return keys between the bounds that lie evenly, in order; few if the file is not known to have them."""
-        table, columns = self.select(bound.plan).keyed
-        index = None if bound.plan.index is None else bound.plan.index.name
-
-        def reaches(low: KeyPosition | None, high: KeyPosition | None) -> bool:
-            return bool(narrowed(bound, QueryPart(index, low, high)).ranges)
-
-        keys = self._file.upper_keys(table, columns, parts * _SAMPLES, reaches)
-        return [(*key, *[""] * (columns - len(key))) for key in keys if bound.holds((key,))]
+            counts = [count(*statement) for statement in select.keys(bound)]
+            total, first = sum(counts), 0
+            numbers = deque(dict.fromkeys(part * total // parts for part in range(1, parts)) if total else ())
+            for one, rows in zip(bound.ranges, counts, strict=True):
+                rest, before = attrs.evolve(bound, ranges=(one,)), first
+                first += rows
+                while numbers and numbers[0] < first:
+                    place = place_at(rest, numbers[0] - before)
+                    rest, before = narrowed(rest, QueryPart(index, place)), numbers.popleft()
+                    places[place] = None
+        return list(places)
 
     @_again
     def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
@@ -334,8 +333,11 @@ class SqliteReads:
         if bound.plan.by_partition:  # (what is read of each)
             points = [attrs.evolve(one, partition=Bound(one.partition.lo, None, True)) for one in bound.ranges]
             bound = attrs.evolve(bound, ranges=tuple(points))
-        for sql, args in select.statements(bound, layout, lean=select.can_be_lean(layout)):
-            return DatabasePlan([str(row[3]) for row in self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)])
+        for sql, args in select.statements(bound, layout):
+            steps = self._file.read(f"EXPLAIN QUERY PLAN {sql}", args)
+            # The subselects of large values run for the rows that have some, and say nothing of the query.
+            overflow = {parent for _, parent, _, detail in steps if detail.startswith(_OVERFLOW_STEP)}
+            return DatabasePlan([str(detail) for at, parent, _, detail in steps if not {at, parent} & overflow])
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
@@ -362,14 +364,6 @@ class SqliteReads:
         if first is not None:
             yield first
             yield from chunks
-
-
-def _moved_aside(rows: list[Row]) -> bool:
-    """Return whether values of one of the rows are moved aside."""
-    for row in rows:  # noqa: SIM110  (three times as fast as any())
-        if row[-1] is not None:
-            return True
-    return False
 
 
 def _rows(within: Snapshot, statements: Iterator[Statement], wanted: int) -> tuple[list[Row], int]:

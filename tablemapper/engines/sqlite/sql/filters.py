@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
@@ -14,7 +15,8 @@ from ....keys.encodings import successor
 from ....keys.template import Template
 from ....keys.times import UNITS, split_format
 from ....schema.model import Model
-from ....values.scalars import TIMESTAMP
+from ....values.scalars import TIMESTAMP, ValueType
+from ..driver.functions import SqlFunction
 
 MAX_LIST = 1000  # values of an is_in that SQL gets
 _ABOVE_TEXT = b""  # a BLOB sorts above every text
@@ -51,8 +53,29 @@ def value_sql(attr: Attr[Any, Any], model: Model, column: Column) -> str | None:
             return None
         path = field.type.json_path(attr.path)
         # (SQLite takes a backslash for the beginning of an escape, ends a statement at a NUL, and knows no surrogate.)
-        return f"json_extract({sql}, '{path}')" if path.isprintable() and not {"'", "\\"} & {*path} else None
+        if not path.isprintable() or {"'", "\\"} & {*path}:
+            return None
+        if _is_of_entries(field.type, attr.path):
+            sql = f"iif(instr({sql}, '\\u0000'), {_WITHOUT_NUL.sql(sql)}, {sql})"
+        return f"json_extract({sql}, '{path}')"
     return sql if attr.type.kind is not object and attr.type.sql_ordered else None
+
+
+def _is_of_entries(type: ValueType, path: Sequence[str]) -> bool:
+    """Return whether a step of a path is the key of an entry, which can be any text."""
+    for name in path:
+        if type.entries:
+            return True
+        type = type.member_type(name)
+    return False
+
+
+def _without_nul(text: str) -> str:
+    """Return JSON without the members that have a NUL in their names: SQLite compares a name up to that."""
+    return json.dumps(json.loads(text, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if "\0" not in k}))
+
+
+_WITHOUT_NUL = SqlFunction(_without_nul)
 
 
 def lower_key(predicate: Predicate[Any], keys: Iterable[tuple[str, Template]]) -> Condition | None:

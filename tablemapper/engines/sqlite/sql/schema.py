@@ -12,10 +12,10 @@ from ....catalogue.transitions import BackwardConversion, Conversion
 from ....catalogue.zone_rules import states_here
 from ....entities.aggregates import kept_field
 from ....entities.declaration import IndexModel
-from ....evolution.definitions import as_declared
+from ....evolution.newer_versions import lacking, stored_maintenance
 from ....evolution.rules import reads
 from ....schema.labels import is_former
-from ....schema.maintenance import IndexMaintenance, Maintenance, aggregate_maintenance, index_columns, maintenance
+from ....schema.maintenance import IndexMaintenance, Maintenance
 from ....schema.model import Model, Schema
 from ....schema.specs import LinkSpec
 from .catalogue_table import as_corruption
@@ -54,7 +54,7 @@ class SqliteSchema(StoredClasses):
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
         followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
-        inserts: the functions that insert one entity of a class, once they were needed.
+        inserts, updates: the functions that insert or change one entity of a class, once they were needed.
     """
 
     @as_corruption()
@@ -64,7 +64,10 @@ class SqliteSchema(StoredClasses):
         super().__init__(schema, catalogue)
         self.generation = generation
         self.ways_back = tuple(ways_back)
-        everything = {model: self._maintenance(model) for model in (*self.models, *self._unopened)}
+        everything = {
+            model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.followed.get(model))
+            for model in (*self.models, *self._unopened)
+        }
         self.jobs = _jobs(self.catalogue, everything)
         self.unready = self._unready()
         by_writes = {model: self._by_writes(model, maintained) for model, maintained in everything.items()}
@@ -94,23 +97,9 @@ class SqliteSchema(StoredClasses):
         self.sides: dict[tuple[Model, str], Any] = {}
         self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}
+        self.updates: dict[Model, Any] = {}
 
     # ------------------------------------------------------------------------------------------ what is maintained
-
-    def _maintenance(self, model: Model) -> Maintenance:
-        """Return everything that is maintained from a class, whether its code declares it or not."""
-        declared, followed = maintenance(self.schema, model), self.followed.get(model)
-        stored = self.catalogue.models[self.names[model]].indexes
-        indexes = [
-            index
-            for index in declared.indexes
-            if (name := index.model.name) in stored and as_declared(stored[name], model.form.indexes[name])
-        ]
-        aggregates = [each for each in declared.aggregates if self.names[each.model] == each.model.name]
-        if followed is not None:
-            indexes += followed.indexes
-            aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
-        return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
 
     def _unready(self) -> dict[str, str]:
         states = states_here(self.catalogue, self._other_rules, self.guests)
@@ -136,12 +125,9 @@ class SqliteSchema(StoredClasses):
     def _add_declared(self, model: Model, tables: Mapping[str, IndexTable]) -> None:
         stored_names = self.stored_names(model)
         for index in model.indexes:
-            table = tables[stored_names[index.name]]
-            self.indexes.setdefault(index, table)
-            properties = {one.property for one in index_columns(model, index)} - table.columns.keys()
-            lacking = {field.name for field in model.columns if field.property in properties}
-            if lacking:
-                self.lacking.setdefault(model, {})[index.name] = frozenset(lacking)
+            self.indexes.setdefault(index, tables[stored_names[index.name]])
+        if late := lacking(model, self.catalogue.models[self.names[model]], stored_names):
+            self.lacking[model] = late
 
     def _owners(self, everything: Mapping[Model, Maintenance]) -> dict[str, Model]:
         owners: dict[str, Model] = {}

@@ -15,7 +15,7 @@ from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
 from ....planning.bounds import Bound
 from ....planning.budget import BudgetMeter
 from ....planning.plan import Plan
-from ....planning.projection import ENTITIES, RowLayout, layout_of, tuples
+from ....planning.projection import RowLayout, layout_of, tuples
 from ....planning.ranges import BoundPlan, KeyRange
 from ....planning.skip_scan import Descending, SkipScan
 from ....schema.rows import DAMAGE, Row, unreadable
@@ -48,8 +48,6 @@ class Select:
         sqlite: the schema that it was written for.
         residual: the conditions of the plan that SQL does not check, or not exactly.
         few: a hint, whatever the other says: try to read all rows at once, as the last run found few.
-        lean: another one: try the SELECT without large values, which SQLite prepares in half the time, as the last run
-            needed none.
     """
 
     def __init__(self, plan: Plan, sqlite: SqliteSchema) -> None:
@@ -92,11 +90,6 @@ class Select:
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
         self.few = False
-        self.lean = False
-
-    def can_be_lean(self, layout: RowLayout) -> bool:
-        """Return whether there is a SELECT without large values: the last value of a row says whether it has some."""
-        return layout.fields is None and not self.plan.sorted and self._statements.lean_list is not None
 
     def has_lines(self, layout: RowLayout) -> bool:
         """Return whether `lines` can read a layout: JSON knows no bytes."""
@@ -159,11 +152,10 @@ class Select:
         self._calls.append(call)
         return call.sql(*self._places, *(self._column(name) or "NULL" for name in layout.fields or ()))
 
-    def _columns(self, layout: RowLayout, *, lean: bool = False) -> str:
+    def _columns(self, layout: RowLayout) -> str:
         columns = list(self._read_places) if layout.places else []
         if layout.fields is None:
-            listed = (self._statements.lean_list if lean else None) or self._statements.select_list
-            columns.append(self._statements.checked_key(listed, 't."PartitionKey"', 't."RowKey"'))
+            columns.append(self._statements.checked_key(self._statements.select_list, 't."PartitionKey"', 't."RowKey"'))
         else:
             key = (self._places[-2], self._places[-1])  # the entity's
             read = self._in_place if layout.line else self._column
@@ -189,7 +181,6 @@ class Select:
         limit: int | None = None,
         spending: BudgetMeter | None = None,
         *,
-        lean: bool = False,
         inclusive: bool = False,
         find: Find | None = None,
     ) -> Iterator[Statement]:
@@ -197,7 +188,6 @@ class Select:
 
         Args:
             bound: the plan, with ranges that are read one after the other.
-            lean: without large values.
             inclusive: whether a row at the position is wanted, too.
             find: reads the place of the next partition, if partitions are read one by one.
         """
@@ -219,7 +209,7 @@ class Select:
             return
         if after is None and not plan.merged and not plan.turned and alike(bound.ranges):
             bounds, args = together(bound.ranges, self._at)
-            yield self._text(layout, bounds, "", limit is None, filtered, lean), [*args, *filter, *tail]
+            yield self._text(layout, bounds, "", limit is None, filtered), [*args, *filter, *tail]
             return
         ranges: Iterable[KeyRange] = reversed(bound.ranges) if plan.descending else bound.ranges
         if plan.by_partition:
@@ -233,7 +223,7 @@ class Select:
             if rest is None:
                 continue
             bounds, args = bounds_sql(rest.range, self._at)
-            text = self._text(layout, bounds, rest.condition, limit is None, filtered, lean)
+            text = self._text(layout, bounds, rest.condition, limit is None, filtered)
             yield text, [*args, *rest.args, *filter, *tail]
 
     def _one_by_one(
@@ -314,20 +304,14 @@ class Select:
             return self._statements.table.name, self._places
         return self._index.name, self._places[:2] if self._index.index.unique else self._places
 
-    @property
-    def keyed(self) -> tuple[str, int]:
-        """The table that is read, and how many columns its key has."""
-        table, places = self._keyed
-        return table, len(places)
-
     def _text(self, *form: Any) -> str:
         if (text := self._texts.get(form)) is None:
             text = self._texts[form] = self._ranged(*form)
         return text
 
-    def partition(self, *, lean: bool) -> str:
+    def partition(self, layout: RowLayout) -> str:
         """Return the SELECT of one whole partition; its arguments are the partition key and a limit."""
-        return self._ranged(ENTITIES, f'{self._at}."PartitionKey" = ?', "", endless=False, filtered=True, lean=lean)
+        return self._ranged(layout, f'{self._at}."PartitionKey" = ?', "", endless=False, filtered=True)
 
     def _ranged(
         self,
@@ -336,7 +320,6 @@ class Select:
         beyond: str,
         endless: bool,  # noqa: FBT001
         filtered: bool,  # noqa: FBT001
-        lean: bool,  # noqa: FBT001
     ) -> str:
         """Return the SELECT of one range; ``beyond`` says that a row comes after a position."""
         plan = self.plan
@@ -344,7 +327,7 @@ class Select:
         down = [plan.descending, *[plan.rows_descending] * (len(self._places) - 1)]
         order = ", ".join(place + " DESC" * way for place, way in zip(self._places, down, strict=True))
         return (
-            f"SELECT {self._columns(layout, lean=lean)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
+            f"SELECT {self._columns(layout)} FROM {self._source} WHERE {self._where(conditions, filtered)} "
             f"ORDER BY {order}{'' if endless else ' LIMIT ?'}"
         )
 

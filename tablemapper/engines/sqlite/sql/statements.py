@@ -234,11 +234,6 @@ class Statements:
         kept = [at for at in range(self.width) if at not in self.maintained_places]
         return itemgetter(*kept) if self.maintained_places else None
 
-    @cached_property
-    def lean_list(self) -> str | None:
-        """The values of a row without what is moved aside, where that is shorter; the last one is whether it is."""
-        return ", ".join(self._lean(quoted)) if self.has_big and not self.wide else None
-
     def _lean(self, name: Callable[[str], str]) -> Iterator[str]:
         yield from (f"t.{name(column)}" for column in FIXED)
         for field in self.model.columns:

@@ -255,18 +255,31 @@ def test_closing_waits_for_nobody(path: Path, locked: apsw.Connection) -> None:
 
 
 def test_a_process_that_writes_alone_takes_a_turn_once(path: Path) -> None:
-    with open_table(path, monotonic=lambda: 0.0) as file:  # however long each takes
-        for _ in range(5):
+    clock = Clock(0)
+    with open_table(path, monotonic=clock) as file:
+        for clock.now in (0.0, 0.01, 0.02, 0.03, 0.04):
             file.write(insert(1))
         assert drawn(path) == 1
-        with open_file(path, monotonic=lambda: 0.0) as other:
-            other.write(insert(2))
-            file.write(insert(1))
-            other.write(insert(2))
+        with open_file(path, monotonic=clock) as other:
+            for clock.now, writer in ((0.05, other), (0.06, file), (0.07, other)):
+                writer.write(insert(2))
             assert drawn(path) == 3
-            file.write(insert(1))
-            other.write(insert(2))
+            for clock.now, writer in ((0.08, file), (0.09, other)):
+                writer.write(insert(2))
             assert drawn(path) == 5
+
+
+def test_a_turn_lasts_a_millisecond_in_which_its_process_draws_no_other_ticket(path: Path) -> None:
+    clock = Clock(0)
+    with open_table(path, monotonic=clock) as file, open_file(path, monotonic=clock) as other:
+        for clock.now, writer in ((0.8, file), (0.9, other), (1.0, file), (1.1, other), (1.2, file)):
+            writer.write(insert(1))
+        before = drawn(path)
+        for clock.now, tickets in ((1.2004, 0), (1.2009, 0), (1.2012, 1), (1.2020, 1), (1.2024, 2)):
+            file.write(insert(1))
+            assert drawn(path) == before + tickets, clock.now
+        other.write(insert(1))
+        assert drawn(path) == before + 3, "the slice of one process is none of another"
 
 
 def test_a_process_that_writes_for_long_takes_turns_even_alone(path: Path) -> None:

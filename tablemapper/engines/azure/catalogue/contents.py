@@ -1,0 +1,141 @@
+"""What an account holds, as far as the rules of evolution ask: tables are read only for what depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import attrs
+import msgspec
+
+from ....catalogue.catalogue import Catalogue
+from ....evolution.changes import StoredContents
+from ....evolution.rules import key_templates
+from ....keys.encodings import NotAKey
+from ....keys.template import Template
+from ....schema.specs import ModelSpec
+from ..reading.filters import visible
+from ..tables.driver import Effects, read
+from ..tables.entity_json import stored_value
+from ..tables.reserved_names import OURS, TYPE_NAME
+from ..tables.service import PARTITION, ROW, Entity, EntityPage, ErrorResponse, QueryEntities, properties
+
+Key: TypeAlias = tuple[str, str]
+
+
+@attrs.frozen
+class _Question:
+    """Which rows of a class are of a kind."""
+
+    name: str
+    """The class, by its name in the catalogue."""
+    kind: str
+    select: tuple[str, ...] = attrs.field(eq=False)
+    """The properties that the test reads; none: all."""
+    test: Callable[[Entity], bool] = attrs.field(eq=False)
+    all_of_them: bool = False
+    """Whether all rows are asked for, not only whether there is one."""
+
+
+class AccountContents(StoredContents):
+    """The rows of an account, as the rules of evolution ask for them.
+
+    A question that was not looked up has the answer that the service may not give; `look` reads the tables, and the rules
+    are asked once more. Others write meanwhile, as they may do afterwards, too.
+    """
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._keys: dict[_Question, list[Key]] = {}
+        self._asked: dict[_Question, None] = {}
+
+    def dropped(self, name: str, form: ModelSpec) -> str | None:
+        tombstone = self._catalogue.gone(name, form)
+        return None if tombstone is None else str(tombstone)
+
+    def holds_other(self, name: str, property: str, value: Any) -> bool:
+        if self._catalogue.models[name].fields[property].type == "extra":
+            ours = {stored for _, stored in self._table_properties(name)} | {TYPE_NAME}
+            test = lambda one: any(each not in ours and not each.startswith(OURS) for each in properties(one))  # noqa: E731
+            return self._there_is(_Question(name, f"undeclared beside {property}", (), test))
+        stored = self._stored_name(name, property)
+
+        def differs(entity: Entity) -> bool:
+            return (held := stored_value(entity, stored)) is not None and held != value
+
+        return self._there_is(_Question(name, f"{property} other than {value!r}", (stored,), differs))
+
+    def holds_one_of(self, name: str, property: str, values: Sequence[Any]) -> bool:
+        field, stored = self._catalogue.models[name].fields[property], self._stored_name(name, property)
+
+        def holds(entity: Entity) -> bool:
+            if field.in_key:  # (there is no property to look into)
+                return True
+            held = stored_value(entity, stored)
+            listed = msgspec.json.decode(held) if held is not None and field.type.startswith("list[") else [held]
+            return any(one in values for one in listed)
+
+        return self._there_is(_Question(name, f"{property} among {values!r}", (stored,), holds))
+
+    def undeclared(self, name: str, extra: str, property: str) -> Key | None:
+        keys = self._answer(_Question(name, f"undeclared {property}", (property,), lambda one: property in one))
+        return keys[0] if keys else None
+
+    def within(self, name: str, partition: Template, row: Template) -> Sequence[Key]:
+        def begins(entity: Entity) -> bool:
+            return partition.matches_prefix(entity[PARTITION]) and row.matches_prefix(entity[ROW])
+
+        kind = f"within {partition.text} {row.text}"
+        return self._answer(_Question(name, kind, (), begins, all_of_them=True)) or ()
+
+    def _there_is(self, question: _Question) -> bool:
+        keys = self._answer(question)
+        return keys is None or bool(keys)
+
+    def _answer(self, question: _Question) -> list[Key] | None:
+        """Return the keys of rows that a question is for; None if it was not looked up."""
+        if question not in self._keys:
+            self._asked[question] = None
+        return self._keys.get(question)
+
+    def _table_properties(self, name: str) -> Sequence[tuple[str, str]]:
+        return self._catalogue.table_of(name).properties
+
+    def _stored_name(self, name: str, property: str) -> str:
+        return dict(self._table_properties(name)).get(property, property)
+
+    def look(self, timeout: float) -> Effects[bool]:
+        """Look up what was asked since; return whether that was anything."""
+        asked, self._asked = list(self._asked), {}
+        for question in asked:
+            self._keys[question] = yield from self._found(question, timeout)
+        return bool(asked)
+
+    def _found(self, question: _Question, timeout: float) -> Effects[list[Key]]:
+        select = (PARTITION, ROW, *question.select) if question.select else ()
+        find = QueryEntities(self._catalogue.table_of(question.name).name, visible(), select)
+        first, second = key_templates(self._catalogue.models[question.name])
+        keys: list[Key] = []
+        while True:
+            try:
+                page: EntityPage = yield from read(find, timeout)
+            except ErrorResponse as refused:
+                if refused.code != "TableNotFound":
+                    raise
+                return keys
+            for one in page.entities:
+                if question.test(one) and _is_key(first, one[PARTITION]) and _is_key(second, one[ROW]):
+                    keys.append((one[PARTITION], one[ROW]))
+                    if not question.all_of_them:
+                        return keys
+            if page.after is None:
+                return keys
+            find = attrs.evolve(find, after=page.after)
+
+
+def _is_key(template: Template, text: str) -> bool:
+    try:
+        template.decode(text)
+    except (NotAKey, ValueError, ArithmeticError):
+        return False
+    return True

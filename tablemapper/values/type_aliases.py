@@ -1,0 +1,65 @@
+"""Type aliases, with parameters and without: what they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_args, get_origin
+
+from .scalars import ValueFault
+
+
+def unfolded(annotation: Any) -> Any:
+    """Return what an alias stands for, with its arguments; any other annotation as it is.
+
+    Raises:
+        ValueFault: it lacks an argument, has a parameter that is no type, or stands for something that holds it.
+    """
+    while _is_alias(alias := get_origin(annotation) or annotation):
+        _check_ends(alias, ())
+        annotation = filled(alias.__value__, _types_of(alias, get_args(annotation)))
+    return annotation
+
+
+def _is_alias(annotation: Any) -> bool:
+    return type(annotation).__name__ == "TypeAliasType"
+
+
+def _check_ends(annotation: Any, inside: tuple[Any, ...]) -> None:
+    """Raise `ValueFault` if an alias is found in what it stands for."""
+    origin, parts = get_origin(annotation) or annotation, get_args(annotation)
+    if _is_alias(origin):
+        if origin in inside:
+            raise ValueFault(
+                f"the alias {origin.__name__} holds itself: write dict[str, Any] or list[Any] for any JSON, or an attrs class"
+            )
+        _check_ends(origin.__value__, (*inside, origin))
+    for part in parts:
+        _check_ends(part, inside)
+
+
+def _types_of(alias: Any, arguments: tuple[Any, ...]) -> Mapping[Any, Any]:
+    """Return the parameters of an alias, each with its type."""
+    types: dict[Any, Any] = {}
+    parameters: tuple[Any, ...] = alias.__type_params__
+    for at, parameter in enumerate(parameters):
+        has_default = hasattr(parameter, "has_default") and parameter.has_default()
+        if not isinstance(parameter, TypeVar):
+            raise ValueFault(
+                f"the alias {alias.__name__} has the parameter {parameter}, which is no type; write what it means"
+            )
+        if at >= len(arguments) and not has_default:
+            names = ", ".join([one.__name__ for one in parameters])
+            raise ValueFault(
+                f"the alias {alias.__name__}[{names}] lacks a type: write {alias.__name__}[str], for example"
+            )
+        default: Any = getattr(parameter, "__default__", None)
+        types[parameter] = arguments[at] if at < len(arguments) else default
+    return types
+
+
+def filled(annotation: Any, types: Mapping[Any, Any]) -> Any:
+    """Return an annotation with types in place of parameters."""
+    if isinstance(annotation, TypeVar):
+        return types.get(annotation, annotation)
+    parameters = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
+    return annotation[tuple([types.get(one, one) for one in parameters])] if parameters else annotation

@@ -1,0 +1,68 @@
+"""The account that the first layout wrote is opened, read, written, checked and repaired."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import tablemapper as tm
+
+from ...files import account
+from ...files.account import BOOKS, MODELS, Book, Day, Shelf
+from ...files.make import NOTES, second
+from .place import AzurePlace
+
+FOLDER = Path(account.__file__).parent
+
+
+@pytest.fixture
+def place() -> AzurePlace:
+    return AzurePlace(memory=account.load(FOLDER / "account-1.json"))
+
+
+def test_a_dump_holds_all_that_the_tables_do(place: AzurePlace) -> None:
+    assert place.memory is not None
+    assert account.text(account.dump(place.memory)) == (FOLDER / "account-1.json").read_text(encoding="utf-8")
+
+
+def test_everything_in_the_account_is_found(place: AzurePlace) -> None:
+    with tm.open(place, models=MODELS) as store:
+        assert store.check().ok
+        shelf = store[Shelf.key("a")]
+        assert [*store.partition(Book.shelf == "a"), *store.partition(Book.shelf == "b")] == [
+            *BOOKS[:2],
+            shelf,
+            BOOKS[2],
+        ]
+        assert (shelf.room, shelf.books, shelf.dearest) == ("hall", 2, Decimal("12.50"))
+        days = [store[Day.key(date(2026, 3, day))] for day in (1, 2)]
+        assert [(day.books, day.novels, day.weight, day.lightest, day.heaviest) for day in days] == [
+            (1, 0, 0.1, 0.1, 0.1), (2, 1, 0.2 + 0.7, 0.2, 0.7),
+        ]  # fmt: skip
+        assert list(store.query(Book.by_title("Odes / #1"))) == list(store.query(Book.by_isbn("2"))) == [BOOKS[1]]
+        assert list(store.query(Book.by_tag("space"))) == [BOOKS[2], BOOKS[1]]
+        assert list(store.query(Book.by_weight("a"))) == BOOKS[:2]
+        assert list(store.query(Day.by_books(2))) == days[1:]
+
+
+def test_what_is_written_there_is_maintained_and_repaired(place: AzurePlace) -> None:
+    with tm.open(place, models=MODELS) as store:
+        store.replace(store[BOOKS[1].key].replace(price=Decimal(70), tags=["sea"]))
+        store.delete(store[BOOKS[2].key])
+        with pytest.raises(tm.UniqueViolation):
+            store.merge(BOOKS[0].key, isbn="2")
+        store.sweep()
+        assert store.check().ok
+        assert (store[Shelf.key("a")].books, store[Shelf.key("a")].dearest) == (2, Decimal(70))
+        assert store[Day.key(date(2026, 3, 2))].heaviest == 0.7
+        assert not store.repair().remaining
+
+
+def test_a_version_behind_the_migration_goes_on(place: AzurePlace) -> None:
+    with tm.open(place, models=[second.Note]) as store:
+        assert store.check().ok
+        notes = [second.Note(note.author, note.number, note.text, note.state) for note in NOTES]
+        assert list(store.partition(second.Note.author == "ada")) == notes
