@@ -75,7 +75,7 @@ from .store.transaction import Transaction
 from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
-from .values.nested import converter
+from .values.hooks import converter
 from .values.scalars import Int32
 from .viewer.inspector import inspector
 from .viewer.notebook import install as _notebooks

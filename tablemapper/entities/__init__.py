@@ -4,9 +4,7 @@
 - `key`: keys as they are declared, and what calling one gives.
 - `index`: indexes as they are declared, and what calling one gives.
 - `declaration`: a class, compiled.
-- `type_names`: the names of types in the module of a class.
 - `class_body`: a class body, read.
-- `attributes`: properties, descriptors and cached properties.
 - `etag`: ETags as text.
 - `json`: entities as JSON.
 - `pydantic`: what pydantic, and so FastAPI, asks of a class.

@@ -19,7 +19,8 @@ from ..keys.template_parser import compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
 from ..values.extra import indexed_as
 from ..values.nested import value_type
-from ..values.scalars import TIMESTAMP, ValueFault, ValueType
+from ..values.scalars import ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 from .fields import FieldModel
 from .index import Index
 from .key import Key

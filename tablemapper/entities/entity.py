@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 import attrs
 
+from ..attributes import CACHE, cached_attributes, data_descriptor, forget_cached
 from ..codegen import Names, compile_functions
 from ..datetime_types import builtin_time
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
@@ -33,8 +34,8 @@ from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
-from ..values.scalars import TIMESTAMP, ValueFault, ValueType
-from .attributes import CACHE, cached_attributes, data_descriptor, forget_cached
+from ..values.scalars import ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (

@@ -17,11 +17,11 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..formats.json_reader import JsonReader, parse_object
 from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
 from ..values.extra import read_members
 from ..values.geo import GeoPoint
-from ..values.json_reader import JsonReader, parse_object
 from ..values.scalars import ValueFault
 from .declaration import Declaration, check_value, declaration_of, located
 from .etag import ETAG_FORM, etag_text, etag_timestamp

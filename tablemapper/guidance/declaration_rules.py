@@ -13,9 +13,9 @@ import attrs
 
 from ..datetime_types import Builtin
 from ..entities.declaration import declaration_of
-from ..entities.type_names import type_name
 from ..keys.template import Slot, Template
 from ..schema.model import Model, Schema
+from ..values.type_names import type_name
 from .advice import Advice
 from .keys_and_indexes import KeyOrIndex, is_time, parts_of
 

@@ -8,12 +8,12 @@ from itertools import chain, count
 from typing import Any
 
 from ..entities.declaration import index_table
-from ..entities.type_names import type_name
 from ..expressions.tree import Attr, Compare, In, Leaf, Order, Parameter
 from ..keys.template import Template
 from ..limits import check_table_name
 from ..schema.model import Model
 from ..values.scalars import ValueType
+from ..values.type_names import type_name
 from .conditions import AnyPredicate, Conditions, alternatives, conditions, field_name, normal
 from .plan import MAX_RANGES, AccessPath, Plan
 from .query_spec import QueryShape

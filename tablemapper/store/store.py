@@ -28,7 +28,7 @@ from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
-from ..values.nested import HOOK_FAULTS
+from ..values.hooks import HOOK_FAULTS
 from .administration import Administration
 from .column_input import entities_of, has_hooks, values_of
 from .operations import KeyedVerbs, Operations, not_found

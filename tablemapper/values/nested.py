@@ -19,7 +19,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 import attrs
@@ -33,13 +33,11 @@ from .constraint_aliases import with_meta
 from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
+from .hooks import HOOK_FAULTS, converter, structured, unstructured, unused_hooks
 from .json_schema import json_schema
 from .precision import Precision, with_precision
 from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
 from .type_aliases import filled, unfolded
-
-if TYPE_CHECKING:
-    import cattrs
 
 MAX_DEPTH = 100
 _SUPPORTED = (
@@ -47,53 +45,14 @@ _SUPPORTED = (
     "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
     "Extra, and any class with hooks on tablemapper.converter()"
 )
-HOOK_FAULTS = (
-    msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RecursionError, ExceptionGroup,
-)  # fmt: skip
-"""What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
-_converter: cattrs.Converter | None = None
-_hooked_types: list[Any] = []
-"""What hooks were registered for; by one with a decorator also the function."""
 _BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
-
-
-def converter() -> cattrs.Converter:
-    """Return the cattrs converter. Its hooks define how your own classes are stored.
-
-    Register both before a field uses the class::
-
-        converter = tablemapper.converter()
-        converter.register_unstructure_hook(Money, lambda it: [str(it.amount), it.currency])
-        converter.register_structure_hook(Money, lambda pair, _: Money(Decimal(pair[0]), pair[1]))
-
-    Attrs classes, dataclasses, Structs, Enums and NewTypes keep their own form, here and nested: hooks for them are refused
-    where a field uses them.
-    """
-    global _converter
-    if _converter is None:
-        import cattrs
-
-        class Converter(cattrs.Converter):
-            """A converter that knows what hooks it was given."""
-
-            def register_structure_hook(self, cl: Any, *hook: Any) -> Any:
-                _hooked_types.append(cl)
-                return super().register_structure_hook(cl, *hook)
-
-            def register_unstructure_hook(self, cls: Any, *hook: Any) -> Any:
-                _hooked_types.append(cls)
-                return super().register_unstructure_hook(cls, *hook)
-
-        _converter = Converter()
-    return _converter
 
 
 def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
-    if _converter is not None and (plain := _hooked(_converter.unstructure, value)) is not value:
+    if (plain := unstructured(value)) is not value:
         return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
@@ -110,17 +69,7 @@ def structure(kind: Any, plain: Any) -> Any:
         return GeoPoint(latitude, longitude)
     if (builtin := builtin_time(kind)) is not kind:
         return SCALARS[builtin].from_json(plain)
-    return _hooked(converter().structure, plain, kind)
-
-
-def _hooked(hook: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a hook returns; a `ValueFault` where it raises an error of its own."""
-    try:
-        return hook(*arguments)
-    except HOOK_FAULTS:
-        raise
-    except Exception as error:
-        raise ValueFault(f"{type(error).__name__}: {error}") from error
+    return structured(plain, kind)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -518,29 +467,14 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
         ValueError: No value of this type can be stored. The message says which can.
     """
     try:
-        _check_unused_hooks(annotation)
+        if (unused := unused_hooks(annotation)) is not None:
+            raise ValueFault(
+                f"{_readable(unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
+                "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; wrap the value in one"
+            )
         return _value_type(annotation)
     except ValueFault as fault:
         raise ValueFault(fault.problem, path) from None
-
-
-def _check_unused_hooks(annotation: Any) -> None:
-    """Refuse a type with hooks that would not be used, wherever it stands in an annotation."""
-    if any(annotation is one for one in _hooked_types) and not _is_custom(annotation):
-        raise ValueFault(
-            f"{_readable(annotation)} has hooks on tablemapper.converter(), which would not be used: only a class that "
-            "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; wrap the value in one"
-        )
-    for part in get_args(annotation):
-        _check_unused_hooks(part)
-
-
-def _is_custom(annotation: Any) -> bool:
-    """Return whether values of a type are stored by hooks."""
-    try:
-        return isinstance(inspect.type_info(annotation), inspect.CustomType) and not isinstance(annotation, NewType)
-    except TypeError:
-        return False
 
 
 def _value_type(annotation: Any) -> tuple[ValueType, bool]:

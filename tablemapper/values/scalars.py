@@ -532,14 +532,8 @@ SCALARS: dict[Any, ValueType] = {
     ),
 }  # fmt: skip
 INT32 = _scalar(
-    int,
-    _check_integer(32),
-    "Int32",
-    f" and {MIN_INT32} <= {{v}} <= {MAX_INT32}",
-    name="int32",
-    summable=True,
-    sql_in_json=True,
-)
+    int, _check_integer(32), "Int32", f" and {MIN_INT32} <= {{v}} <= {MAX_INT32}", name="int32", summable=True, sql_in_json=True
+)  # fmt: skip
 
 
 def inside_json(type: ValueType) -> ValueType:
@@ -552,13 +546,3 @@ def inside_json(type: ValueType) -> ValueType:
         writes="{text}({v})", reads="{convert}({v}, {kind})", sql_ordered=False,
         objects={**type.objects, "text": _text, "convert": msgspec.convert, "kind": kind},
     )  # fmt: skip
-
-
-_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
-TIMESTAMP = attrs.evolve(
-    SCALARS[Builtin.datetime],
-    store=lambda value: _microseconds(value - _EPOCH), load=lambda stored: _EPOCH + timedelta(0, 0, stored),
-    fast="False", reads="{epoch} + {span}(0, 0, {v})", objects={"epoch": _EPOCH, "span": timedelta},
-    key_text=False, cuttable=False, keyable=False, sql_in_json=False,
-)  # fmt: skip
-"""The type of what the store notes of each write: a time, stored as microseconds since 1970."""

@@ -19,9 +19,9 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.formats.arrow import ColumnCheck
 from tablemapper.schema.model import model_of
 from tablemapper.schema.rows import FIRST
-from tablemapper.values.arrow import ColumnCheck
 
 from ..classes import Color, entity
 from ..stores import sound_store

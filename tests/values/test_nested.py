@@ -28,7 +28,8 @@ from tablemapper.testing.key_budget import KeyBudget
 from tablemapper.testing.values import field_values
 from tablemapper.values.extra import Extra, Int32Value
 from tablemapper.values.geo import GeoPoint
-from tablemapper.values.nested import converter, value_type
+from tablemapper.values.hooks import converter
+from tablemapper.values.nested import value_type
 from tablemapper.values.scalars import Int32, ValueFault, ValueType
 
 from ..classes import Color

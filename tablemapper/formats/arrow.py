@@ -22,9 +22,10 @@ from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import CorruptStore, InvalidQuery, safe_repr
 from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
-from .constraints import Constraint
-from .precision import cut_ticks
-from .scalars import INT32, SCALARS, TIMESTAMP, Int32, ValueFault, ValueType
+from ..values.constraints import Constraint
+from ..values.precision import cut_ticks
+from ..values.scalars import INT32, SCALARS, Int32, ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)

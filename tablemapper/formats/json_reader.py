@@ -14,9 +14,10 @@ from msgspec import inspect
 
 from ..datetime_types import builtin_time
 from ..errors import did_you_mean, safe_repr
-from .nested import HOOK_FAULTS, fault_of, structure
-from .precision import TIMES, cut_text, may_be_too_fine
-from .scalars import ValueFault, ValueType, unexpected
+from ..values.hooks import HOOK_FAULTS
+from ..values.nested import fault_of, structure
+from ..values.precision import TIMES, cut_text, may_be_too_fine
+from ..values.scalars import ValueFault, ValueType, unexpected
 
 _EXACT = 2**53  # a float is each int up to that
 _LONGEST = 16 << 20
