@@ -378,15 +378,14 @@ def _moments(ticks: list[Any]) -> list[Any]:
 
 def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
     kind = column.type
-    try:
-        if pa.types.is_timestamp(kind) and kind.unit != "us":
-            column = column.cast(cut := pa.timestamp("us", tz=kind.tz))
-        elif pa.types.is_duration(kind) and kind.unit != "us":
-            column = column.cast(cut := pa.duration("us"))
-    except pa.ArrowInvalid:
-        ticks = cut_ticks(column.cast(pa.int64()).to_pylist(), span=pa.types.is_duration(kind))
-        column = pa.array(ticks, pa.int64()).cast(cut)
-    if pa.types.is_timestamp(kind) and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
+    is_time, is_span = pa.types.is_timestamp(kind), pa.types.is_duration(kind)
+    if (is_time or is_span) and kind.unit != "us":
+        cut = pa.duration("us") if is_span else pa.timestamp("us", tz=kind.tz)
+        try:
+            column = column.cast(cut)
+        except pa.ArrowInvalid:
+            column = pa.array(cut_ticks(column.cast(pa.int64()).to_pylist(), span=is_span), pa.int64()).cast(cut)
+    if is_time and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
         ticks = column.cast(pa.int64()).to_pylist()
         try:
             return _moments(ticks)

@@ -88,7 +88,7 @@ def _fault(error: Exception) -> ValueFault:
 
 def _losses(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
     info = _described(info, plain)
-    if isinstance(info, inspect.FloatType) and plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
+    if info.__class__ is inspect.FloatType and plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
         yield ValueFault(f"the int {safe_repr(plain)} is not exact as a float: the nearest float differs", path)
     for name, step, kind, value in _children(info, plain):
         if kind is not None:
