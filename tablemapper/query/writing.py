@@ -284,7 +284,7 @@ class _Run:
                     raise
                 operations = self._again(operations)
             except UniqueViolation as error:
-                if not self._comes_later(error, operations, last=last):
+                if not self._comes_later(error, operations, len(part), last=last):
                     raise
                 if len(part) == len(operations):
                     self._waiting, self._enough = operations, 2 * len(operations)
@@ -303,12 +303,12 @@ class _Run:
                 operations = operations[len(part) :]
         self._enough = 0
 
-    def _comes_later(self, error: UniqueViolation, operations: Sequence[Operation], *, last: bool) -> bool:
+    def _comes_later(self, error: UniqueViolation, operations: Sequence[Operation], tried: int, *, last: bool) -> bool:
         """Return whether the run may still write the entity that holds a unique value, together with these operations."""
         if error.holder is None or len(operations) >= _MOST_TOGETHER:
             return False
         ordered = self._engine.reads.ordered
-        is_among = any(operation.key == error.holder for operation in operations)
+        is_among = any(operation.key == error.holder for operation in operations[tried:])
         return is_among or (not last and ordered(error.holder) > ordered(operations[-1].key))
 
     def _again(self, operations: list[Operation]) -> list[Operation]:

@@ -94,3 +94,10 @@ def test_an_engine_that_writes_few_together_says_how_many(place: Any, most: int)
         ):
             store.query(Item).where(of_board).update(position=Item.position + 1)
         assert positions(store) == list(range(1, 251))
+
+
+def test_two_that_take_one_value_are_a_violation_and_nothing_is_lost(store: tm.Store) -> None:
+    store.insert_many(Item("b", number, number) for number in range(3))
+    with pytest.raises(tm.UniqueViolation):
+        store.query(Item).where(of_board).update(position=9)
+    assert positions(store) == [0, 1, 2]
