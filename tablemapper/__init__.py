@@ -72,11 +72,11 @@ from .store.administration import copy
 from .store.opening import open as open
 from .store.store import Store, UnknownRow
 from .store.transaction import Transaction
+from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
-from .values.nested import converter
+from .values.hooks import converter
 from .values.scalars import Int32
-from .values.uuid7 import uuid7
 from .viewer.inspector import inspector
 from .viewer.notebook import install as _notebooks
 

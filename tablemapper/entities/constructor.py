@@ -12,6 +12,7 @@ import msgspec
 
 from ..codegen import Names
 from ..errors import InvalidEntity
+from ..values.scalars import ValueFault
 from .declaration import Declaration, check_type, check_value, located
 from .fields import FieldModel
 
@@ -46,8 +47,8 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
     yield "def __setattr__(self, name, value):"
     yield "    setter = SETTERS.get(name)"
-    yield "    if setter is None: unknown(self, name)"
-    yield "    setter(self, value)"
+    yield "    if setter is None: set_other(self, name, value)"
+    yield "    else: setter(self, value)"
     yield from _key_source(declaration, {name: inner[name] for name in declaration.arguments}, names)
     yield "def key_of(self):"
     yield "    try: row = self._row"
@@ -145,7 +146,7 @@ def _normaliser(
         for f, value in zip(fields, values, strict=True):
             try:
                 checked.append(check(f, value))
-            except ValueError as error:
+            except ValueFault as error:
                 faults.append(fault(f, value, error))
         if faults:
             raise InvalidEntity(label, faults)
@@ -164,7 +165,7 @@ def _json_mend(declaration: Declaration, f: FieldModel, value: object, fault: st
         return ""
     try:
         msgspec.convert(value, f.type.kind)
-    except (msgspec.ValidationError, TypeError):
+    except (ValueError, TypeError):  # (a lone surrogate is no text of UTF-8)
         return ""
     return f"; tm.from_dict({declaration.name}, …) reads values as JSON has them"
 
@@ -173,7 +174,7 @@ def _checker(declaration: Declaration, f: FieldModel) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         try:
             return check_value(f, value)
-        except ValueError as error:
+        except ValueFault as error:
             raise InvalidEntity(f"{declaration.name}.{f.name}", [str(error)]) from None
 
     return check

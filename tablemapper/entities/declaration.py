@@ -19,7 +19,8 @@ from ..keys.template_parser import compile_template
 from ..limits import MAX_INDEX_ROW_UNITS, MAX_KEY_UNITS, MAX_PROPERTIES, check_table_name, is_name
 from ..values.extra import indexed_as
 from ..values.nested import value_type
-from ..values.scalars import TIMESTAMP, ValueType
+from ..values.scalars import ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 from .fields import FieldModel
 from .index import Index
 from .key import Key
@@ -217,16 +218,16 @@ def dump_by_property(where: Predicate[Any] | None) -> Any:
 
 
 def check_type(f: FieldModel, value: Any) -> Any:
-    """Return a value of a field's type as it is kept; raise ValueError if it is none."""
+    """Return a value of a field's type as it is kept; raise `ValueFault` if it is none."""
     if value is None:
         if f.optional or f.measure is not None:
             return None
-        raise ValueError(f"None, but a value of type {f.type.name} is required (Field[… | None] would allow it)")
+        raise ValueFault(f"None, but a value of type {f.type.name} is required (Field[… | None] would allow it)")
     return f.type.check(value)
 
 
 def check_value(f: FieldModel, value: Any) -> Any:
-    """Return a field's value as it is kept; raise ValueError if it cannot be."""
+    """Return a field's value as it is kept; raise `ValueFault` if it cannot be."""
     if value is None:
         return check_type(f, value)
     value = f.type.check(value)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, Self, Typ
 
 import attrs
 
+from ..attributes import CACHE, cached_attributes, data_descriptor, forget_cached
 from ..codegen import Names, compile_functions
 from ..datetime_types import builtin_time
 from ..errors import InvalidEntity, InvalidModel, did_you_mean, safe_repr
@@ -33,7 +34,8 @@ from ..expressions.tree import Assignment, Attr, Predicate
 from ..keys.encodings import check_key
 from ..limits import is_name
 from ..values.extra import indexed_as
-from ..values.scalars import TIMESTAMP, ValueType
+from ..values.scalars import ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 from .class_body import annotations_of, calling_frame, plain_annotations, read_bases, read_body
 from .constructor import constructor_source, key_normaliser, normaliser
 from .declaration import (
@@ -89,8 +91,9 @@ def _make_class(
         raise InvalidModel(name, faults)
     concrete = options.table is not None
     own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
-    slots = tuple(fields) if concrete else ()
-    cls: Any = type.__new__(own, name, bases, {**body, "__slots__": slots})
+    cached = cached_attributes(bases, body) if concrete else {}
+    slots = (*fields, *([CACHE] if cached else [])) if concrete else ()
+    cls: Any = type.__new__(own, name, bases, {**body, **cached, "__slots__": slots})
     if concrete:
         for model in fields.values():
             setattr(own, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
@@ -130,7 +133,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
         on_setattr=attrs.setters.NO_OP,
     )
     names = Names(
-        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, unknown=_unknown, read_only=_read_only, maintained=_maintained,
+        Raw=cls.__raw__, Cls=cls, set_class=_set_class, KeyOf=KeyOf, new=tuple.__new__, check_key=check_key, set_other=_set_other, read_only=_read_only, maintained=_maintained,
         validate=_validate, validators_disabled=attrs.validators.get_disabled,
         normalise=normaliser(declaration), normalise_key=key_normaliser(declaration),
     )  # fmt: skip
@@ -146,7 +149,7 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
         cls.__doc__ = f"{cls.__name__}({str(inspect.signature(cls.__init__)).partition('self, ')[2]}"
         cls.__doc__ = cls.__doc__.removesuffix(" -> None")
     # Not on Record: a class that overrides either of the two sets attributes ten times slower, and __raw__ must not.
-    type.__setattr__(cls, "__delattr__", _no_deletion)
+    type.__setattr__(cls, "__delattr__", _delete)
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     functions["key"].__annotations__ = {name: annotations[name] for name in declaration.arguments}
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
@@ -178,14 +181,21 @@ def _validate(entity: Record) -> None:
                 attribute.validator(entity, attribute, getattr(entity, attribute.name))
 
 
-def _unknown(entity: Record, name: str) -> None:
+def _set_other(entity: Record, name: str, value: object) -> None:
+    """Set an attribute that is no field."""
+    if (descriptor := data_descriptor(entity, name, "__set__")) is not None:
+        descriptor.__set__(entity, value)
+        return
     fields = [f.name for f in declaration_of(type(entity)).fields]
     raise AttributeError(
         f'{type(entity).__name__} has no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}'
     )
 
 
-def _no_deletion(entity: Record, name: str) -> None:
+def _delete(entity: Record, name: str) -> None:
+    if (descriptor := data_descriptor(entity, name, "__delete__")) is not None:
+        descriptor.__delete__(entity)
+        return
     raise AttributeError(f"{type(entity).__name__}.{name} cannot be deleted; set it to None where that is allowed")
 
 
@@ -363,6 +373,7 @@ class Record(metaclass=RecordType):
             type(self).__dict__[model.name].__set__(self, value)
         if row:
             set_row(self, row[0])
+        forget_cached(self)
 
 
 for _kind in ("entity", "entity alone"):
@@ -391,7 +402,7 @@ def check_whole(entity: Record) -> None:
             cls.__dict__[model.name].__set__(entity, check_value(model, getattr(entity, model.name)))
         except AttributeError:
             faults.append(f"{model.name}: it was never set")
-        except ValueError as error:
+        except ValueFault as error:
             faults.append(located(model.name, error))
     if faults:
         raise InvalidEntity(cls.__name__, faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..datetime_types import Builtin
-from ..values.scalars import TIMESTAMP
+from ..values.timestamp import TIMESTAMP
 
 ETAG_FORM = 'W/"1767225600000000"'  # an example, for messages
 NO_ETAG = -1  # what stands for a text that is no ETag; no row has it

@@ -17,11 +17,11 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..formats.json_reader import JsonReader, parse_object
 from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
 from ..values.extra import read_members
 from ..values.geo import GeoPoint
-from ..values.json_reader import JsonReader, parse_object
 from ..values.scalars import ValueFault
 from .declaration import Declaration, check_value, declaration_of, located
 from .etag import ETAG_FORM, etag_text, etag_timestamp
@@ -131,7 +131,7 @@ def _unwritable(entity: _Record, error: Exception) -> Exception:
             check_value(f, getattr(entity, f.name))
         except AttributeError:
             faults.append(f"{f.name}: it was never set")
-        except ValueError as fault:
+        except ValueFault as fault:
             faults.append(located(f.name, fault))
     return InvalidEntity(type(entity).__name__, faults) if faults else error
 
@@ -201,7 +201,7 @@ def _read(
         reader = form.readers[name]
         try:
             values[f.name] = check_value(f, value_of(reader, name))
-        except ValueError as error:
+        except ValueFault as error:
             faults.append(located(name, error))
         faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
     rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
@@ -295,10 +295,17 @@ def _default(f: FieldModel) -> dict[str, Any]:
     return {"default": None if f.default is None else f.type.to_json(f.default)}
 
 
+class _Anything(dict[str, Any]):
+    """The schema of any value, which msgspec takes for one, though it is empty."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def _custom(kind: Any) -> dict[str, Any]:
     """Return the schema of a class that msgspec does not know; what hooks write is theirs alone."""
     if kind is not GeoPoint:
-        return {}
+        return _Anything()
     number = {"type": "number"}
     return {
         "type": "object",

@@ -16,10 +16,10 @@ import msgspec
 from ..errors import InvalidQuery, TableMapperError, did_you_mean, safe_repr
 from ..execution.column_reader import Block, ColumnReader
 from ..expressions.tree import Attr
+from ..formats.arrow import ArrowColumn, load_package, parse_lines
 from ..keys.encodings import SEPARATOR
 from ..planning.projection import KeyPiece
 from ..schema.rows import DAMAGE, Row, unreadable
-from ..values.arrow import ArrowColumn, load_package, parse_lines
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Sized)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from ..errors import InvalidQuery
 from ..execution.column_reader import ColumnReader
 from ..expressions.tree import Attr
+from ..formats.arrow import load_package
 from ..limits import MIN_INT64
-from ..values.arrow import load_package
 from .arrow_batches import ROWS, ArrowWriter
 from .pages import counted
 from .results import Results

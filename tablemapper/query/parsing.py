@@ -18,6 +18,7 @@ from ..entities.declaration import declaration_of
 from ..entities.key import KeyOf
 from ..errors import InvalidQuery, did_you_mean, safe_repr
 from ..expressions.tree import Attr, Order, Predicate
+from ..values.precision import TIMES, cut_text
 from ..values.scalars import ValueType
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
@@ -141,7 +142,9 @@ def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
         if one is not _NOTHING:
             for read in (
                 kind.from_json,
-                lambda plain: msgspec.convert(plain, kind.kind),
+                lambda plain: msgspec.convert(
+                    cut_text(plain) if kind.kind in TIMES and isinstance(plain, str) else plain, kind.kind
+                ),
             ):  # (a time in any form of RFC 3339)
                 with suppress(ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError):
                     return kind.check(read(one))

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ..entities.entity import Record
 from ..errors import InvalidQuery, safe_repr
 from ..expressions.tree import TIMESTAMP_NAME, Attr
-from ..values.scalars import TIMESTAMP
+from ..values.timestamp import TIMESTAMP
 
 R = TypeVar("R", bound=Record)
 

@@ -32,6 +32,7 @@ from ..errors import (
     InvalidEntity,
     InvalidQuery,
     PreconditionFailed,
+    UniqueViolation,
     note_written,
     safe_repr,
 )
@@ -56,6 +57,7 @@ Work: TypeAlias = Callable[[Any], Operation | None]
 
 _EXAMINED = 20  # times as many rows as a batch are read at once, where Python checks the conditions
 _ATTEMPTS = 100
+_MOST_TOGETHER = 100_000  # entities that pass unique values on to each other
 _SPOOL = 1 << 20  # bytes in memory of what goes to a file
 
 
@@ -185,6 +187,10 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
+        self._waiting: list[Operation] = []
+        """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
+        self._enough = 0
+        """How many of these are tried again: twice as many as the last time."""
         self.written = 0 if checkpoint is None else checkpoint.written
         self._meter.advance(self.written)
 
@@ -254,8 +260,15 @@ class _Run:
                 operations, since = [], clock()
         self._write(operations)
 
-    def _write(self, operations: list[Operation]) -> None:
-        """Write a batch; if another program wrote one of the entities since, read and test the batch again."""
+    def _write(self, operations: list[Operation], *, last: bool = False) -> None:
+        """Write a batch; if another program wrote one of the entities since, read and test the batch again.
+
+        A batch whose unique values entities hold that come later waits for these, unless it is the last.
+        """
+        operations, self._waiting = [*self._waiting, *operations], []
+        if len(operations) < self._enough and not last:
+            self._waiting = operations
+            return
         tries = 0
         while operations:
             # The more often others are faster, the smaller the batch.
@@ -270,6 +283,15 @@ class _Run:
                 if tries > _ATTEMPTS:
                     raise
                 operations = self._again(operations)
+            except UniqueViolation as error:
+                if not self._comes_later(error, operations, len(part), last=last):
+                    raise
+                if len(part) == len(operations):
+                    self._waiting, self._enough = operations, 2 * len(operations)
+                    return
+                if self._engine.together(operations) < len(operations):
+                    raise _too_many(error, len(part)) from None
+                tries = 0
             except NoteConflict:
                 assert checkpoint is not None
                 raise checkpoint.taken() from None
@@ -279,6 +301,15 @@ class _Run:
                 self.written = written
                 self._meter.advance(len(part))
                 operations = operations[len(part) :]
+        self._enough = 0
+
+    def _comes_later(self, error: UniqueViolation, operations: Sequence[Operation], tried: int, *, last: bool) -> bool:
+        """Return whether the run may still write the entity that holds a unique value, together with these operations."""
+        if error.holder is None or len(operations) >= _MOST_TOGETHER:
+            return False
+        ordered = self._engine.reads.ordered
+        is_among = any(operation.key == error.holder for operation in operations[tried:])
+        return is_among or (not last and ordered(error.holder) > ordered(operations[-1].key))
 
     def _again(self, operations: list[Operation]) -> list[Operation]:
         """Return the operations on the entities of a batch as they are now; an unchanged one keeps its operation."""
@@ -294,8 +325,17 @@ class _Run:
         return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
+        self._write([], last=True)
         if self._checkpoint is not None:
             self._checkpoint.leave()
+
+
+def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:
+    """Return the error of unique values that entities pass on, which the engine cannot write together."""
+    return UniqueViolation(
+        f"{error}; the account writes {most} entities together: shift fewer, or leave gaps",
+        entity=error.entity, key=error.key, index=error.index, holder=error.holder,
+    )  # fmt: skip
 
 
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:

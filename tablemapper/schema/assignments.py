@@ -22,7 +22,7 @@ from ..errors import InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
-from ..values.scalars import SCALARS, ValueType
+from ..values.scalars import SCALARS, ValueFault, ValueType
 from .model import Model
 from .rows import Row, unreadable
 
@@ -122,7 +122,7 @@ class Assignments:
 
 
 def _with_part(kind: ValueType, held: Any, path: tuple[str, ...], value: Any) -> Any:
-    """Return a copy of a nested value with another part; raise ValueError if there is nothing that it is a part of."""
+    """Return a copy of a nested value with another part; raise `ValueFault` if there is nothing that it is a part of."""
     name, *rest = path
     if kind.entries:
         if value is REMOVED and (held is None or name not in held):
@@ -138,7 +138,7 @@ def _with_part(kind: ValueType, held: Any, path: tuple[str, ...], value: Any) ->
     if held is None:
         if value is REMOVED:
             return None
-        raise ValueError(f"the value that contains {name} is missing; set the whole value")
+        raise ValueFault(f"the value that contains {name} is missing; set the whole value")
     if rest:
         value = _with_part(kind.member_type(name), getattr(held, name), tuple(rest), value)
     elif value is REMOVED:
@@ -200,7 +200,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
         else:
             try:
                 steps.append(_step(model, field, label, attr, value, adds=adds, removes=removes))
-            except ValueError as error:
+            except ValueFault as error:
                 faults.append(located(label, error))
     if not faults and not steps:
         faults.append(f"nothing to change; give fields, as in name=… or {model.name}.name.set(…)")
@@ -228,18 +228,18 @@ def _fixed_fault(field: FieldModel) -> str:
 def _step(
     model: Model, field: FieldModel, label: str, attr: Attr[Any, Any], value: Any, *, adds: bool, removes: bool
 ) -> _Step:
-    """Return what a field or a part of it becomes; raise ValueError if it cannot."""
+    """Return what a field or a part of it becomes; raise `ValueFault` if it cannot."""
     kind = attr.type
     if removes:
         if attr.path:
             _check_removable(field.type, attr.path)
         elif not field.optional:
-            raise ValueError(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
+            raise ValueFault(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
         return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
     if isinstance(value, Number):
         for used in value.attributes():
             if not issubclass(model.cls, used.owner):
-                raise ValueError(f"{used!r} is not a field of {model.name}")
+                raise ValueFault(f"{used!r} is not a field of {model.name}")
         _check_kind(kind, value)
         return _Step(field, attr.path, label, kind, None, repr(value), _function(value))
     if attr.path:  # (Whether a part may be None is seen when the whole is checked.)
@@ -256,7 +256,7 @@ def _step(
         if held is None:
             return constant
         if kind.dynamic and (isinstance(held, bool) or not isinstance(held, type(constant))):
-            raise ValueError(f"{safe_repr(constant)} cannot be added to the {type(held).__name__} {safe_repr(held)}")
+            raise ValueFault(f"{safe_repr(constant)} cannot be added to the {type(held).__name__} {safe_repr(held)}")
         # Without rounding, whatever the caller's context is: what the field cannot hold is refused.
         total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
         return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
@@ -270,7 +270,7 @@ def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:
     for name in outer:
         kind = kind.member_type(name)
     if not kind.entries:
-        raise ValueError(
+        raise ValueFault(
             f"{last} cannot be removed; an entry of a dict can, and an undeclared property: use .set(None)"
         )
 
@@ -279,7 +279,7 @@ def _check_kind(kind: ValueType, value: Number[Any, Any]) -> None:
     """Raise ValueError if the values of an expression are of another type than what they are assigned to."""
     source = value.type if isinstance(value, Attr) else SCALARS[kind_of(value)]
     if not kind.takes(source) and not kind.dynamic:
-        raise ValueError(f"{safe_repr(value)} is {source.name}, but the field is {kind.name}")
+        raise ValueFault(f"{safe_repr(value)} is {source.name}, but the field is {kind.name}")
 
 
 # ---------------------------------------------------------------------------------------------- generated functions

@@ -75,7 +75,7 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     cls: Any = declaration.cls
     names = Names(
         Raw=cls.__raw__, Cls=cls, check_whole=check_whole, check_rule=check_rule, check_sizes=_size_check(declaration, columns),
-        damaged=lambda row, error: _damaged(declaration, columns, row, error), bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, repeat=repeat,
+        damaged=lambda row, error: _damaged(declaration, columns, row, error), bad=_bad(declaration), check_key=check_key, DAMAGE=DAMAGE, ValueFault=ValueFault, repeat=repeat,
         cause=lambda entity, error: _cause(declaration, columns, entity, error),
     )  # fmt: skip
     source = "\n".join([*_to_rows_source(declaration, columns, names), *_build_source(declaration, columns, names)])
@@ -135,7 +135,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
         if field.type.kind is object:  # nested values can have changed since they were set
             store = names.name("store", _constrained_store(field))
             add(f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})")
-            add(f"except ValueError as error: bad({field.name!r}, error)")
+            add(f"except ValueFault as error: bad({field.name!r}, error)")
             stored = variable
         else:
             add(f"{variable} = e.{field.name}")

@@ -10,9 +10,10 @@ from ..entities.declaration import maintained_fault
 from ..entities.entity import refusal
 from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..formats.arrow import CheckedColumn, ColumnCheck, load_package, plain_values, proven_column
+from ..formats.column_errors import column_fault, package_of
 from ..schema.model import Model
-from ..values.arrow import CheckedColumn, ColumnCheck, load_package, plain_values, proven_column
-from ..values.column_errors import column_fault, package_of
+from ..values.hooks import HOOK_FAULTS
 
 _BLOCK = 4_000  # values that a processor's cache holds, of all columns: to fetch them is what takes time
 _INDEX = re.compile(r"__index_level_\d+__").fullmatch  # pandas sends its index along
@@ -33,7 +34,7 @@ def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     for values in zip(*given, strict=True):
         try:
             entities.append(model.cls(**dict(zip(names, values, strict=True))))
-        except Exception as error:  # a user's function may raise anything
+        except HOOK_FAULTS as error:  # a user's function
             raise refusal(f"{model.name} columns, row {len(entities)}", error) from error
     return entities
 

@@ -28,6 +28,7 @@ from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
+from ..values.hooks import HOOK_FAULTS
 from .administration import Administration
 from .column_input import entities_of, has_hooks, values_of
 from .operations import KeyedVerbs, Operations, not_found
@@ -427,7 +428,7 @@ class Store(KeyedVerbs, Administration):
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
         try:
             moved = model.cls(**(fields | values))
-        except Exception as error:  # a user's rule may raise anything
+        except HOOK_FAULTS as error:  # a user's rule
             raise refusal(f"{model.name} {new_key[1:]}", error) from error
         if key_of(moved) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} does not fit the entity's other fields"])

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from ..datetime_types import Builtin
 from ..errors import safe_repr
-from ..values.uuid7 import Uuid7Generator, uuids_from
+from ..uuids import Uuid7Generator, uuids_from
 
 _START = Builtin.datetime(2026, 1, 1, tzinfo=UTC)
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,17 +1,16 @@
 """What a value of a field may be, how it is checked and stored.
 
 - `scalars`: the types that are one value.
+- `type_names`: the names of types in the module of a class.
+- `timestamp`: the type of the times that a store gives.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.
-- `uuid7`: UUIDs in the order of time.
 - `geo`: a place on the earth.
 - `extra`: the properties that a class does not declare.
 - `json_schema`: what nested values look like in a store.
 - `constraint_aliases`: constraints as other packages spell them.
 - `constraints`: bounds, lengths and patterns of values.
+- `hooks`: the hooks of users' own classes.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
-- `json_reader`: JSON from outside, read as values.
-- `arrow`: columns of values as Arrow arrays, and back.
-- `column_errors`: what is wrong with a column as a whole, and what to write.
 - `sums`: exact sums.
 """

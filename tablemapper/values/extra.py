@@ -12,6 +12,7 @@ import msgspec
 from ..datetime_types import Builtin
 from ..errors import safe_repr
 from ..limits import MAX_INT32, MIN_INT32, Edm, check_property_name
+from .precision import cut_text
 from .scalars import INT32, SCALARS, ValueFault, ValueType, unexpected
 
 
@@ -158,7 +159,7 @@ def _read_member(edm: Any, value: Any) -> Any:
         raise ValueFault(f"the type {safe_repr(edm)} is none of {', '.join(f'Edm.{name}' for name in _BY_EDM)}")
     if isinstance(value, str) and form.kind is not str:
         try:
-            value = form.kind(value) if form.summable else msgspec.convert(value, form.kind)
+            value = form.kind(value) if form.summable else msgspec.convert(cut_text(value), form.kind)
         except (ValueError, msgspec.ValidationError):
             raise unexpected(f"text of the type {edm}", value) from None
     checked = form.check(value)

@@ -19,7 +19,7 @@ from decimal import Decimal
 from enum import Enum
 from functools import partial, reduce
 from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NewType, Union, get_args, get_origin
 from uuid import UUID
 
 import attrs
@@ -34,12 +34,10 @@ from .constraint_aliases import with_meta
 from .constraints import constraint_of
 from .extra import EXTRA, Extra
 from .geo import GeoPoint
+from .hooks import HOOK_FAULTS, converter, structured, unstructured, unused_hooks
 from .json_schema import json_schema
 from .precision import Precision, with_precision
 from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
-
-if TYPE_CHECKING:
-    import cattrs
 
 MAX_DEPTH = 100
 _SUPPORTED = (
@@ -47,34 +45,14 @@ _SUPPORTED = (
     "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
     "Extra, and any class with hooks on tablemapper.converter()"
 )
-_converter: cattrs.Converter | None = None
 _BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
-
-
-def converter() -> cattrs.Converter:
-    """Return the cattrs converter. Its hooks define how your own classes are stored.
-
-    Register both before a field uses the class::
-
-        converter = tablemapper.converter()
-        converter.register_unstructure_hook(Money, lambda it: [str(it.amount), it.currency])
-        converter.register_structure_hook(Money, lambda pair, _: Money(Decimal(pair[0]), pair[1]))
-
-    Attrs classes, dataclasses and Structs keep their own form, here and nested.
-    """
-    global _converter
-    if _converter is None:
-        import cattrs
-
-        _converter = cattrs.Converter()
-    return _converter
 
 
 def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
-    if _converter is not None and (plain := _converter.unstructure(value)) is not value:
+    if (plain := unstructured(value)) is not value:
         return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
         if isinstance(value, kind):
@@ -91,7 +69,7 @@ def structure(kind: Any, plain: Any) -> Any:
         return GeoPoint(latitude, longitude)
     if (builtin := builtin_time(kind)) is not kind:
         return SCALARS[builtin].from_json(plain)
-    return converter().structure(plain, kind)
+    return structured(plain, kind)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -141,7 +119,7 @@ def _plain_default(value: Any) -> Any:
     """Return a default as it stands in JSON; a `ValueFault` if it cannot."""
     try:
         return _plain(_take_apart(value), "", 0)
-    except Exception as error:  # a hook may raise anything
+    except HOOK_FAULTS as error:
         raise ValueFault(str(error)) from error
 
 
@@ -149,7 +127,9 @@ def fault_of(error: Exception) -> ValueFault:
     """Turn "Expected `int`, got `str` - at `$.city`" around."""
     text, _, where = str(error).partition(" - at ")
     text = text.replace("`", "")
-    return ValueFault(text[:1].lower() + text[1:], where.rpartition("$")[2].rstrip("`"))
+    if not isinstance(error.__cause__, ValueFault):
+        text = text[:1].lower() + text[1:]
+    return ValueFault(text, where.rpartition("$")[2].rstrip("`"))
 
 
 def _compare(given: Any, back: Any, path: str) -> None:
@@ -231,7 +211,7 @@ def _json_type(annotation: Any) -> ValueType:
             raise fault_of(error) from None
         except RecursionError:
             raise ValueFault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
-        except Exception as error:  # a hook may raise anything
+        except HOOK_FAULTS as error:
             raise ValueFault(f"{type(error).__name__}: {error}") from error
         return back, text.decode()
 
@@ -484,6 +464,11 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
         ValueError: No value of this type can be stored. The message says which can.
     """
     try:
+        if (unused := unused_hooks(annotation)) is not None:
+            raise ValueFault(
+                f"{_readable(unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
+                "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; wrap the value in one"
+            )
         return _value_type(annotation)
     except ValueFault as fault:
         raise ValueFault(fault.problem, path) from None

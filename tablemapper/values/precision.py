@@ -1,8 +1,13 @@
-"""Times that are cut when they are set: to seconds, milliseconds or microseconds."""
+"""Times that are cut: to what a field keeps of them, and to microseconds, which is all that a store keeps.
+
+The digits of a time behind the sixth are dropped in each way in, never rounded: so no time comes into the next year.
+"""
 
 from __future__ import annotations
 
-from datetime import time
+import re
+from collections.abc import Iterable
+from datetime import time, timedelta
 from typing import Any
 
 import attrs
@@ -10,6 +15,26 @@ import attrs
 from ..datetime_types import Builtin
 from ..errors import safe_repr
 from .scalars import ValueFault, ValueType, checked_load
+
+TIMES = (Builtin.datetime, time, timedelta)
+"""The types that can be finer than a microsecond in other programs."""
+_TOO_FINE = re.compile(r"(\.\d{6})\d+")
+may_be_too_fine = re.compile(rb"\.\d{7}").search
+"""Whether JSON can hold a time that is finer than a microsecond."""
+
+
+def cut_text(text: str) -> str:
+    """Return the text of a time, or of a duration, without what is finer than a microsecond."""
+    return _TOO_FINE.sub(r"\1", text)
+
+
+def cut_ticks(ticks: Iterable[int | None], *, span: bool) -> list[int | None]:
+    """Return microseconds of nanoseconds.
+
+    Args:
+        span: whether they are durations, of which a negative one is cut towards 0.
+    """
+    return [None if tick is None else -(-tick // 1_000) if span and tick < 0 else tick // 1_000 for tick in ticks]
 
 
 @attrs.frozen

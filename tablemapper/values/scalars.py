@@ -147,24 +147,21 @@ class ValueType:
         return self.ordered and not self.dynamic
 
     def same(self, value: Any, read: Any) -> bool:
-        """Return whether a value is stored as one that was read; ``1``, ``1.0`` and ``True`` are three inside JSON.
-
-        Python's ``==`` does not tell: Decimals differ in their zeros, and a class may not compare all of its members.
-        """
+        """Return whether a value is stored as one that was read; ``==`` takes 2 and 2.00, or 1 and True in JSON, for one."""
         if value is None or read is None or self.equal_as_stored:
             return bool(value == read)
         try:
             stored = self.store(read)
-        except ValueError:  # an old row may hold what no write would take
+        except ValueError:  # (an old row may hold what no write would take)
             return bool(value == read)
         try:
             return same_stored(self.store(value), stored)
-        except ValueError:  # it was changed in place, to what cannot be stored
+        except ValueError:  # (it was changed in place, to what cannot be stored)
             return False
 
     @property
     def equal_as_stored(self) -> bool:
-        """Whether ``==`` of two values says whether their stored forms are the same."""
+        """Whether ``==`` says of two values what `same` does."""
         return self.sql_ordered and self.enum is None
 
     def same_kind(self, other: ValueType) -> bool:
@@ -316,7 +313,11 @@ def _check_datetime(value: Any) -> datetime:
     if not isinstance(value, datetime):
         start = f"({value.year}, {value.month}, {value.day}, tzinfo=UTC)" if isinstance(value, date) else ""
         raise unexpected("datetime", value, start and f"use datetime{start}, or .date() of the field in a condition")
-    if value.utcoffset() is None:
+    try:
+        offset = value.utcoffset()
+    except ValueError as error:  # of its time zone
+        raise ValueFault(f"{safe_repr(value)}: {error}") from None
+    if offset is None:
         raise ValueFault(
             f"{safe_repr(value)} has no time zone; datetime.now(UTC) has, and .replace(tzinfo=…) gives one"
         )
@@ -353,7 +354,8 @@ def _check_timedelta(value: Any) -> timedelta:
         raise unexpected("timedelta", value)
     if not MIN_INT64 <= _microseconds(value) <= MAX_INT64:
         raise ValueFault(f"{safe_repr(value)} does not fit in 64 bits of microseconds (292,000 years)")
-    return timedelta(value.days, value.seconds, value.microseconds)
+    finer = value.days < 0 and getattr(value, "nanoseconds", 0) > 0  # (pandas cuts away from 0)
+    return timedelta(value.days, value.seconds, value.microseconds + finer)
 
 
 def _microseconds(value: timedelta) -> int:
@@ -515,14 +517,8 @@ SCALARS: dict[Any, ValueType] = {
     ),
 }  # fmt: skip
 INT32 = _scalar(
-    int,
-    _check_integer(32),
-    "Int32",
-    f" and {MIN_INT32} <= {{v}} <= {MAX_INT32}",
-    name="int32",
-    summable=True,
-    sql_in_json=True,
-)
+    int, _check_integer(32), "Int32", f" and {MIN_INT32} <= {{v}} <= {MAX_INT32}", name="int32", summable=True, sql_in_json=True
+)  # fmt: skip
 
 
 def inside_json(type: ValueType) -> ValueType:
@@ -535,13 +531,3 @@ def inside_json(type: ValueType) -> ValueType:
         writes="{text}({v})", reads="{convert}({v}, {kind})", sql_ordered=False,
         objects={**type.objects, "text": _text, "convert": msgspec.convert, "kind": kind},
     )  # fmt: skip
-
-
-_EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
-TIMESTAMP = attrs.evolve(
-    SCALARS[Builtin.datetime],
-    store=lambda value: _microseconds(value - _EPOCH), load=lambda stored: _EPOCH + timedelta(0, 0, stored),
-    fast="False", reads="{epoch} + {span}(0, 0, {v})", objects={"epoch": _EPOCH, "span": timedelta},
-    key_text=False, cuttable=False, keyable=False, sql_in_json=False,
-)  # fmt: skip
-"""The type of what the store notes of each write: a time, stored as microseconds since 1970."""

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.values import json_reader
+from tablemapper.formats import json_reader
 
 
 @attrs.frozen

@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.sqlite.online import repair
 from tablemapper.errors import CorruptStore
 from tablemapper.progress import start_meter
 
@@ -257,3 +258,19 @@ def test_a_copy_says_which_entity_of_an_account_cannot_be_copied(tmp_path: Path)
     )
     with place.open(MODELS) as store, tm.open(tmp_path / "x.db", models=MODELS) as target, refused:
         tm.copy(store, target)
+
+
+def test_an_index_that_is_built_anew_by_a_repair_is_built_past_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repair, "_MANY", 3)
+    place = Place(tmp_path / "x.db")
+    with place.open(MODELS) as store:
+        store.insert_many(items())
+    run_sql(tmp_path / "x.db", "DELETE FROM ItemsByName")
+    place.damage("bytes in a text")
+    with place.open(MODELS) as store:
+        assert [one.kind for one in store.repair().remaining] == ["damaged"]
+    with place.open(MODELS) as store:
+        assert problems(store) == ONE
+        assert len(list(store.query(Item.by_name("p")).select(Item.r))) == 5

@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.values.uuid7 import Uuid7Generator, uuids_from
+from tablemapper.uuids import Uuid7Generator, uuids_from
 
 from ..classes import aggregate
 from ..parsed import parsed

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 import pickle
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tablemapper as tm
 from tablemapper.codegen import Names
 from tablemapper.entities.fields import FieldModel
 from tablemapper.expressions.tree import Attr
@@ -26,7 +28,8 @@ from tablemapper.testing.key_budget import KeyBudget
 from tablemapper.testing.values import field_values
 from tablemapper.values.extra import Extra, Int32Value
 from tablemapper.values.geo import GeoPoint
-from tablemapper.values.nested import converter, value_type
+from tablemapper.values.hooks import converter
+from tablemapper.values.nested import value_type
 from tablemapper.values.scalars import Int32, ValueFault, ValueType
 
 from ..classes import Color
@@ -866,6 +869,39 @@ def test_extra_keeps_the_type_of_each_property() -> None:
     assert [type(value) for value in loaded.values()] == [Int32Value, int, float, bool, str, bytes, UUID]
     assert type(loaded) is Extra
     assert repr(loaded).startswith("Extra({'a': Int32Value(5), 'b': 5")
+
+
+def test_hooks_that_would_not_be_used_are_refused() -> None:
+    @attrs.define
+    class Place:
+        x: int
+
+    @dataclasses.dataclass
+    class Spot:
+        x: int
+
+    class Kind(Enum):
+        ONE = "one"
+
+    Secret = NewType("Secret", str)
+    for kind in (Place, Spot, Kind, Secret):
+        converter().register_unstructure_hook(kind, str)
+        for annotation in (kind, kind | None, list[kind], dict[str, kind]):  # type: ignore[valid-type]
+            with pytest.raises(ValueError, match="has hooks on tablemapper.converter"):
+                value_type(annotation)
+
+
+def test_the_schema_of_a_class_with_hooks_is_that_of_any_value() -> None:
+    class Weather(tm.Entity, table="Weathers"):
+        id: tm.Field[int]
+        warmth: tm.Field[Temperature]
+        all: tm.Field[list[Temperature]] = tm.field(factory=list)
+
+        key = tm.Key[int](partition="{id}")
+
+    properties = tm.json_schema(Weather)["properties"]
+    assert (properties["warmth"], properties["all"]["items"]) == ({}, {})
+    assert json.loads(json.dumps(properties)) == json.loads(msgspec.json.encode(properties)) == properties
 
 
 def _named_in_a_function(kind: str) -> Any:

@@ -15,7 +15,8 @@ from ....keys.encodings import successor
 from ....keys.template import Template
 from ....keys.times import UNITS, split_format
 from ....schema.model import Model
-from ....values.scalars import TIMESTAMP, ValueType
+from ....values.scalars import ValueType
+from ....values.timestamp import TIMESTAMP
 from ..driver.functions import SqlFunction
 
 MAX_LIST = 1000  # values of an is_in that SQL gets

@@ -6,8 +6,8 @@ from decimal import Decimal
 from typing import Any
 
 from ..datetime_types import Builtin
+from ..values.scalars import ValueType
 from .arrow import as_arrow
-from .scalars import ValueType
 
 _NO_ZONE, _TIMES = "its times have no time zone", "its values are times, expected dates"
 _NUMBERS = "its values are {0}s, expected Decimals"

@@ -22,8 +22,10 @@ from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import CorruptStore, InvalidQuery, safe_repr
 from ..limits import MAX_INT64, MIN_DATETIME, MIN_INT64
-from .constraints import Constraint
-from .scalars import INT32, SCALARS, TIMESTAMP, Int32, ValueFault, ValueType
+from ..values.constraints import Constraint
+from ..values.precision import cut_ticks
+from ..values.scalars import INT32, SCALARS, Int32, ValueFault, ValueType
+from ..values.timestamp import TIMESTAMP
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
@@ -285,9 +287,8 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
     if kind in ("m", "M") and hasattr(given, "astype"):
         unit = "timedelta64[us]" if kind == "m" else "datetime64[us]"
         cut = given.astype(unit)
-        finer = (cut != given) & (given == given)
-        if finer.any():
-            raise _too_fine(int(finer.argmax()))
+        if kind == "m":  # (which numpy cuts away from 0 where it is negative)
+            cut = cut + ((cut != given) & (given < given.dtype.type(0)))
         values: list[Any] = cut.tolist()
         if str(given.dtype) == "datetime64[D]":
             return [value and value.date() for value in values]
@@ -375,21 +376,16 @@ def _moments(ticks: list[Any]) -> list[Any]:
     return list(map(distinct.__getitem__, ticks))
 
 
-def _too_fine(row: int) -> ValueFault:
-    return ValueFault("a time finer than a microsecond cannot be stored; round it first", f"row {row}")
-
-
 def _of_arrow(column: Any, pa: Any) -> Sequence[Any]:
     kind = column.type
-    try:
-        if pa.types.is_timestamp(kind) and kind.unit != "us":
-            column = column.cast(pa.timestamp("us", tz=kind.tz))
-        elif pa.types.is_duration(kind) and kind.unit != "us":
-            column = column.cast(pa.duration("us"))
-    except pa.ArrowInvalid:
-        ticks = column.cast(pa.int64()).to_pylist()
-        raise _too_fine(next(row for row, tick in enumerate(ticks) if tick is not None and tick % 1000)) from None
-    if pa.types.is_timestamp(kind) and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
+    is_time, is_span = pa.types.is_timestamp(kind), pa.types.is_duration(kind)
+    if (is_time or is_span) and kind.unit != "us":
+        cut = pa.duration("us") if is_span else pa.timestamp("us", tz=kind.tz)
+        try:
+            column = column.cast(cut)
+        except pa.ArrowInvalid:
+            column = pa.array(cut_ticks(column.cast(pa.int64()).to_pylist(), span=is_span), pa.int64()).cast(cut)
+    if is_time and kind.tz is not None:  # (Arrow makes a datetime in four times as long)
         ticks = column.cast(pa.int64()).to_pylist()
         try:
             return _moments(ticks)

@@ -12,15 +12,13 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from ..datetime_types import builtin_time
 from ..errors import did_you_mean, safe_repr
-from .nested import fault_of, structure
-from .scalars import ValueFault, ValueType, unexpected
+from ..values.hooks import HOOK_FAULTS
+from ..values.nested import fault_of, structure
+from ..values.precision import TIMES, cut_text, may_be_too_fine
+from ..values.scalars import ValueFault, ValueType, unexpected
 
-_FAULTS = (
-    msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
-    RecursionError, ExceptionGroup,
-)  # fmt: skip
-"""What a hook raises for a wrong value; what the handler of a signal raises meanwhile is not to be taken for one."""
 _EXACT = 2**53  # a float is each int up to that
 _LONGEST = 16 << 20
 """Characters of a text: those of an entity of 1 MiB, all escaped, are three times as many, and it may be indented."""
@@ -45,8 +43,10 @@ class JsonReader:
     def decode(self, text: msgspec.Raw) -> Any:
         """Return the value that a JSON text stands for; raise `ValueFault` if it stands for none."""
         try:
+            if may_be_too_fine(text):
+                text = _cut(self._info, text)
             return self._finish(self._decoder.decode(text))
-        except _FAULTS as error:
+        except HOOK_FAULTS as error:
             raise _fault(error) from None
 
     def convert(self, plain: Any) -> Any:
@@ -55,8 +55,9 @@ class JsonReader:
             return self._kind.check(plain)
         except ValueFault as first:
             try:
-                return self._finish(msgspec.convert(plain, self._type, dec_hook=structure))
-            except _FAULTS as error:
+                cut = _cut_times(self._info, plain)
+                return self._finish(msgspec.convert(cut, self._type, dec_hook=structure))
+            except HOOK_FAULTS as error:
                 fault = _fault(error)
                 raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
 
@@ -86,31 +87,43 @@ def _fault(error: Exception) -> ValueFault:
 
 
 def _losses(info: Any, plain: Any, path: str) -> Iterator[ValueFault]:
-    if isinstance(info, inspect.Metadata):
-        yield from _losses(info.type, plain, path)
-    elif isinstance(info, inspect.FloatType):
-        if plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
-            yield ValueFault(f"the int {safe_repr(plain)} is not exact as a float: the nearest float differs", path)
-    elif isinstance(info, inspect.UnionType):
-        alternatives = [one for one in info.types if _describes(one, plain)]
-        if len(alternatives) == 1:
-            yield from _losses(alternatives[0], plain, path)
-    elif isinstance(plain, dict) and hasattr(info, "value_type"):
-        for name, value in plain.items():
-            yield from _losses(info.value_type, value, f"{path}.{name}")
+    info = _described(info, plain)
+    if info.__class__ is inspect.FloatType and plain.__class__ is int and abs(plain) > _EXACT and not _is_float(plain):
+        yield ValueFault(f"the int {safe_repr(plain)} is not exact as a float: the nearest float differs", path)
+    for name, step, kind, value in _children(info, plain):
+        if kind is not None:
+            yield from _losses(kind, value, path + step)
+        elif name != getattr(info, "tag_field", None):
+            types = [field.encode_name for field in info.fields]
+            yield ValueFault(f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", path + step)
+
+
+def _alternatives(info: Any) -> tuple[Any, ...]:
+    """Return the types that values of a type can be of."""
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info.types if isinstance(info, inspect.UnionType) else (info,)
+
+
+def _described(info: Any, plain: Any) -> Any:
+    """Return the type that a dict or a list is of; None if it is not told."""
+    alternatives = _alternatives(info)
+    if len(alternatives) > 1:
+        alternatives = tuple([one for one in alternatives if _describes(one, plain)])
+    return alternatives[0] if len(alternatives) == 1 else None
+
+
+def _children(info: Any, plain: Any) -> Iterator[tuple[Any, str, Any, Any]]:
+    """Yield what is in a dict or a list: where, as a path, too, its type, and its value; the type is None if none is known."""
+    if isinstance(plain, dict) and hasattr(info, "value_type"):
+        yield from [(name, f".{name}", info.value_type, value) for name, value in plain.items()]
     elif isinstance(plain, dict) and hasattr(info, "fields"):
         types = {field.encode_name: field.type for field in info.fields}
-        for name, value in plain.items():
-            if name in types:
-                yield from _losses(types[name], value, f"{path}.{name}")
-            elif name != getattr(info, "tag_field", None):
-                yield ValueFault(
-                    f"no such field (fields: {', '.join(types)}){did_you_mean(name, types)}", f"{path}.{name}"
-                )
+        yield from [(name, f".{name}", types.get(name), value) for name, value in plain.items()]
     elif isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types")):
         items = info.item_types if hasattr(info, "item_types") else [info.item_type] * len(plain)
-        for number, (item, value) in enumerate(zip(items, plain, strict=False)):
-            yield from _losses(item, value, f"{path}[{number}]")
+        pairs = enumerate(zip(items, plain, strict=False))
+        yield from [(at, f"[{at}]", item, value) for at, (item, value) in pairs]
 
 
 def _is_float(number: int) -> bool:
@@ -132,6 +145,36 @@ def _describes(info: Any, plain: Any) -> bool:
             return plain.get(info.tag_field) == tag  # type: ignore[no-any-return]
         return hasattr(info, "value_type") or hasattr(info, "fields")
     return isinstance(plain, list) and (hasattr(info, "item_type") or hasattr(info, "item_types"))
+
+
+# -- times that are too fine ------------------------------------------------------------------------------------------
+
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def _cut(info: Any, text: msgspec.Raw) -> msgspec.Raw:
+    """Return JSON without what is finer than a microsecond in times; a text that only looks like one is left alone."""
+    plain = json.loads(bytes(text), parse_float=Decimal)  # (as a float it could be another number)
+    return msgspec.Raw(_encode(_cut_times(info, plain)))
+
+
+def _cut_times(info: Any, plain: Any) -> Any:
+    """Return a value of a type with its times cut, wherever they stand in it."""
+    if plain.__class__ is str:
+        alternatives = _alternatives(info)
+        is_text = any(isinstance(one, inspect.StrType) for one in alternatives)
+        return cut_text(plain) if not is_text and any(map(_is_time, alternatives)) else plain
+    children = _children(_described(info, plain), plain)
+    cut = {at: value if kind is None else _cut_times(kind, value) for at, _, kind, value in children}
+    if isinstance(plain, list):
+        return [*cut.values(), *plain[len(cut) :]]
+    return cut or plain
+
+
+def _is_time(info: Any) -> bool:
+    kind = builtin_time(info.cls) if isinstance(info, inspect.CustomType) else None
+    return kind in TIMES or isinstance(info, inspect.DateTimeType | inspect.TimeType | inspect.TimeDeltaType)
 
 
 # -- a JSON object ----------------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 import tablemapper as tm
-from tablemapper.values.uuid7 import Uuid7Generator, uuids_from
+from tablemapper.uuids import Uuid7Generator, uuids_from
 
-from ..classes import entity
+from .classes import entity
 
 NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000)
 
