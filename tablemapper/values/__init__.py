@@ -1,7 +1,6 @@
 """What a value of a field may be, how it is checked and stored.
 
 - `scalars`: the types that are one value.
-- `type_names`: the names of types in the module of a class.
 - `timestamp`: the type of the times that a store gives.
 - `choices`: Enums and Literals.
 - `precision`: times that are cut when they are set.

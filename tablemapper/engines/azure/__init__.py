@@ -4,13 +4,8 @@
 - `reading`: queries: what is sent for a plan, and what becomes of the answers.
 - `cross_partition`: what a write does in other partitions than its own.
 - `catalogue`: what the store is: its catalogue, and the classes as that has them.
-- `outcomes`: what a refusal means that no reading explains, and where nobody knows what was written.
-- `partition_view`: what is known of a partition when a write is decided: assumed, or read.
-- `writes`: one write: what is sent, what a refusal means, what is done in doubt.
-- `duplicate_notes`: values that are held twice in what is to be unique.
-- `late_writes`: writes of programs that stood still, and what mends them.
+- `writing`: one write, or many: what is sent, and what came of it.
 - `group_writer`: rows that others than writes change: copies, repairs, builds that begin anew, drops.
-- `batch_writes`: many entities: transactions side by side, and what follows from them together.
 - `recovery`: what writers left that ended before they were done: finished, or undone.
 - `housekeeping`: what a process does behind its writes: intents deleted, names taken away.
 - `freeze_barrier`: an account that is only read while it moves.

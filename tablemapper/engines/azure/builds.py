@@ -28,12 +28,10 @@ from ...schema.labels import Label
 from ...schema.model import Model
 from ...schema.rows import Row
 from ..protocol import BuildStep, Operation, StepTiming
-from .batch_writes import in_rounds
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
 from .catalogue.publication import StoredCatalogue, changed
 from .cross_partition.marks import DUPLICATE, BuildMark, marked, of_writes, parts_of
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
-from .duplicate_notes import bar, forget, violations
 from .group_writer import GroupWriter
 from .reading.filters import visible
 from .recovery import sweep
@@ -56,6 +54,8 @@ from .tables.service import (
     QueryEntities,
     RowChange,
 )
+from .writing.batch_writes import in_rounds
+from .writing.duplicate_notes import bar, forget, violations
 
 JOBS = "job"
 """The partition of the catalogue with a row for each build that has begun."""

@@ -28,7 +28,6 @@ from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
-from .batch_writes import insert
 from .builds import Builder, BuildProgress, NoGroupBuild, progress
 from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
@@ -36,11 +35,9 @@ from .catalogue.placement import check_models
 from .catalogue.publication import as_it_is, changed, given_up, open_catalogue
 from .check import AzureCheckView, Group, held
 from .cross_partition.outbox import Deadline, Outbox, Timing
-from .duplicate_notes import by_value, violations
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
-from .late_writes import write_in_time
 from .reading.filters import visible
 from .reading.reads import AzureReads
 from .reading.rollup_fields import completed
@@ -62,6 +59,9 @@ from .tables.service import (
     GetEntity,
     Service,
 )
+from .writing.batch_writes import insert
+from .writing.duplicate_notes import by_value, violations
+from .writing.late_writes import write_in_time
 
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks

@@ -52,7 +52,7 @@ from .tables.service import (
     QueryEntities,
     RowChange,
 )
-from .writes import write
+from .writing.writes import write
 
 Key = Sequence[Any]
 

@@ -18,10 +18,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import tablemapper as tm
-from tablemapper.engines.azure import engine, late_writes, writes
+from tablemapper.engines.azure import engine
 from tablemapper.engines.azure.cross_partition import remote_groups
 from tablemapper.engines.azure.cross_partition.outbox import Outbox, Timing
 from tablemapper.engines.azure.tables.service import RowChange
+from tablemapper.engines.azure.writing import late_writes, writes
 
 from ...classes import aggregate, entity, grouped
 

@@ -25,7 +25,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.aio.store import AsyncStore
 from tablemapper.aio.workers import Workers
-from tablemapper.engines.azure import batch_writes, housekeeping, recovery, repair, writes
+from tablemapper.engines.azure import housekeeping, recovery, repair
 from tablemapper.engines.azure.check import held as check_held
 from tablemapper.engines.azure.cross_partition import intent_builder, remote_groups, reservations, value_counts
 from tablemapper.engines.azure.cross_partition.named_partitions import NamedPartitions
@@ -44,6 +44,7 @@ from tablemapper.engines.azure.tables.service import (
     Request,
     RowChange,
 )
+from tablemapper.engines.azure.writing import batch_writes, writes
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations

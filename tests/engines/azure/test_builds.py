@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import builds, duplicate_notes, late_writes, writes
+from tablemapper.engines.azure import builds
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
@@ -31,10 +31,11 @@ from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.housekeeping import flush
-from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Driver, Effects, ReadClock, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, GroupTransaction, RowChange
+from tablemapper.engines.azure.writing import duplicate_notes, late_writes, writes
+from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
 from tablemapper.store.operations import Operations

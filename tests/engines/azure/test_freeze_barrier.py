@@ -14,16 +14,17 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import freeze_barrier, late_writes, writes
+from tablemapper.engines.azure import freeze_barrier
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
 from tablemapper.engines.azure.catalogue.publication import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
 from tablemapper.engines.azure.housekeeping import flush
-from tablemapper.engines.azure.late_writes import write_in_time
 from tablemapper.engines.azure.recovery import sweep
 from tablemapper.engines.azure.tables.driver import Effects, ReadClock, Sleep, Within, delay
 from tablemapper.engines.azure.tables.reserved_names import INTENTS
 from tablemapper.engines.azure.tables.service import GroupTransaction, Request
+from tablemapper.engines.azure.writing import late_writes, writes
+from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 

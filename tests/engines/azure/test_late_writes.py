@@ -9,10 +9,10 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import late_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline
 from tablemapper.engines.azure.group_writer import GroupWriter
 from tablemapper.engines.azure.tables.service import GroupTransaction, NoResponse, QueryEntities
+from tablemapper.engines.azure.writing import late_writes
 from tablemapper.schema.model import Schema, compile_schema
 
 from ...classes import entity, grouped

@@ -12,7 +12,6 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import writes
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.engine import AzureEngine
@@ -20,6 +19,7 @@ from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.tables import entity_json
 from tablemapper.engines.azure.tables.driver import Effects, Sleep, read
 from tablemapper.engines.azure.tables.service import GetEntity, Members
+from tablemapper.engines.azure.writing import writes
 from tablemapper.engines.protocol import Operation
 from tablemapper.evolution import newer_versions
 from tablemapper.schema.maintenance import Maintenance, maintenance

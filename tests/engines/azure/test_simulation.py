@@ -10,10 +10,10 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.engines.azure import writes
 from tablemapper.engines.azure.cross_partition.outbox import Outbox
 from tablemapper.engines.azure.tables.service import GroupTransaction, Request
-from tablemapper.engines.azure.writes import write
+from tablemapper.engines.azure.writing import writes
+from tablemapper.engines.azure.writing.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.operations import Operations

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import attrs
 
-from ...errors import OutcomeUnknown
-from ..protocol import Operation
-from .catalogue.open_classes import CatalogueRefresher
-from .cross_partition.intent_execution import CommittedIntent, carry_out_together
-from .cross_partition.outbox import Outbox
+from ....errors import OutcomeUnknown
+from ...protocol import Operation
+from ..catalogue.open_classes import CatalogueRefresher
+from ..cross_partition.intent_execution import CommittedIntent, carry_out_together
+from ..cross_partition.outbox import Outbox
+from ..tables.driver import Effects, Parallel
 from .late_writes import write_in_time
 from .outcomes import afterwards
-from .tables.driver import Effects, Parallel
 from .writes import LEFT, TransactionTooLarge
 
 _TOGETHER = 16  # transactions

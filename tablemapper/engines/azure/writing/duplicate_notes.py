@@ -10,14 +10,23 @@ from contextlib import suppress
 
 import attrs
 
-from ...errors import UniqueViolation
-from ..protocol import DuplicateValue, Operation
-from .catalogue.open_classes import OpenClasses
-from .cross_partition.marks import DUPLICATE, of_writes
-from .tables.driver import Effects, found, read
-from .tables.entity_json import ops_member
-from .tables.reserved_names import digest
-from .tables.service import ETAG, ROW, Comparison, ErrorResponse, GroupTransaction, NoResponse, QueryEntities, RowChange
+from ....errors import UniqueViolation
+from ...protocol import DuplicateValue, Operation
+from ..catalogue.open_classes import OpenClasses
+from ..cross_partition.marks import DUPLICATE, of_writes
+from ..tables.driver import Effects, found, read
+from ..tables.entity_json import ops_member
+from ..tables.reserved_names import digest
+from ..tables.service import (
+    ETAG,
+    ROW,
+    Comparison,
+    ErrorResponse,
+    GroupTransaction,
+    NoResponse,
+    QueryEntities,
+    RowChange,
+)
 
 _NOTED = "violation"
 

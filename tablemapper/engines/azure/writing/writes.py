@@ -14,35 +14,44 @@ from typing import Any, TypeVar
 import attrs
 import msgspec
 
-from ...catalogue.freeze import check_thawed
-from ...entities.etag import Stamp
-from ...errors import (
+from ....catalogue.freeze import check_thawed
+from ....entities.etag import Stamp
+from ....errors import (
     InvalidEntity,
     InvalidTransaction,
     StoreError,
     StoreLocked,
     UniqueViolation,
 )
-from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
-from ...schema.model import Model
-from ...schema.rows import FIRST, Row
-from ..protocol import Operation
-from ..write_decision import Decision, EntityChange, Key, violation
-from .catalogue.open_classes import OpenClasses
-from .cross_partition.intent_builder import outer_of
-from .cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
-from .cross_partition.marks import of_writes
-from .cross_partition.named_partitions import FinishedIntent
-from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
-from .cross_partition.remote_groups import check_room, checked
-from .cross_partition.reservations import Reservations
-from .cross_partition.value_counts import StalePages
+from ....schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ....schema.model import Model
+from ....schema.rows import FIRST, Row
+from ...protocol import Operation
+from ...write_decision import Decision, EntityChange, Key, violation
+from ..catalogue.open_classes import OpenClasses
+from ..cross_partition.intent_builder import outer_of
+from ..cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
+from ..cross_partition.marks import of_writes
+from ..cross_partition.named_partitions import FinishedIntent
+from ..cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
+from ..cross_partition.remote_groups import check_room, checked
+from ..cross_partition.reservations import Reservations
+from ..cross_partition.value_counts import StalePages
+from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
+from ..tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
+from ..tables.reserved_names import BASE_ROW, OP
+from ..tables.service import (
+    ETAG,
+    MAX_CHANGES,
+    Entity,
+    ErrorResponse,
+    GetEntity,
+    GroupTransaction,
+    NoResponse,
+    RowChange,
+)
 from .outcomes import afterwards, judge, outcome, unknown
 from .partition_view import PartitionView, same_write
-from .tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
-from .tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
-from .tables.reserved_names import BASE_ROW, OP
-from .tables.service import ETAG, MAX_CHANGES, Entity, ErrorResponse, GetEntity, GroupTransaction, NoResponse, RowChange
 
 _BODY = 3_500_000  # bytes of a transaction
 _BESIDE = 2  # an intent, and a note

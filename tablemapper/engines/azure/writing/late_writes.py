@@ -12,18 +12,18 @@ from functools import partial
 
 import attrs
 
-from ...entities.etag import Stamp
-from ...errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, TableMapperError, UniqueViolation
-from ..protocol import Operation
-from .catalogue.open_classes import CatalogueRefresher, OpenClasses
-from .catalogue.publication import changed, given_up
-from .cross_partition.intent_execution import CommittedIntent, carry_out_together
-from .cross_partition.marks import label_of, marked, parts_of
-from .cross_partition.outbox import Outbox
+from ....entities.etag import Stamp
+from ....errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, TableMapperError, UniqueViolation
+from ...protocol import Operation
+from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
+from ..catalogue.publication import changed, given_up
+from ..cross_partition.intent_execution import CommittedIntent, carry_out_together
+from ..cross_partition.marks import label_of, marked, parts_of
+from ..cross_partition.outbox import Outbox
+from ..tables.driver import Effects, ReadClock, delay, read
+from ..tables.service import ErrorResponse, GetEntity, NoResponse, RowChange
 from .duplicate_notes import bar
 from .outcomes import afterwards, unknown
-from .tables.driver import Effects, ReadClock, delay, read
-from .tables.service import ErrorResponse, GetEntity, NoResponse, RowChange
 from .writes import LEFT, write
 
 _ATTEMPTS = 8  # to add an entity, each as long as a write

@@ -11,22 +11,22 @@ from typing import Any, Literal
 
 import attrs
 
-from ...entities.entity import stored_row
-from ...entities.etag import Stamp
-from ...errors import CorruptStore
-from ...schema.maintenance import AggregateMaintenance, IndexMaintenance
-from ...schema.model import Model
-from ...schema.rows import FIRST, Row
-from ..protocol import Operation
-from ..write_decision import Decision, Key, decide
-from .catalogue.open_classes import OpenClasses
-from .cross_partition.marks import as_counted
-from .cross_partition.value_counts import Counts, ValueCounts
-from .reading.rollup_fields import RollupField
-from .tables.driver import Effects, read, side_by_side
-from .tables.entity_json import HiddenProperties, local_key
-from .tables.reserved_names import BASE_ROW
-from .tables.service import ETAG, Entity, GetEntity
+from ....entities.entity import stored_row
+from ....entities.etag import Stamp
+from ....errors import CorruptStore
+from ....schema.maintenance import AggregateMaintenance, IndexMaintenance
+from ....schema.model import Model
+from ....schema.rows import FIRST, Row
+from ...protocol import Operation
+from ...write_decision import Decision, Key, decide
+from ..catalogue.open_classes import OpenClasses
+from ..cross_partition.marks import as_counted
+from ..cross_partition.value_counts import Counts, ValueCounts
+from ..reading.rollup_fields import RollupField
+from ..tables.driver import Effects, read, side_by_side
+from ..tables.entity_json import HiddenProperties, local_key
+from ..tables.reserved_names import BASE_ROW
+from ..tables.service import ETAG, Entity, GetEntity
 
 
 class PartitionView:

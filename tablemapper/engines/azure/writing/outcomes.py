@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from ...errors import CorruptStore, InvalidEntity, OutcomeUnknown, StoreError
-from ..protocol import Operation
-from .cross_partition.intent_execution import UnknownAggregate
-from .cross_partition.outbox import Deadline, DeadlineExceeded
-from .tables.driver import EXPECTED, Effects, proven
-from .tables.service import ErrorResponse, GroupTransaction, NoResponse
+from ....errors import CorruptStore, InvalidEntity, OutcomeUnknown, StoreError
+from ...protocol import Operation
+from ..cross_partition.intent_execution import UnknownAggregate
+from ..cross_partition.outbox import Deadline, DeadlineExceeded
+from ..tables.driver import EXPECTED, Effects, proven
+from ..tables.service import ErrorResponse, GroupTransaction, NoResponse
 
 T = TypeVar("T")
 _EXPECTED = (*EXPECTED, DeadlineExceeded, UnknownAggregate)
