@@ -63,7 +63,7 @@ def test_a_class_that_was_renamed_and_has_ended_is_not_opened_as_an_empty_one(pa
         "first", [product, totals(product, "maker")],
     )  # fmt: skip
     migrate(path, first, second)
-    with pytest.raises(tm.SchemaMismatch, match="Part: the migration second replaced this form"):
+    with pytest.raises(tm.SchemaMismatch, match="Part: the migration first replaced this form of the class"):
         tm.open(path, models=[OLD, OLD_TOTALS])
     assert [item.where for item in tm.status(path).objects if item.kind == "class"] == ["Product"]
 

@@ -19,6 +19,7 @@ class Item(tm.Entity, table="Items"):
     number: tm.Field[int]
     position: tm.Field[int]
     odd: tm.Field[bool] = tm.field(default=False)
+    note: tm.Field[str] = tm.field(default="")
 
     key = tm.Key[str, int](partition="{board}", row="{number}")
     by_position = tm.Index[str, int](partition="{board}", row="{position}", unique=True)

@@ -187,7 +187,7 @@ def index_rows(store: tm.Store) -> dict[str, list[Any]]:
             name.removeprefix("Item."): list(table.items) for name, table in engine.state.indexes.items() if table.items
         }
     _, _, view = engine._examined(start_meter(False, "check", total=None))
-    return {index.model.name: list(rows) for index, rows in view._indexes.items()}
+    return {index.model.name: [key for key, _ in rows.items()] for index, rows in view._indexes.items()}
 
 
 def problems(store: tm.Store) -> list[tuple[str, str, tuple[Any, ...]]]:

@@ -62,20 +62,39 @@ def state_with(path: Path, where: tuple[int, ...], junk: Any) -> None:
     run_sql(path, "UPDATE Sums SET _state = ?", values=(msgspec.msgpack.encode(state),))
 
 
-CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
+MENDING: list[tuple[str, Callable[[tm.Store], object]]] = [
     ("merge of the same field", lambda store: store.merge(KEY, price=Decimal(3), name="y")),
-    ("merge of another field", lambda store: store.merge(KEY, num=3, tags=["t9"])),
     ("delete", lambda store: store.delete(KEY)),
-    ("delete by query", lambda store: store.query(Account).where(Account.p == "p").delete()),
-    ("update by query", lambda store: store.query(Account).where(Account.p == "p").update(name="z")),
-    ("replace", lambda store: store.replace(store[KEY])),
     ("upsert", lambda store: store.upsert(Account("p", "r1", Decimal(5)))),
     ("upsert and merge", lambda store: store.upsert(Account("p", "r1", Decimal(5)), merge=True)),
 ]
+"""Writes that keep nothing of the damaged value."""
+CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
+    ("merge of another field", lambda store: store.merge(KEY, num=3, tags=["t9"])),
+    ("delete by query", lambda store: store.query(Account).where(Account.p == "p").delete()),
+    ("update by query", lambda store: store.query(Account).where(Account.p == "p").update(name="z")),
+    ("replace", lambda store: store.replace(store[KEY])),
+]
+DAMAGED = ["1E+999999999", "-1E-999999999", "NaN", "Infinity", "9" * 5000, "x", b"1"]
+
+
+@pytest.mark.parametrize("change", [case[1] for case in MENDING], ids=[case[0] for case in MENDING])
+@pytest.mark.parametrize("value", DAMAGED)
+def test_a_write_that_keeps_nothing_of_a_damaged_decimal_corrects_it(
+    path: Path, value: Any, change: Callable[[tm.Store], object]
+) -> None:
+    run_sql(path, "UPDATE Accounts SET price = ? WHERE RowKey = 'r1'", values=(value,))
+    with tm.open(path, models=MODELS) as store:
+        assert not store.check().ok
+        change(store)
+        damaged = [problem for problem in store.check().problems if problem.kind == "damaged"]
+        assert damaged == []
+        store.repair()
+        assert store.check().ok
 
 
 @pytest.mark.parametrize("change", [case[1] for case in CHANGES], ids=[case[0] for case in CHANGES])
-@pytest.mark.parametrize("value", ["1E+999999999", "-1E-999999999", "NaN", "Infinity", "9" * 5000, "x", b"1"])
+@pytest.mark.parametrize("value", DAMAGED)
 def test_a_write_that_meets_a_damaged_decimal_names_the_row(
     path: Path, value: Any, change: Callable[[tm.Store], object]
 ) -> None:

@@ -328,7 +328,9 @@ def test_an_emulator_gets_ascii_and_azure_what_is_shorter() -> None:
     for connection, is_ascii in (("AccountName=shop;AccountKey=c2VjcmV0", False), ("UseDevelopmentStorage=true", True)):
         transport = Transport(204, {"ETag": _ETAG})
         Wire(account_of(connection), pool=transport).send(GroupTransaction("Users", "acme", changes[:1]))
-        transport.answer = urllib3.HTTPResponse(BATCH, urllib3.HTTPHeaderDict({"Content-Type": TYPE}), 202)
+        done = BATCH.replace(b"datetime'1'", b"datetime'2026-03-04T05%3A06%3A07.0123456Z'")
+        done = done.replace(b"nosniff\r\n\r\n\r\n", f"nosniff\r\nETag: {_ETAG}\r\n\r\n\r\n".encode())
+        transport.answer = urllib3.HTTPResponse(done, urllib3.HTTPHeaderDict({"Content-Type": TYPE}), 202)
         Wire(account_of(connection), pool=transport).send(GroupTransaction("Users", "acme", changes))
         for _, _, body, _ in transport.sent:
             assert body.isascii() == is_ascii
