@@ -149,7 +149,8 @@ class Wire:
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
         kind = SecurePool if account.scheme == "https" else Pool
-        options = [*HTTPConnection.default_socket_options, *_KEEPALIVE]
+        defaults: Any = HTTPConnection.default_socket_options  # (a Final, of which pyright knows no type)
+        options = [*defaults, *_KEEPALIVE]
         self._pool = pool or kind(account.host, account.port, maxsize=_CONNECTIONS, socket_options=options)
 
     def __repr__(self) -> str:
