@@ -49,6 +49,7 @@ def store(tmp_path: Path) -> Iterator[tm.Store]:
         yield opened
 
 
+@pytest.mark.file  # (an account writes fewer together)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 @pytest.mark.parametrize("count", [1_000, 1_001])
 def test_positions_move_up_by_one(store: tm.Store, count: int, call: Callable[[Any], int]) -> None:
@@ -60,6 +61,7 @@ def test_positions_move_up_by_one(store: tm.Store, count: int, call: Callable[[A
     assert store.check().ok
 
 
+@pytest.mark.file
 def test_positions_turn_round(store: tm.Store) -> None:
     """The first takes the value of the last: nothing can be written before all has been read."""
     store.insert_many(Item("b", number, number) for number in range(1_100))
@@ -67,6 +69,7 @@ def test_positions_turn_round(store: tm.Store) -> None:
     assert [item.position for item in store.query(Item).where(of_board, Item.number < 2)] == [1_099, 1_098]
 
 
+@pytest.mark.file
 def test_a_holder_that_the_query_does_not_find_is_a_violation(store: tm.Store) -> None:
     store.insert_many(Item("b", number, number, odd=number == 1_100) for number in range(1_300))
     query = store.query(Item).where(of_board, Item.odd == False)  # noqa: E712
