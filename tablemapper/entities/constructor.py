@@ -165,7 +165,7 @@ def _json_mend(declaration: Declaration, f: FieldModel, value: object, fault: st
         return ""
     try:
         msgspec.convert(value, f.type.kind)
-    except (ValueError, TypeError):  # (a lone surrogate is no text of UTF-8)
+    except (msgspec.MsgspecError, ValueError, TypeError):  # (a lone surrogate is no text of UTF-8)
         return ""
     return f"; tm.from_dict({declaration.name}, …) reads values as JSON has them"
 

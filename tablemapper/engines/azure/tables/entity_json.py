@@ -301,7 +301,7 @@ def marks_of(entity: Members) -> Mapping[str, str]:
             return msgspec.json.decode(written, type=dict[str, str])
         # (The first accounts have "name:write name:write". A name may have a colon in it, a write has none.)
         return dict([one.rsplit(":", 1) for one in written.split(" ")])
-    except (TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
         raise CorruptStore(
             f"{entity.get(PARTITION), entity.get(ROW)}: its property {OPS} cannot be read: {error}; another program changed it; restore it"
         ) from error
