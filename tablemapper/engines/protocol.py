@@ -69,6 +69,12 @@ Part: TypeAlias = tuple[list[Row], int]
 """Rows, and a bound of the characters in each, keys apart: only rows that may be large are looked at one by one."""
 
 
+def restore_rows(operations: Sequence[Operation], rows: Sequence[tuple[Row | None, Row | None]]) -> None:
+    """Give operations their old and new rows from before a write that was undone: it gives them the stored ones."""
+    for operation, (old, new) in zip(operations, rows, strict=True):
+        operation.old, operation.new = old, new
+
+
 @attrs.define(eq=False)
 class Batch:
     """New entities of one class, and their rows; of columns, what makes rows."""

@@ -24,7 +24,7 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, Note, NoteConflict, Operation
+from ..engines.protocol import Engine, Note, NoteConflict, Operation, restore_rows
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
@@ -280,13 +280,13 @@ class _Run:
             try:
                 self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written))
             except (PreconditionFailed, EntityNotFound):
-                _restore(part, rows)
+                restore_rows(part, rows)
                 tries += 1
                 if tries > _ATTEMPTS:
                     raise
                 operations = self._again(operations)
             except UniqueViolation as error:
-                _restore(part, rows)
+                restore_rows(part, rows)
                 if not self._comes_later(error, operations, len(part), last=last):
                     raise
                 if len(part) == len(operations):
@@ -331,12 +331,6 @@ class _Run:
         self._write([], last=True)
         if self._checkpoint is not None:
             self._checkpoint.leave()
-
-
-def _restore(operations: Sequence[Operation], rows: Sequence[tuple[Row | None, Row | None]]) -> None:
-    """Give operations the rows that they had before a write that has failed: it may have given them the stored ones."""
-    for operation, (old, new) in zip(operations, rows, strict=True):
-        operation.old, operation.new = old, new
 
 
 def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:

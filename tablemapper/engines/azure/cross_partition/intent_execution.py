@@ -152,7 +152,9 @@ def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[No
         since = yield from outbox.left_alone_since()
         recent = [intent for intent in finished if intent.began >= since]
         changes = [
-            RowChange("delete", intent.row, {}, "*") if intent in recent else RowChange("merge", intent.row, DONE, "*")
+            RowChange("delete", intent.row, {}, "*")
+            if intent.began >= since
+            else RowChange("merge", intent.row, DONE, "*")
             for intent in finished
         ]
         try:

@@ -17,7 +17,7 @@ from ....limits import MAX_ENTITY
 from ....schema.maintenance import ChangeSet, Groups
 from ....schema.model import Model
 from ....schema.rows import DAMAGE, Row, unreadable
-from ...protocol import Batch, Note, Operation, Part
+from ...protocol import Batch, Note, Operation, Part, restore_rows
 from ...write_decision import check_limit, exists, missing, stale
 from ..file.writer import Writer, sorted_rows
 from ..sql.catalogue_table import write_note
@@ -78,8 +78,7 @@ def transact(
         maintained_limit: as `Engine.apply`.
     """
     if given:
-        for operation, (old, new) in zip(operations, given, strict=True):
-            operation.old, operation.new = old, new
+        restore_rows(operations, given)
     for note in notes:
         writer.proof = write_note(writer, note)
     if operations:
