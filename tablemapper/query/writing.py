@@ -239,9 +239,12 @@ class _Run:
 
     def _keys(self) -> Iterator[Key]:
         """Yield the keys of the results in the order of the query, from one state of the store."""
-        prepared, bound = self._writing.plans.find(self._spec, ())
-        run = PlanReader(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         limit = self._spec.limit
+        # Each entity is read and tested later, so older rows of an index will do, and hide none that moves meanwhile.
+        # A limit counts what matches.
+        spec = attrs.evolve(self._spec, eventual=True) if limit is None else self._spec
+        prepared, bound = self._writing.plans.find(spec, ())
+        run = PlanReader(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
     def _batch(self, entities: Sequence[Any]) -> None:
