@@ -139,7 +139,9 @@ def test_each_verb_by_an_index_elsewhere_answers_as_the_entities_do(part: int, f
 
 
 @pytest.mark.parametrize("verb", ["update", "delete"])
-def test_what_is_written_by_an_index_elsewhere_is_what_it_gives(verb: str, full_size: bool) -> None:
+def test_a_write_by_an_index_elsewhere_changes_what_the_query_gives_and_nothing_else(
+    verb: str, full_size: bool
+) -> None:
     for seed in range(100, 180 if full_size else 103):
         memory = damaged(seed)
         tables = dict(memory.tables)
@@ -148,12 +150,16 @@ def test_what_is_written_by_an_index_elsewhere_is_what_it_gives(verb: str, full_
                 continue
             memory.tables = dict(tables)
             with tm.open(AzurePlace(memory=memory), models=[Task, Load]) as store:  # type: ignore[arg-type]
-                before = {one.key: one for one in store.query(Task).allow_scan()}
-                chosen = {one.key for one in question(store)}
-                if verb == "update":
-                    assert question(store).update(points=Task.points + 100) == len(chosen), (seed, name)
-                else:
-                    assert question(store).delete() == len(chosen), (seed, name)
-                after = {one.key: one for one in store.query(Task).allow_scan()}
-            changed = {key for key, one in before.items() if after.get(key) != one}
-            assert changed == chosen, (seed, name)
+                before = {task.key: task for task in store.query(Task).allow_scan()}
+                given = {task.key for task in question(store)}
+                query = question(store)
+                count = query.update(points=Task.points + 100) if verb == "update" else query.delete()
+                after = {task.key: task for task in store.query(Task).allow_scan()}
+            memory.tables = dict(tables)
+            with tm.open(AzurePlace(memory=memory), models=[Task, Load]) as store:  # type: ignore[arg-type]
+                store.repair()
+                matching = {task.key for task in question(store)}
+            changed = {key for key, task in before.items() if after.get(key) != task}
+            # (A stale row may lead to an entity that matches, and whose own row is missing.)
+            assert given <= changed <= matching, (seed, name)
+            assert count == len(changed), (seed, name)
