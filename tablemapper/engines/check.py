@@ -18,7 +18,11 @@ from ..schema.model import Model
 from ..schema.rows import UNREADABLE, Row, same_rows
 from ..schema.slots import State
 
-ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
+_UNCOUNTED = (
+    "another program wrote it, so no index and no aggregate has it; repair() adds it, and so does each write here"
+)
+RESTORE = "restore a backup"
+ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged", "uncounted"]
 
 
 @attrs.frozen
@@ -27,7 +31,8 @@ class Problem:
 
     kind: ProblemKind
     """``missing``: a row that should be there; ``dangling``: one that should not; ``wrong``: one that holds something
-    else; ``damaged``: a row that cannot be read, or the file itself."""
+    else; ``damaged``: a row that cannot be read, or the file itself; ``uncounted``: an entity that another program wrote,
+    which no index and no aggregate has."""
     where: str
     """The index, aggregate or class, as in ``Product.by_name``."""
     key: tuple[Any, ...]
@@ -47,6 +52,8 @@ class CheckReport:
     problems: tuple[Problem, ...]
     unchecked: tuple[str, ...] = ()
     """What nothing here says how it should be, and what to do for it to be compared."""
+    foreign: tuple[str, ...] = ()
+    """Of each table with rows that no class claims, how many, and the key of one: they are no problems."""
 
     @property
     def ok(self) -> bool:
@@ -59,6 +66,7 @@ class CheckReport:
             [
                 found + (f"{len(self.problems)} problems" if self.problems else "ok"),
                 *map(str, self.problems),
+                *(f"foreign: {one}" for one in self.foreign),
                 *(f"not compared: {one}" for one in self.unchecked),
             ]
         )
@@ -141,7 +149,7 @@ class CheckFinding:
     problem: Problem
     of: object = None
     """The index or the aggregate, or what else the engine keeps; None: nothing says what should be there."""
-    remedy: str = "restore a backup"
+    remedy: str = RESTORE
     """What the user can do where that is None."""
 
 
@@ -155,11 +163,18 @@ class ConsistencyCheck:
     Args:
         maintained: from each class, for all of its entities or for those that satisfy a test.
         last: the highest timestamp that was given out; None if nobody knows.
+        is_counted: whether an entity is in what is maintained from it, or will be once it is written here.
     """
 
     def __init__(
-        self, maintained: Mapping[Model, Sequence[MaintenanceRule]], stored: CheckView, last: int | None, meter: Meter
+        self,
+        maintained: Mapping[Model, Sequence[MaintenanceRule]],
+        stored: CheckView,
+        last: int | None,
+        meter: Meter,
+        is_counted: Callable[[Model, Row], bool] = lambda model, row: True,
     ) -> None:
+        self._is_counted = is_counted
         self._maintained = maintained
         self._stored = stored
         self._last = last
@@ -186,10 +201,11 @@ class ConsistencyCheck:
         except CorruptStore as error:  # nothing more can be read
             yield CheckFinding(Problem("damaged", "file", (), str(error)))
 
-    def report(self, findings: Iterable[CheckFinding]) -> CheckReport:
+    def report(self, findings: Iterable[CheckFinding], foreign: Iterable[str] = ()) -> CheckReport:
         """Return the outcome."""
         problems = tuple(dict.fromkeys(finding.problem for finding in findings))
-        return CheckReport(self.entity_count, self.index_count, self.group_count, problems)
+        counts = self.entity_count, self.index_count, self.group_count
+        return CheckReport(*counts, problems, foreign=tuple(foreign))
 
     def live(self, aggregate: AggregateMaintenance, key: tuple[Any, ...]) -> Delta:
         """Return what the entities of a group add up to; known once all was found."""
@@ -198,6 +214,8 @@ class ConsistencyCheck:
     def _duties(self, model: Model, row: Row) -> Maintenance:
         """Return what is maintained from an entity or a group."""
         (whole, _), *rest = self._maintained[model]
+        if not self._is_counted(model, row):
+            return whole.where(lambda _: False)
         return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
 
     def _counts(self, model: Model) -> dict[IndexMaintenance, int]:
@@ -211,6 +229,8 @@ class ConsistencyCheck:
             self.entity_count += 1
             self._meter.advance(1)
             maintenance = self._duties(model, row)
+            if not self._is_counted(model, row):
+                yield CheckFinding(Problem("uncounted", model.name, row[:2], _UNCOUNTED), model)
             try:
                 yield from self._entity(whole, row)
                 entries = self._counted(maintenance, row)

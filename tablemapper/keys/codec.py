@@ -168,6 +168,8 @@ class KeyCodec:
 
     def fits(self, text: str) -> bool:
         """Return whether a text has the form of those that are made here, its value unknown."""
+        if self.spec == "fold" or self.head:
+            return self.encode(unescape(text)) == text
         head = len(self.shape)
         return (
             len(text) >= head

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
@@ -15,11 +15,12 @@ from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
-from ....errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
+from ....errors import CorruptStore, InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
-from ....keys.encodings import NotAKey
+from ....keys.canonical import KeyTest, made_again
 from ....keys.template import Template
+from ....owner_cache import cached_on_owner
 from ....schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -27,7 +28,7 @@ from ....schema.maintenance import (
     maintenance,
 )
 from ....schema.model import Model, Schema, is_local, reserved_keys
-from ....schema.rows import Row
+from ....schema.rows import DAMAGE, Row
 from ....schema.specs import stored_default
 from ...check import MaintenanceRule
 from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, counted, label_of, parts_of
@@ -36,12 +37,13 @@ from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
-from ..tables.reserved_names import BASE_ROW
-from ..tables.service import PARTITION, ROW, ErrorResponse, Members
+from ..tables.reserved_names import BASE_ROW, HIDDEN_PREFIX, STATE
+from ..tables.service import PARTITION, ROW, Entity, ErrorResponse, Members
 from .placement import is_inner
 from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
 
 T = TypeVar("T")
+_DAMAGED: tuple[type[Exception], ...] = (CorruptStore, *DAMAGE)
 _BRIEF = 1.0  # seconds; for as long who reads keys waits for the catalogue, and as often a frozen store is looked at
 _log = logging.getLogger("tablemapper.azure")
 
@@ -104,10 +106,6 @@ class OpenClasses:
             self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
         }
         self.outer_aggregates = [one for duties in self.outer.values() for one in duties.aggregates]
-        tables: dict[str, int] = {}
-        for form in catalogue.models.values():
-            tables[form.table] = tables.get(form.table, 0) + 1
-        self._shared = {table for table, count in tables.items() if count > 1}
         self._reserved = {
             cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
         }
@@ -211,19 +209,50 @@ class OpenClasses:
         return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
 
     def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities, and not of another class of its table."""
-        if model.table not in self._shared:
-            return True
-        first, second = model.declaration.templates
+        """Return whether a key is one of a class's entities: neither of another class of its table, nor of another program."""
+        return self._key_test(model).has(partition, row) and not self._is_special(model, partition, row)
+
+    def is_of(self, model: Model, entity: Entity) -> bool:
+        """Return whether a row is an entity of a class, or a group of an aggregate that is there for readers."""
+        if HIDDEN_PREFIX in entity or (model.aggregate is not None and STATE not in entity):
+            return False
+        return self.claims(model, entity[PARTITION], entity[ROW])
+
+    def readable(self, model: Model, entity: Entity) -> Row | None:
+        """Return the row of an entity of a class; None if it is none, or what only a check names: not even its marks can be read."""
         try:
-            first.decode(partition)
-            second.decode(row)
-        except (NotAKey, ValueError, ArithmeticError):
-            return False
+            return self.codec(model).row(entity) if self.is_of(model, entity) else None
+        except _DAMAGED:
+            return None
+
+    def entities(self, model: Model, page: Sequence[Entity]) -> Iterable[tuple[tuple[str, str], Entity]]:
+        """Return those rows of a page for which `is_of` holds, with their keys, which ascend."""
+        partitions, rows = [one[PARTITION] for one in page], [one[ROW] for one in page]
+        pairs = zip(zip(partitions, rows, strict=True), page, strict=True)
+        alone = model.aggregate is None and model.cls not in self._reserved and not self._special.get(model)
+        if alone and self._key_test(model).has_all(partitions, rows):
+            return pairs
+        return [(key, entity) for key, entity in pairs if self.is_of(model, entity)]
+
+    def check_key(self, model: Model, partition: str, row: str) -> None:
+        """Refuse a key that no entity of a class has.
+
+        Raises:
+            InvalidEntity: its fields make another one.
+        """
+        if not self._key_test(model).has(partition, row):
+            made = made_again(self.stored(model).declaration.templates, (partition, row))
+            fault = "no fields make it" if made is None or made == (partition, row) else f"its fields make {made}"
+            raise InvalidEntity(f"{(partition, row)} is no key of {model.name}", [fault])
+
+    def _key_test(self, model: Model) -> KeyTest:
+        return key_test(self.stored(model))  # (of a newer version, keys may have values that this one does not know)
+
+    def _is_special(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key that a class could have is one of a more special class of its table."""
         if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
-            return False
-        special = self._special.get(model, ())
-        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
+            return True
+        return any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in self._special.get(model, ()))
 
     # -- what is maintained: `write_decision.MaintenanceRules`
 
@@ -260,6 +289,12 @@ class OpenClasses:
         """Return the labels of what has to be ready for a class to be read."""
         keepers = [keeper_name(model.name, field.property) for field in model.maintained]
         return keepers if model.aggregate is None else [model.name]
+
+
+@cached_on_owner
+def key_test(model: Model) -> KeyTest:
+    """Return the test for the keys of a class."""
+    return KeyTest(model.declaration.templates)
 
 
 def _is_inside(model: Model, part: MaintainedPart) -> bool:

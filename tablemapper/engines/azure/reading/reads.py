@@ -36,6 +36,7 @@ from ..tables.reserved_names import (
     BASE_ROW,
     HIDDEN_PREFIX,
     NEXT_ROW,
+    STATE,
     index_key,
     index_prefix,
     outer_key,
@@ -54,6 +55,7 @@ from ..tables.service import (
     GetEntity,
     NoResponse,
     QueryEntities,
+    check_ascending,
     filter_text,
 )
 from .filters import (
@@ -73,7 +75,7 @@ from .filters import (
 )
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
-from .scans import Runs, outer_places
+from .scans import Runs, is_index_row, outer_places
 
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
@@ -101,8 +103,12 @@ class ReadSchema(Protocol):
         """Return where the maintained fields of a class are."""
         ...
 
-    def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities."""
+    def is_of(self, model: Model, entity: Entity) -> bool:
+        """Return whether a row is an entity of a class, or a group of an aggregate that is there for readers."""
+        ...
+
+    def entities(self, model: Model, page: Sequence[Entity]) -> Iterable[tuple[KeyPosition, Entity]]:
+        """Return those rows of a page for which `is_of` holds, with their keys."""
         ...
 
 
@@ -242,7 +248,7 @@ class _Reading:
         stored = [model.declaration.field(name) for name in names if model.position.get(name, 2) != 2]
         if any(field.type.undeclared for field in stored):
             return ()
-        below = [] if model.aggregate is None else [HIDDEN_PREFIX]
+        below = [] if model.aggregate is None else [HIDDEN_PREFIX, STATE]
         return tuple(
             dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
         )
@@ -317,12 +323,14 @@ class _Reading:
 
     def _pages(self, find: QueryEntities, first: Callable[[], EntityPage]) -> Iterator[Sequence[Entity]]:
         """Yield page after page; from the second on, the next one is fetched while one is looked at."""
-        page, ahead = first(), False
+        page, ahead, last = first(), False, list[Entity]()
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
             following = self._source.begin(self._ask(find)) if ahead else partial(self._source.run, self._ask(find))
             yield self._with_kept(page.entities)
+            last = [*last, *page.entities][-1:]
             page, ahead = following(), self._top is None
+            check_ascending([*last, *page.entities[:1]])
         yield self._with_kept(page.entities)
 
     def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
@@ -405,28 +413,24 @@ class _Reading:
         ranked |= self._in_memory
         front = self._front(one)
         exact = self._index is None and not self._high
-        classes, model, walk = self._classes, self._model, self._walk
-        for place, entity in self._placed(chain.from_iterable(pages)):
-            if HIDDEN_PREFIX in entity or (
-                not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1]))
-            ):
+        walk = self._walk
+        for place, entity in self._placed(pages):
+            if not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1])):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
             if walk is not None and not walk.holds(place[0]):
                 continue
-            if self._index is None and not classes.claims(model, *place):
-                continue
             yield self._place_rank(front, place) if ranked else None, place, entity
 
-    def _placed(self, entities: Iterable[Entity]) -> Iterator[tuple[KeyPosition, Entity]]:
-        """Yield rows with their places, of rows of an index with one place the last."""
+    def _placed(self, pages: Iterable[Sequence[Entity]]) -> Iterator[tuple[KeyPosition, Entity]]:
+        """Yield rows with their places, without those of other programs; of rows of an index with one place the last."""
         if self._index is None:
-            for entity in entities:
-                yield (entity[PARTITION], entity[ROW]), entity
+            for page in pages:
+                yield from self._classes.entities(self._model, page)
             return
         last: tuple[KeyPosition, Entity] | None = None
-        for entity in entities:
+        for entity in chain.from_iterable(pages):
             for place in self._places(self._index, entity):
                 if last is not None and last[0] != place:
                     yield last
@@ -435,6 +439,8 @@ class _Reading:
             yield last
 
     def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[KeyPosition]:
+        if not is_index_row(entity, outer=self._outer):
+            return ()
         if self._outer:
             return outer_places(index, entity)
         partition, base = entity[PARTITION], entity[BASE_ROW]
@@ -466,11 +472,12 @@ class _Reading:
             yield from entries
             return
         index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
+        is_of = self._classes.is_of
         while some := list(islice(entries, size)):
             timeout = self._source.timeout
             gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
             held = zip(some, self._source.run(side_by_side(gets)), strict=True)
-            there = [(one, entity) for one, entity in held if entity is not None and HIDDEN_PREFIX not in entity]
+            there = [(one, entity) for one, entity in held if entity is not None and is_of(self._model, entity)]
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)

@@ -10,8 +10,8 @@ import attrs
 from ....planning.query_parts import KeyPosition
 from ....schema.maintenance import IndexMaintenance
 from ..tables.driver import Effects, read
-from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN_PREFIX, NEXT_ROW, OP_UNITS, outer_row_of
-from ..tables.service import PARTITION, ROW, Entity, EntityPage, Filter, QueryEntities
+from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN_PREFIX, NEXT_ROW, OP_UNITS, STATE, outer_row_of
+from ..tables.service import PARTITION, ROW, Entity, EntityPage, Filter, QueryEntities, check_ascending
 from .filters import all_of, text, visible
 
 T = TypeVar("T")
@@ -25,6 +25,11 @@ class Runs(Protocol):
     def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         ...
+
+
+def is_index_row(entity: Entity, *, outer: bool) -> bool:
+    """Return whether a row where an index keeps its own is one of an index: others name no entity."""
+    return entity.get(BASE_ROW).__class__ is str and (not outer or entity.get(BASE_PARTITION).__class__ is str)
 
 
 def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:
@@ -47,9 +52,11 @@ def in_range(table: str, rows: tuple[str, str], partition: str | None = None) ->
 
 def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
     """Yield the entities of a table that satisfy a filter."""
-    find = QueryEntities(table, all_of(where))
+    find, last = QueryEntities(table, all_of(where)), list[Entity]()
     while True:
         page: EntityPage = source.run(read(find, source.timeout))
+        check_ascending([*last, *page.entities[:1]])
+        last = [*last, *page.entities][-1:]
         yield from page.entities
         if page.after is None:
             return
@@ -60,7 +67,7 @@ def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:
     """Yield the partition keys of a table in order, each with the first of its entities: a request for each."""
     beyond: list[Filter] = []
     while True:
-        find = QueryEntities(table, all_of([*beyond, visible()]), (PARTITION, ROW, HIDDEN_PREFIX), 1)
+        find = QueryEntities(table, all_of([*beyond, visible()]), (PARTITION, ROW, HIDDEN_PREFIX, STATE), 1)
         page: EntityPage = source.run(read(find, source.timeout))
         while not page.entities and page.after is not None:
             page = source.run(read(attrs.evolve(find, after=page.after), source.timeout))

@@ -31,7 +31,7 @@ from ...write_decision import Decision, EntityChange, Key, violation
 from ..catalogue.open_classes import OpenClasses
 from ..cross_partition.intent_builder import outer_of
 from ..cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
-from ..cross_partition.marks import of_writes
+from ..cross_partition.marks import counted, of_writes
 from ..cross_partition.named_partitions import FinishedIntent
 from ..cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
 from ..cross_partition.remote_groups import check_room, checked
@@ -99,6 +99,8 @@ def write(
     """
     if any(one.verb != "build" for one in operations):
         check_thawed(classes.catalogue)
+    for one in operations:
+        classes.check_key(one.model, *one.key)
     began: float = yield ReadClock()
     timeout = min(timeout, outbox.times.deadline)
     if (
@@ -219,7 +221,8 @@ class _Transaction:
         if change.new is None:
             return RowChange("delete", row, {}, etag)
         if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
-            return RowChange("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
+            ops = ops_member(self.outer.ops[self.decision.entities.index(change)])
+            return RowChange("merge", row, ops if counted(change.old) is not None else {**ops, OP: self.op}, etag)
         codec = self._classes.codec(operation.model)
         undeclared = {} if change.old is None else change.old[-1].undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
