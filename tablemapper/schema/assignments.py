@@ -81,6 +81,11 @@ class Assignments:
                 return None
         return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
 
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether it says what whole fields become, whatever an entity has."""
+        return all(step.calculate is None and not step.path for step in self.steps)
+
     def mended(self, row: Row) -> Row:
         """Return a stored row with the constants that whole fields become, which may take the place of damage."""
         values = list(row)

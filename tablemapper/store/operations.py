@@ -19,7 +19,7 @@ from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
-from ..schema.rows import Row
+from ..schema.rows import FIRST, Row
 
 A = TypeVar("A", bound=Aggregate)
 
@@ -218,8 +218,10 @@ class Operations:
                 if old is None:
                     return row
                 values = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
-                entity_merged = model.build_one((*values, *old[len(row) :]))
-                return model.to_row(entity_merged)
+                try:
+                    return model.to_row(model.build_one((*values, *old[len(row) :])))
+                except CorruptStore:  # (what stays damaged stays as it is)
+                    return tuple(values)
 
             operation.change = change
         return operation
@@ -238,7 +240,10 @@ class Operations:
             try:
                 entity = model.build_one(old)
             except CorruptStore:
-                entity = model.build_one(changes.mended(old))
+                mended = changes.mended(old)
+                if changes.reads_nothing and model.fault_of(mended) is not None:
+                    return mended[: FIRST + len(model.columns)]  # (what stays damaged stays as it is)
+                entity = model.build_one(mended)
             changes.apply(entity)
             return model.to_row(entity)
 

@@ -12,7 +12,10 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.tables.service import GroupTransaction, RowChange
 
+from ..engines.azure.memory import Memory
+from ..engines.azure.place import AzurePlace
 from ..sql import run_sql
 from ..stores import sound_store
 
@@ -70,7 +73,7 @@ MENDING: list[tuple[str, Callable[[tm.Store], object]]] = [
 ]
 """Writes that keep nothing of the damaged value."""
 CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
-    ("merge of another field", lambda store: store.merge(KEY, num=3, tags=["t9"])),
+    ("merge of a calculation", lambda store: store.merge(KEY, Account.num.set(Account.num + 1))),
     ("delete by query", lambda store: store.query(Account).where(Account.p == "p").delete()),
     ("update by query", lambda store: store.query(Account).where(Account.p == "p").update(name="z")),
     ("replace", lambda store: store.replace(store[KEY])),
@@ -91,6 +94,41 @@ def test_a_write_that_keeps_nothing_of_a_damaged_decimal_corrects_it(
         assert damaged == []
         store.repair()
         assert store.check().ok
+
+
+@pytest.mark.parametrize("place", ["file", "account"])
+@pytest.mark.parametrize("number", range(2))
+def test_a_write_of_other_fields_keeps_a_damaged_one_as_it_is(path: Path, place: str, number: int) -> None:
+    """The indexes that read none of it follow, those that read it and the group leave the entity out, until it is mended."""
+    memory = Memory()
+    if place == "file":
+        run_sql(path, "UPDATE Accounts SET span = 'x' WHERE RowKey = 'r1'")
+        store = tm.open(path, models=MODELS)
+    else:
+        store = tm.open(AzurePlace(memory=memory), models=MODELS)
+        store.insert_many(Account("p", f"r{n}", Decimal(n), f"n{n}", timedelta(n), [f"t{n % 2}"], n) for n in range(4))
+        memory.send(GroupTransaction("Accounts", "p", (RowChange("merge", "r1", {"span": "x"}),)))
+    with store:
+        assert store.repair().repaired
+        assert store.group(Sum.key("p")).accounts == 3
+        store.merge(KEY, num=3, tags=["t9"], name="other")
+        assert [one.key for one in store.check().problems] == [("p", "r1")]
+        assert [
+            *store.query(Account.by_tag("t9")).select(Account.num),
+            *store.query(Account.by_name("other")).select(Account.num),
+        ] == [(3,), (3,)]
+        with pytest.raises(tm.CorruptStore, match="span"):
+            store.get(KEY)
+        if place == "account":
+            assert memory.tables["Accounts"]["p", "r1"].typed["span"] == ("String", "x")
+        mend: list[Callable[[], object]] = [
+            lambda: store.merge(KEY, span=timedelta(5)),
+            lambda: store.merge(KEY, span=None),
+        ]
+        mend[number]()
+        assert store.check().ok
+        assert store.group(Sum.key("p")).accounts == 4
+        assert store[KEY].name == "other"
 
 
 @pytest.mark.parametrize("change", [case[1] for case in CHANGES], ids=[case[0] for case in CHANGES])
