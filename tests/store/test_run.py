@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_numbers_of_async_stores_have_no_gap(tmp_path: Path) -> None:
         tm.open(path, models=MODELS).close()
         return await asyncio.gather(*[task(path) for _ in range(3)])
 
-    assert sorted(sum(asyncio.run(tasks()), [])) == [*range(1, 16)]
+    assert sorted(chain.from_iterable(asyncio.run(tasks()))) == [*range(1, 16)]
 
 
 Race = tuple[Callable[[tm.Transaction], Any], Callable[[tm.Store], Any]]
@@ -281,7 +282,7 @@ def test_what_a_merge_returns_in_a_transaction_is_what_is_stored(store: tm.Store
 
 def test_what_a_merge_returned_holds_or_the_transaction_fails(store: tm.Store) -> None:
     for error, missing in ((tm.EntityExists, True), (tm.PreconditionFailed, False)):
-        with pytest.raises(error), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(error), store.transaction() as tx:
             tx.merge(KEY, Counter.last.add(1), or_insert=Counter("Oslo"), returning=True)
             at_once(lambda: store.upsert(Counter("Oslo", 50)))
         assert store[KEY].last == 50, missing
