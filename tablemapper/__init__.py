@@ -75,6 +75,7 @@ from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.hooks import converter
+from .values.registered import register
 from .values.scalars import Int32
 from .verbs.transaction import Transaction
 from .viewer.inspector import inspector
@@ -151,6 +152,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "register",
     "restore",
     "schema_snapshot",
     "size",

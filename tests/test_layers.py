@@ -15,9 +15,9 @@ from .parsed import parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "uuids", "attributes"]}],
+    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
-        {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "nested", "sums"]},
+        {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
     ],
     [

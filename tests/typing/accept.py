@@ -767,6 +767,35 @@ def hierarchies(store: tm.Store) -> None:
     assert_type(documents.max(Document.path), tuple[str, ...] | None)
 
 
+@attrs.frozen
+class Slug:
+    text: str
+
+
+def slug(text: str) -> Slug:
+    return Slug(text)
+
+
+tm.register(Slug, str, store=lambda slug: slug.text, load=Slug)
+
+
+def own_scalars() -> None:
+    assert_type(tm.register(Slug, str, store=lambda slug: slug.text, load=slug), None)
+
+
+class Article(tm.Entity, table="Articles"):
+    site: tm.Field[str]
+    slug: tm.Field[Slug]
+
+    key = tm.Key[str, Slug](partition="{site}", row="{slug}")
+
+
+def own_scalars_in_queries(store: tm.Store) -> None:
+    articles = store.query(Article).where(Article.slug == Slug("a"), Article.slug.is_in([Slug("b")]))
+    assert_type(articles.max(Article.slug), Slug | None)
+    assert_type(store[Article.key("a", Slug("b"))].slug, Slug)
+
+
 def strategies() -> None:
     assert_type(entities(Product), SearchStrategy[Product])
     assert_type(entities(Product, category_id="books", price=just(Decimal(1))), SearchStrategy[Product])

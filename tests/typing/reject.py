@@ -9,6 +9,7 @@ import tablemapper as tm
 from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
+    Article,
     Bounded,
     DailyClimate,
     Department,
@@ -16,6 +17,7 @@ from .accept import (
     Headcount,
     Product,
     Reading,
+    Slug,
     Traffic,
     User,
     UserId,
@@ -375,6 +377,14 @@ def hierarchies(store: tm.Store) -> None:
     Document.site.startswith(("a",))  # type: ignore[arg-type]
     Document.path > "a"  # type: ignore[operator]
     Document.key("a", "b")  # type: ignore[arg-type]
+
+
+def own_scalars(store: tm.Store) -> None:
+    tm.register(Slug, str, store=lambda slug: slug.name, load=Slug)  # type: ignore[attr-defined]
+    tm.register(Slug, int, store=lambda slug: 1, load=Slug)  # type: ignore[arg-type]
+    tm.register("Slug", str, store=str, load=str)  # type: ignore[arg-type]
+    Article.key("a", "b")  # type: ignore[arg-type]
+    store.query(Article).max(Article.slug).name  # type: ignore[union-attr]
 
 
 def strategies() -> None:
