@@ -717,6 +717,3 @@ class Holding:
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._state.index(index).items)
