@@ -547,6 +547,9 @@ class DictReads:
     def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: a dict has no bytes."""
 
