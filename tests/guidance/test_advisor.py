@@ -17,8 +17,8 @@ from tablemapper.accept import OF_CLASSES, OF_INDEXES
 from tablemapper.guidance import advisor as advising
 from tablemapper.guidance.advisor import advise_schema
 from tablemapper.guidance.call_rules import CODES_OF_CALLS, CODES_OF_IDLE
-from tablemapper.guidance.data_rules import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA
-from tablemapper.guidance.declaration_rules import RULES_OF_CLASSES, RULES_OF_PLACES
+from tablemapper.guidance.data_rules import INDEX_DATA_RULES, KEY_DATA_RULES
+from tablemapper.guidance.declaration_rules import CLASS_RULES, KEY_RULES
 from tablemapper.schema.model import compile_schema
 
 from ..whole.models import Model, compiled
@@ -321,10 +321,10 @@ def test_classes_that_do_not_fit_together_are_refused_as_by_open() -> None:
 
 
 def test_each_rule_has_a_case_and_a_place_for_its_acceptance() -> None:
-    rules = {*RULES_OF_CLASSES, *RULES_OF_PLACES}
+    rules = {*CLASS_RULES, *KEY_RULES}
     assert {code for code, *_ in CASES} == rules
-    assert {*OF_INDEXES} == {*RULES_OF_PLACES, *RULES_OF_INDEX_DATA, *CODES_OF_IDLE}
-    assert {*OF_CLASSES} == {*rules, *RULES_OF_KEY_DATA, *CODES_OF_CALLS} - {"TM005"}
+    assert {*OF_INDEXES} == {*KEY_RULES, *INDEX_DATA_RULES, *CODES_OF_IDLE}
+    assert {*OF_CLASSES} == {*rules, *KEY_DATA_RULES, *CODES_OF_CALLS} - {"TM005"}
 
 
 # ---------------------------------------------------------------------------------------------- at open
