@@ -53,7 +53,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "ddl", "catalogue_table", "index_tables", "statements", "sizes", "stored_classes", "schema", "filters", "ranges", "keyset", "select",
             ],
             "engines.sqlite.rows": [
-                "duplicate_values", "truncate", "jobs", "maintenance_writer", "build_steps", "group_build", "mirrors", "write_hooks", "writes", "catalogue_cache", "atomic_load", "check", "reads", "statistics", "partition_reader",
+                "duplicate_values", "truncate", "jobs", "maintenance_writer", "build_steps", "mirrors", "write_hooks", "writes", "catalogue_cache", "atomic_load", "check", "reads", "statistics", "partition_reader",
             ],
             "engines.sqlite.online": ["transition_runner", "dropped_tables", "apply_schema", "repair", "status", "backfill", "migration"],
             "engines.sqlite": ["engine"],
