@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import attrs
 from msgspec import UNSET
 
+from ....catalogue.freeze import check_thawed
 from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
@@ -31,6 +32,7 @@ from ....schema.model import Model, Schema, is_local, reserved_keys
 from ....schema.rows import DAMAGE, Row
 from ....schema.specs import stored_default
 from ...check import MaintenanceRule
+from ...protocol import Operation
 from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, counted, label_of, parts_of
 from ..cross_partition.outbox import Timing
 from ..cross_partition.remote_groups import GroupMaintenance
@@ -234,16 +236,20 @@ class OpenClasses:
             return pairs
         return [(key, entity) for key, entity in pairs if self.is_of(model, entity)]
 
-    def check_key(self, model: Model, partition: str, row: str) -> None:
-        """Refuse a key that no entity of a class has.
+    def check_writable(self, operations: Sequence[Operation]) -> None:
+        """Refuse operations on a store that is frozen, and those by keys that no entity of the class has.
 
         Raises:
-            InvalidEntity: its fields make another one.
+            StoreLocked: the store is frozen.
+            InvalidEntity: fields make another key.
         """
-        if not self._key_test(model).has(partition, row):
-            made = made_again(self.stored(model).declaration.templates, (partition, row))
-            fault = "no fields make it" if made is None or made == (partition, row) else f"its fields make {made}"
-            raise InvalidEntity(f"{(partition, row)} is no key of {model.name}", [fault])
+        if any(one.verb != "build" for one in operations):
+            check_thawed(self.catalogue)
+        for model, key in [(one.model, one.key) for one in operations]:
+            if not self._key_test(model).has(*key):
+                made = made_again(self.stored(model).declaration.templates, key)
+                fault = "no fields make it" if made is None or made == key else f"its fields make {made}"
+                raise InvalidEntity(f"{key} is no key of {model.name}", [fault])
 
     def _key_test(self, model: Model) -> KeyTest:
         return key_test(self.stored(model))  # (of a newer version, keys may have values that this one does not know)

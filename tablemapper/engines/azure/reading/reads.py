@@ -167,6 +167,9 @@ class AzureReads:
         """Return None: entities are counted by reading them."""
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: to count rows costs as much as to read them."""
 
@@ -430,7 +433,7 @@ class _Reading:
                 yield from self._classes.entities(self._model, page)
             return
         last: tuple[KeyPosition, Entity] | None = None
-        for entity in chain.from_iterable(pages):
+        for entity in filter(partial(is_index_row, outer=self._outer), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
                 if last is not None and last[0] != place:
                     yield last
@@ -439,8 +442,6 @@ class _Reading:
             yield last
 
     def _places(self, index: IndexMaintenance, entity: Entity) -> Iterable[KeyPosition]:
-        if not is_index_row(entity, outer=self._outer):
-            return ()
         if self._outer:
             return outer_places(index, entity)
         partition, base = entity[PARTITION], entity[BASE_ROW]
@@ -472,12 +473,12 @@ class _Reading:
             yield from entries
             return
         index, size = self._index, _JOINED if self._limit is None else min(_JOINED, max(self._limit, 1))
-        is_of = self._classes.is_of
         while some := list(islice(entries, size)):
             timeout = self._source.timeout
             gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
             held = zip(some, self._source.run(side_by_side(gets)), strict=True)
-            there = [(one, entity) for one, entity in held if entity is not None and is_of(self._model, entity)]
+            is_of = partial(self._classes.is_of, self._model)
+            there = [(one, entity) for one, entity in held if entity is not None and is_of(entity)]
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)

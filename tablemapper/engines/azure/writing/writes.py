@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import attrs
 import msgspec
 
-from ....catalogue.freeze import check_thawed
 from ....entities.etag import Stamp
 from ....errors import (
     InvalidEntity,
@@ -38,7 +37,7 @@ from ..cross_partition.remote_groups import check_room, checked
 from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
 from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
-from ..tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
+from ..tables.entity_json import HiddenProperties, as_stored, hidden_of, included, local_key, members_of, ops_member
 from ..tables.reserved_names import BASE_ROW, OP
 from ..tables.service import (
     ETAG,
@@ -97,10 +96,7 @@ def write(
         StoreLocked: nothing was written, as others wrote the same partition all the time, or the store is frozen.
         OutcomeUnknown: nobody knows whether it was.
     """
-    if any(one.verb != "build" for one in operations):
-        check_thawed(classes.catalogue)
-    for one in operations:
-        classes.check_key(one.model, *one.key)
+    classes.check_writable(operations)
     began: float = yield ReadClock()
     timeout = min(timeout, outbox.times.deadline)
     if (
@@ -224,7 +220,7 @@ class _Transaction:
             ops = ops_member(self.outer.ops[self.decision.entities.index(change)])
             return RowChange("merge", row, ops if counted(change.old) is not None else {**ops, OP: self.op}, etag)
         codec = self._classes.codec(operation.model)
-        undeclared = {} if change.old is None else change.old[-1].undeclared
+        undeclared = hidden_of(change.old).undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
             names = ", ".join([name for name in undeclared if "@" not in name])
             raise InvalidEntity(
@@ -234,7 +230,8 @@ class _Transaction:
                 ],
             )
         ops = self.outer.ops[self.decision.entities.index(change)]
-        members = {**codec.members(change.new), **undeclared, **ops_member(ops), OP: self.op}
+        members = codec.members(change.new)
+        members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
         return RowChange("upsert" if row in self._known.blind else "insert", row, members)
@@ -327,8 +324,10 @@ class _Transaction:
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
             if change.new is not None and change.operation.verb != "require":
-                undeclared = {} if change.old is None else change.old[-1].undeclared
-                rows[change.operation.row] = (*change.new, HiddenProperties(self.op, undeclared, ops))
+                hidden = hidden_of(change.old)
+                members = self._classes.codec(change.operation.model).members(change.new) if hidden.ticks else {}
+                kept = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
+                rows[change.operation.row] = (*change.new, kept)
         return rows
 
     def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:
