@@ -284,3 +284,16 @@ def test_a_foreign_change_costs_a_stale_etag_its_condition() -> None:
         with pytest.raises(tm.PreconditionFailed):
             store.delete(entity)
     assert store[key].size == 8
+
+
+def test_what_cannot_be_added_is_left_out_of_all_that_a_repair_makes_right() -> None:
+    """Its value is taken, so it stays in nothing: neither in its group, which is wrong, nor in an index that still has it."""
+    world = World()
+    store, row = world.store, Part.key("a", "taken").row
+    store.insert(Part("a", "taken", "red", "2", 3))
+    world.foreign("taken", code="1")
+    world.memory.send(GroupTransaction("Parts", "a", (RowChange("merge", "total", {"parts": 9}),)))
+    report = store.repair()
+    assert [(one.kind, one.key) for one in report.remaining] == [("uncounted", ("a", row))]
+    assert world.groups() == world.expected() == {"a": (1, 5), "red": (1, 5)}
+    assert [one.id for one in store.query(Part).where(Part.bin == "a").order_by(Part.size)] == ["ours"]

@@ -10,6 +10,7 @@ import pytest
 
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import EntityPage, GroupTransaction, QueryEntities, RowChange
+from tablemapper.progress import start_meter
 from tablemapper.schema.model import compile_schema
 
 from .memory import Memory
@@ -323,3 +324,45 @@ def test_a_row_that_cannot_be_read_is_named_and_ends_nothing() -> None:
     assert "store.merge(key, …)" in str(left)
     assert world.store.group(Site.key("a")).visits == 3  # (the aggregate reads its size)
     assert list(world.store.query(Visit).where(Visit.page == "back").select(Visit.number)) == [(9,)]
+
+
+def test_what_is_built_anew_is_emptied_of_its_own_rows_alone() -> None:
+    world = World()
+    world.invade()
+    engine: Any = world.store._engine
+    engine._build_anew(["Visit.by_page", "Visit.by_size", "Site"], start_meter(False, "").__enter__())
+    assert world.untouched()
+    assert world.answers() == World().answers()
+    assert world.store.check().ok
+
+
+def test_a_sweep_by_another_program_passes_by_what_is_nobodys(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.invade()
+    world.memory.ahead += 10_000
+    with tm.Store(AzurePlace(memory=world.memory).open(compile_schema(MODELS))) as other:
+        other.sweep(full=True)
+        assert other.check().ok
+    assert not caplog.records
+    assert world.untouched()
+
+
+def test_a_group_whose_key_another_program_has_taken_waits_for_it_to_go(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.put("Sites", "new", "", visits=7)
+    world.store.insert(Visit("new", 1))
+    assert "a row of another program has the key of the group; delete it" in caplog.text
+    engine: Any = world.store._engine
+    (aggregate,) = engine._classes.outer_aggregates
+    with pytest.raises(tm.CorruptStore, match="another program"):
+        engine.widen(aggregate, {("new", ""): aggregate.aggregate.zero()})
+    assert not world.store.repair().ok
+    assert world.store.get(Site.key("new")) is None
+    assert world.untouched()
+    world.memory.send(GroupTransaction("Sites", "new", (RowChange("delete", "", {}, "*"),)))
+    world.memory.ahead += 10_000
+    assert world.store.sweep() == 1
+    assert world.store.group(Site.key("new")).visits == 1
+    world.memory.ahead += 10_000
+    world.store.sweep()
+    assert world.store.check().ok
