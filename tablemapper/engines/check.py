@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from ..errors import CorruptStore
+from ..keys.canonical import is_key
 from ..progress import Meter
 from ..schema.aggregate_model import AggregateModel, Delta
 from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance, written_test
@@ -271,7 +272,9 @@ class ConsistencyCheck:
             yield from self._faults(model, row)
             self._add(maintenance, (row,), digests)
         except UNREADABLE as error:
-            yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
+            remedy = _remedy(model, row)
+            detail = str(error) if remedy == RESTORE else f"a foreign key: no fields make it ({error})"
+            yield CheckFinding(Problem("damaged", model.name, row[:2], detail), remedy=remedy)
             self._add(maintenance.counting(row), (row,), digests)
 
     def _adds(self, maintenance: Maintenance, rows: Sequence[Row], digests: dict[IndexMaintenance, _Digest]) -> bool:
@@ -299,7 +302,9 @@ class ConsistencyCheck:
         entity = model.build_one(row)
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
-            yield CheckFinding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
+            what = "its" if is_key(model.declaration.templates, row[:2]) else "a foreign key: its"
+            detail = f"{what} fields make the key {key[1:]}"
+            yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy=_remedy(model, row))
         if self._last is not None and not 0 < row[2] <= self._last:
             detail = f"its timestamp {row[2]} was never issued"
             yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
@@ -418,6 +423,13 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
             yield CheckFinding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
+
+
+def _remedy(model: Model, row: Row) -> str:
+    """Return what to do with an entity that contradicts itself: one whose key is none has no fields to be written with."""
+    if is_key(model.declaration.templates, row[:2]):
+        return RESTORE
+    return f"delete it: store.delete(tm.KeyOf({model.name}, {row[0]!r}, {row[1]!r}))"
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:

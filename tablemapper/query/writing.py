@@ -213,10 +213,28 @@ class _Run:
         for rows in run.rows(after, examined=most):
             read += len(rows)
             after = rows[-1][:2]
-            entities += run.items_of(rows)
+            entities += self._entities(rows, run.items_of)
             if len(entities) >= batch or read >= most:
                 return entities, after, True
         return entities, after, False
+
+    def _entities(self, rows: Sequence[Row], make: Callable[[Sequence[Row]], list[Any]]) -> list[Any]:
+        """Return the entities of rows; of one that is damaged in what the query does not ask for, what can be read."""
+        try:
+            return make(rows)
+        except CorruptStore:
+            pass
+        entities: list[Any] = []
+        for row in rows:
+            try:
+                entities += make((row,))
+            except CorruptStore as error:
+                salvaged = self._model.salvaged(row)
+                try:
+                    entities += [salvaged] if self._test(salvaged) else []
+                except AttributeError:  # (a field that it does not have)
+                    raise error from None
+        return entities
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
@@ -233,7 +251,7 @@ class _Run:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):
                 rows = self._engine.get_many([(self._model, *key) for key in some])
-                entities = self._model.build([row for row in rows if row is not None])
+                entities = self._entities([row for row in rows if row is not None], self._model.build)
                 self._batch([entity for entity in entities if self._test(entity)])
         self._end()
 
@@ -326,8 +344,8 @@ class _Run:
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
                 again.append(operation)
-            elif row is not None and self._test(entity := self._model.build_one(row)):
-                again.append(self._work(entity))
+            elif row is not None:
+                again += [self._work(one) for one in self._entities([row], self._model.build) if self._test(one)]
         return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
@@ -351,8 +369,12 @@ def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 def _by_assignments(changes: Assignments) -> Work:
     def work(entity: Any) -> Operation:
-        changes.apply(entity)
-        return _replacing(changes.model, entity._row, entity)
+        model, row = changes.model, entity._row
+        if type(entity) is model.cls:
+            changes.apply(entity)
+            return _replacing(model, row, entity)
+        new = changes.applied(row)
+        return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return work
 
@@ -370,7 +392,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
-        changed = change(entity)
+        changed = change(entity if type(entity) is model.cls else model.build_one(row))  # (which raises)
         fault = None
         if changed is None:
             if not model.changed(entity, row):

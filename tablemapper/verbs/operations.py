@@ -19,7 +19,7 @@ from ..limits import MAX_OPERATIONS
 from ..schema.assignments import assignments
 from ..schema.maintenance import aggregate_maintenance
 from ..schema.model import Model, reserved_keys, writable
-from ..schema.rows import FIRST, Row
+from ..schema.rows import Row
 
 A = TypeVar("A", bound=Aggregate)
 
@@ -244,18 +244,8 @@ class Operations:
         def change(old: Row | None) -> Row:
             old = missing if old is None else old
             assert old is not None
-            try:
-                entity = model.build_one(old)
-            except CorruptStore:
-                mended = changes.mended(old)
-                if changes.reads_nothing and model.fault_of(mended) is not None:
-                    return mended[: FIRST + len(model.columns)]  # (what stays damaged stays as it is)
-                entity = model.build_one(mended)
-            changes.apply(entity)
-            return model.to_row(entity)
+            return changes.applied(old)
 
-        if missing is not None:
-            return Operation("upsert", model, key[1], key[2], change(None), change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
