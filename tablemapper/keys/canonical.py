@@ -105,11 +105,22 @@ class KeyTest:
         self._repeated = {field for field in fields if fields.count(field) > 1}
         self._derived = _derived(first, second, self._repeated)
         self._partitions, self._rows = _all_certain(first), _all_certain(second)
+        one, other = _certain(first), _certain(second)
+        self._certain = None if self._repeated or one is None or other is None else (one, other)
+        self._last_key: tuple[str, str] | None = None
         self._last: tuple[str | None, list[str] | None] = None, None
 
     def has(self, partition: str, row: str) -> bool:
         """Return whether a partition key and a row key are one of the class."""
-        return self.has_all((partition,), (row,)) or is_key(self._templates, (partition, row))
+        key = partition, row
+        if key == self._last_key or (
+            self._certain is not None and self._certain[0](partition) and self._certain[1](row)
+        ):
+            return True
+        if self.has_all((partition,), (row,)) or is_key(self._templates, key):
+            self._last_key = key  # (one write asks for it several times)
+            return True
+        return False
 
     def has_all(self, partitions: Sequence[str], rows: Sequence[str]) -> bool:
         """Return whether the keys of a page, which ascend, are certainly all of the class."""
@@ -145,18 +156,18 @@ class _Derived:
 
     slot: Slot
     component: int
-
-    def follows(self, text: str) -> str:
-        """Return what stands in the slot if the component has this text."""
-        text_of, buckets = self.slot.text, self.slot.buckets
-        return text[: text_of.cut] if text_of.cut else buckets[zlib.crc32(text.encode()) % len(buckets)]
+    is_all: bool
+    """Whether the row key is that component alone."""
 
     def holds(self, piece: str, rows: Sequence[str]) -> bool:
         """Return whether the slot has one text with all of some rows, which ascend."""
         if self.slot.text.cut and not self.component:  # (what is between begins as both do)
             return rows[0].startswith(piece) and rows[-1].startswith(piece)
-        follows, at = self.follows, self.component
-        return all(follows(row.split(SEPARATOR)[at]) == piece for row in rows)
+        texts = rows if self.is_all else [row.split(SEPARATOR)[self.component] for row in rows]
+        if self.slot.text.cut:
+            return all(text.startswith(piece) for text in texts)
+        number, count = self.slot.buckets.index(piece), len(self.slot.buckets)
+        return all(hashed % count == number for hashed in map(zlib.crc32, map(str.encode, texts)))
 
 
 def _derived(first: Template, second: Template, repeated: set[str]) -> list[_Derived] | None:
@@ -169,7 +180,7 @@ def _derived(first: Template, second: Template, repeated: set[str]) -> list[_Der
         for slot in [slot for slot in first.slots if slot.field == field]:
             if not (slot.text.cut or slot.buckets):
                 return None
-            derived.append(_Derived(slot, whole.component))
+            derived.append(_Derived(slot, whole.component, len(second.components) == 1))
     return derived
 
 
@@ -187,6 +198,12 @@ def _pattern(slot: Slot) -> str | None:
     if slot.spec == "hash":
         return "[0-9a-f]{32}"
     return _CERTAIN.get((base.__name__, slot.spec))
+
+
+def _certain(template: Template) -> Callable[[str], object] | None:
+    """Return the test whether a text certainly is a key of a template; None if there is none."""
+    patterns = [re.escape(part) if isinstance(part, str) else _pattern(part) for part in template.parts]
+    return None if None in patterns else re.compile("".join(filter(None, patterns))).fullmatch
 
 
 def _all_certain(template: Template) -> Callable[[Sequence[str]], bool]:
@@ -210,11 +227,8 @@ def _all_certain(template: Template) -> Callable[[Sequence[str]], bool]:
             return True
 
         return all_wide
-    patterns = [re.escape(part) if isinstance(part, str) else _pattern(part) for part in parts]
-    if None in patterns:
-        return lambda texts: False
-    certain = re.compile("".join(filter(None, patterns))).fullmatch
-    return lambda texts: None not in map(certain, texts)
+    certain = _certain(template)
+    return lambda texts: certain is not None and None not in map(certain, texts)
 
 
 def _shape(part: str | Slot) -> tuple[str, Callable[[str], object] | None] | None:

@@ -85,6 +85,7 @@ class OpenClasses:
         seen, _ = catalogue_view(catalogue, schema)  # (under the names of properties that these classes have)
         self.followed: dict[Model, ExtendedModel] = follow(schema, seen.models, seen.versions, names, refused)
         self._codecs: dict[Model, EntityCodec] = {}
+        self._key_tests: dict[Model, tuple[KeyTest, bool]] = {}
         self._forms = seen.models
         self._names = {name: dict(table.properties) for name, table in seen.tables.items()}
         for model in schema.models:
@@ -212,7 +213,8 @@ class OpenClasses:
 
     def claims(self, model: Model, partition: str, row: str) -> bool:
         """Return whether a key is one of a class's entities: neither of another class of its table, nor of another program."""
-        return self._key_test(model).has(partition, row) and not self._is_special(model, partition, row)
+        test, has_special = self._key_test(model)
+        return test.has(partition, row) and not (has_special and self._is_special(model, partition, row))
 
     def is_of(self, model: Model, entity: Entity) -> bool:
         """Return whether a row is an entity of a class, or a group of an aggregate that is there for readers."""
@@ -231,8 +233,8 @@ class OpenClasses:
         """Return those rows of a page for which `is_of` holds, with their keys, which ascend."""
         partitions, rows = [one[PARTITION] for one in page], [one[ROW] for one in page]
         pairs = zip(zip(partitions, rows, strict=True), page, strict=True)
-        alone = model.aggregate is None and model.cls not in self._reserved and not self._special.get(model)
-        if alone and self._key_test(model).has_all(partitions, rows):
+        test, has_special = self._key_test(model)
+        if not has_special and model.aggregate is None and test.has_all(partitions, rows):
             return pairs
         return [(key, entity) for key, entity in pairs if self.is_of(model, entity)]
 
@@ -245,14 +247,20 @@ class OpenClasses:
         """
         if any(one.verb != "build" for one in operations):
             check_thawed(self.catalogue)
-        for model, key in [(one.model, one.key) for one in operations]:
-            if not self._key_test(model).has(*key):
+        for one in operations:
+            model, key = one.model, one.key
+            if not self._key_test(model)[0].has(*key):
                 made = made_again(self.stored(model).declaration.templates, key)
                 fault = "no fields make it" if made is None or made == key else f"its fields make {made}"
                 raise InvalidEntity(f"{key} is no key of {model.name}", [fault])
 
-    def _key_test(self, model: Model) -> KeyTest:
-        return key_test(self.stored(model))  # (of a newer version, keys may have values that this one does not know)
+    def _key_test(self, model: Model) -> tuple[KeyTest, bool]:
+        """Return the test for the keys of a class, and whether its table has more special classes."""
+        if (test := self._key_tests.get(model)) is None:
+            # (Of a newer version, keys may have values that this one does not know.)
+            test = key_test(self.stored(model)), model.cls in self._reserved or bool(self._special.get(model))
+            self._key_tests[model] = test
+        return test
 
     def _is_special(self, model: Model, partition: str, row: str) -> bool:
         """Return whether a key that a class could have is one of a more special class of its table."""
