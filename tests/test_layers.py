@@ -41,7 +41,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
-            "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "open_classes"],
+            "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "claims", "adoption", "opening", "open_classes"],
             "engines.azure.writing": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "batch_writes"],
             "engines.azure": ["group_writer", "recovery", "housekeeping", "freeze_barrier", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
