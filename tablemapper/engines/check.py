@@ -93,6 +93,10 @@ class CheckView(Protocol):
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 
+    def unknown(self, model: Model, row: Row) -> str | None:
+        """Return which value of an entity or a group only another version of its class knows; None if there is none."""
+        ...
+
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
         ...
@@ -211,6 +215,7 @@ class ConsistencyCheck:
             self.entity_count += 1
             self._meter.advance(1)
             maintenance = self._duties(model, row)
+            yield from self._unknown(model, row)
             try:
                 yield from self._entity(whole, row)
                 entries = self._counted(maintenance, row)
@@ -219,6 +224,11 @@ class ConsistencyCheck:
                 entries = self._counted(maintenance.counting(row), row)
             yield from self._present(entries, counts)
         yield from self._no_others(model, counts)
+
+    def _unknown(self, model: Model, row: Row) -> Iterator[CheckFinding]:
+        """Check that the class knows each value of a row; what is maintained counts it, as the catalogue knows it."""
+        if (detail := self._stored.unknown(model, row)) is not None:
+            yield CheckFinding(Problem("damaged", model.name, row[:2], detail), remedy="write the entity again")
 
     def _counted(self, maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
         """Add what an entity contributes to groups, and return its rows in indexes; raises if it cannot have all."""
@@ -315,6 +325,7 @@ class ConsistencyCheck:
             key = (row[0], row[1])
             seen.add(key)
             self.group_count += 1
+            yield from self._unknown(model, row)
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
                 entries = _entries(self._duties(model, row), row)

@@ -718,5 +718,8 @@ class Holding:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
 
+    def unknown(self, model: Model, row: Row) -> str | None:
+        return None
+
     def index_count(self, index: IndexMaintenance) -> int:
         return len(self._state.index(index).items)

@@ -479,15 +479,21 @@ class _Reading:
 
     def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:
         if self._plan.covering:
-            field = self._model.declaration.field
-            return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
+            field, key = self._model.declaration.field, (found[PARTITION], found.get(BASE_ROW, found[ROW]))
+            values = [(name, self._codec.value(field(name), found)) for name in layout.fields or ()]
+            return (*place, *[self._codec.known_value(name, value, *key) for name, value in values])
         row = self._codec.row(found) if self._index is None else found
         if layout.fields is None:
+            row = self._codec.known(row)
             row = (*row[:-1], row[-1].state) if layout.state else row
             return (*place, *row) if layout.places else row
         position = self._model.position
         state = (row[-1].state,) if layout.state else ()
-        return (*(place if layout.places else ()), *[row[position[name]] for name in layout.fields], *state)
+        return (
+            *(place if layout.places else ()),
+            *[self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields],
+            *state,
+        )
 
     # -- orders that no path gives
 
