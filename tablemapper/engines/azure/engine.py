@@ -266,8 +266,7 @@ class AzureEngine:
         if HIDDEN_PREFIX in entity:
             return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
-        codec = self._classes.codec(model)
-        return codec.known(codec.row(entity)) if claimed else None
+        return self._classes.codec(model).read(entity) if claimed else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
@@ -305,8 +304,7 @@ class AzureEngine:
                 if model is None and any(classes.claims(one, *key) for one in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
-                    codec = classes.codec(model)
-                    yield [(model, codec.known(codec.row(entity)))]
+                    yield [(model, classes.codec(model).read(entity))]
                 else:
                     yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 

@@ -108,6 +108,10 @@ class EntityCodec:
             self.check_row(row)
         return row
 
+    def read(self, entity: Members) -> Row:
+        """Return the row of an entity that a program reads; as `known`."""
+        return self.known(self.row(entity))
+
     def known_value(self, field: str, value: Any, partition: str, row: str) -> Any:
         """Return a value that a program reads, of a field and of a key; as `known`."""
         return value if self.check is None else self.check(field, value, partition, row)
