@@ -72,9 +72,10 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"diagrams": ["trees", "svg", "markup"]},
     ],
     [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "writing", "division", "parsing", "query", "salvage", "mixed", "observed_queries"]}],
-    [{"store": ["operations", "write_windows", "column_input", "transaction", "builds", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
+    [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
+    [{"store": ["builds", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
-    [{"testing": ["clock", "store_fixture", "plugin", "key_budget", "scalar_strategies", "values", "strategies"]}],
+    [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
     [{"viewer": ["security", "cells", "derived_rows", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
     [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip

@@ -247,6 +247,17 @@ class Reads(Protocol):
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
+    def totals(
+        self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool
+    ) -> Iterable[Row] | None:
+        """Return totals by groups of fields that are stored alike; None if they have to be found out in Python.
+
+        Each row has the stored values of the fields, without repetitions, of one entity of the group, then the number
+        of its entities, then of the measured one how many values it has and their sum, or the least and the greatest.
+        A group can come several times. A damaged value of one of the fields has to be found in Python.
+        """
+        ...
+
     def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
         """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
         ...

@@ -8,7 +8,7 @@ properties.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -212,14 +212,19 @@ class ExtendedModel:
         )
 
 
-def unknown_value(followed: ExtendedModel | None, row: Row) -> str | None:
-    """Return which value of a row only another version of its class knows; None if there is none."""
-    try:
-        if followed is not None:
+def unknown_value(followed: ExtendedModel | None) -> Callable[[Row], str | None] | None:
+    """Return the function that says which value of a row only another version of its class knows; None if none does."""
+    if followed is None or not (followed.narrow or followed.narrow_keys):
+        return None
+
+    def unknown(row: Row) -> str | None:
+        try:
             followed.check_row(row)
-    except SchemaMismatch as error:
-        return "; ".join(error.faults)
-    return None
+        except SchemaMismatch as error:
+            return "; ".join(error.faults)
+        return None
+
+    return unknown
 
 
 def follow(

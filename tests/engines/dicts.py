@@ -547,6 +547,9 @@ class DictReads:
     def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: a dict has no bytes."""
 
@@ -718,8 +721,5 @@ class Holding:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
 
-    def unknown(self, model: Model, row: Row) -> str | None:
+    def unknown(self, model: Model) -> None:
         return None
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._state.index(index).items)

@@ -609,11 +609,19 @@ def parts(store: tm.Store, traffic: Traffic) -> None:
     assert_type(Traffic.home.at(lambda home: home.city).set("Oslo"), tm.Assignment[Traffic])
     assert_type(store.merge(key, Traffic.hours["05"].add(1), Traffic.more["size"].set(3), returning=True), Traffic)
     store.merge(key, Traffic.hours["05"].set(Traffic.hours["06"] + 1))
+    store.merge(key, Traffic.hours["05"].add(1), or_insert=traffic)
     store.query(Traffic).update(Traffic.more["size"].remove())
     store.query(Traffic.by_color("red"))
     with store.transaction() as tx:
         tx.require(traffic)
         tx.require(key)
+        assert_type(tx.merge(key, id="a", or_insert=traffic, returning=True), Traffic)
+
+    def work(tx: tm.Transaction) -> int:
+        return tx.merge(key, Traffic.hours["05"].add(1), returning=True).hours["05"]
+
+    assert_type(store.run(work), int)
+    assert_type(store.run(lambda tx: tx.insert(traffic)), None)
 
 
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
@@ -621,6 +629,12 @@ async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     await store.merge(traffic.key, id="a")
     async with store.transaction() as tx:
         tx.require(traffic)
+        assert_type(await tx.merge(traffic.key, id="a", returning=True), Traffic)
+
+    async def work(tx: tm.AsyncTransaction) -> int:
+        return (await tx.merge(traffic.key, id="a", returning=True)).hours["05"]
+
+    assert_type(await store.run(work), int)
 
 
 def written(store: tm.Store, since: datetime) -> None:

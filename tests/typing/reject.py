@@ -310,6 +310,9 @@ def parts(store: tm.Store) -> None:
     Traffic.home.at(lambda home: home.city).set(3)  # type: ignore[arg-type]
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
+    store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    store.run(5)  # type: ignore[arg-type]
+    store.run(lambda: 5)  # type: ignore[arg-type, misc]
     store.query(Traffic.by_color(5))  # type: ignore[arg-type]
     with store.transaction() as tx:
         tx.require("a")  # type: ignore[arg-type]

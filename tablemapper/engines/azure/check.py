@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ...entities.etag import Stamp
@@ -124,8 +124,8 @@ class AzureCheckView:
     def whole(self, model: Model) -> Model:
         return self.classes.stored(model)
 
-    def unknown(self, model: Model, row: Row) -> str | None:
-        return unknown_value(self.classes.followed.get(model), row)
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        return unknown_value(self.classes.followed.get(model))
 
     def rows(self, model: Model) -> Iterable[Row]:
         return (row[:-1] for row in self._rows[model].values())
@@ -165,9 +165,6 @@ class AzureCheckView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._indexes[index])
 
 
 def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:

@@ -122,7 +122,8 @@ def _if_there(work: Effects[T]) -> Effects[T | None]:
 def _look(head: Entity, table: str) -> Head:
     if head.get("format") != FORMAT:
         raise NotAStore(
-            f"{table}: its format is {head.get('format')!r}, which this version does not read; use a newer one"
+            f"{table} has format {head.get('format')!r}, this tablemapper reads format {FORMAT}; it was left as it is: "
+            "upgrade tablemapper"
         )
     try:
         times = head["look"] / 1000, head["deadline"] / 1000
