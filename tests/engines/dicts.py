@@ -560,7 +560,7 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:

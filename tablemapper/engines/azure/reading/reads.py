@@ -181,9 +181,9 @@ class AzureReads:
         keys = sorted(place for _, place, _ in reading.entries(None))
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return how many requests are sent at least, what that is consistent with, and the first filter."""
-        return _Reading(self._source, bound, layout, None, None).explained()
+        return _Reading(self._source, bound, layout, limit, None).explained()
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads: a page is of one state, and not all of them together."""
@@ -547,4 +547,6 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
+        if self._limit is not None and not self._merged and not self._in_memory:
+            count = min(count, 1)  # (the first range may have as many)
         return DatabasePlan(lines, count + len(self._keepers), eventual=eventual)
