@@ -268,7 +268,7 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return what the database itself says that it will do."""
         ...
 

@@ -548,7 +548,7 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
@@ -708,3 +708,6 @@ class Holding:
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
+
+    def unknown(self, model: Model) -> None:
+        return None

@@ -276,7 +276,7 @@ class AzureEngine:
         if HIDDEN_PREFIX in entity:
             return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
-        return self._classes.codec(model).row(entity) if claimed else None
+        return self._classes.codec(model).read(entity) if claimed else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
@@ -314,7 +314,7 @@ class AzureEngine:
                 if model is None and any(classes.claims(one, *key) for one in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
-                    yield [(model, classes.codec(model).row(entity))]
+                    yield [(model, classes.codec(model).read(entity))]
                 else:
                     yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 

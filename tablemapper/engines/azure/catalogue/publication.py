@@ -113,7 +113,7 @@ def if_there(work: Effects[T]) -> Effects[T | None]:
 def _look(head: Entity, table: str) -> Head:
     if head.get("format") not in (_FORMAT, _PREFIXED):
         raise NotAStore(
-            f"{table} has format {head.get('format')!r}, this tablemapper reads format {FORMAT}; it was left as it is: "
+            f"{table} has format {head.get('format')!r}, this tablemapper reads format {_PREFIXED}; it was left as it is: "
             "upgrade tablemapper"
         )
     try:
