@@ -36,7 +36,7 @@ def _of_the_project(app: App, commands: tuple[str, ...], arguments: ArgumentColl
     _PROJECT(app, commands, ArgumentCollection(named))  # type: ignore[no-untyped-call]
 
 
-app = App(
+app: App = App(
     name="tablemapper",
     help="Look after tablemapper stores.",
     help_epilogue="Exit codes: 0 all is well, 1 something needs attention, 2 the command or the models are wrong, "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
+from typing import Final
 
 from ....catalogue.tables import FIXED, Table
 from ....codegen import compile_functions
@@ -45,14 +46,15 @@ class Statements:
         kept: Mapping[str, tuple[str, str]] = _NOTHING,
     ) -> None:
         self.table = table
-        self.name = name or model.name
-        self.model = model = model if followed is None else followed.model
+        self.name: str = name or model.name
+        model = model if followed is None else followed.model
+        self.model: Final = model
         self._followed = followed
         self._kept = kept
         narrow_keys = followed is not None and followed.narrow_keys
         self._key_check = SqlFunction(followed.check_key) if followed is not None and narrow_keys else None
         self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
-        self.has_big = "_big" in table.has
+        self.has_big: bool = "_big" in table.has
         self._several: dict[int, str] = {}  # statements, by their number of keys
         self._some: dict[tuple[frozenset[int], bool], str] = {}  # others, by the places that they read
 
