@@ -358,6 +358,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "delete",
             "update",
             "move",
+            "run",
             "clear",
             "insert_many",
             "insert_columns",

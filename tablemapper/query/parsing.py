@@ -19,7 +19,7 @@ from ..entities.key import KeyOf
 from ..errors import InvalidQuery, did_you_mean, safe_repr
 from ..expressions.tree import Attr, Order, Predicate
 from ..values.precision import TIMES, cut_text
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
     "==": lambda attr, value: attr == value,
@@ -132,6 +132,8 @@ def _listed(text: str) -> list[Any]:
 
 def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
     """Return the value that a text stands for."""
+    if kind.own is not None:
+        return kind.own.load(_value(SCALARS[kind.kind], attr, text))
     parsed = _json(text) if isinstance(text, str) else text
     if kind.enum is not None and text in kind.enum.__members__:
         return kind.enum[text]

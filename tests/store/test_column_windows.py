@@ -15,8 +15,8 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.rows import writes
 from tablemapper.schema.model import model_of
-from tablemapper.store import write_windows
-from tablemapper.store.column_input import values_of
+from tablemapper.verbs import write_windows
+from tablemapper.verbs.column_input import values_of
 
 from ..classes import entity, grouped
 from ..sql import run_sql

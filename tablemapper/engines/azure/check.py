@@ -162,9 +162,6 @@ class AzureCheckView:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
 
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._indexes[index])
-
 
 def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:
     partition, base = entity[PARTITION], entity[BASE_ROW]

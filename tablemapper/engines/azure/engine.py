@@ -28,7 +28,7 @@ from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
-from .builds import Builder, BuildProgress, NoGroupBuild, progress
+from .builds import Builder, BuildProgress, progress
 from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
 from .catalogue.placement import check_models
@@ -449,10 +449,6 @@ class AzureEngine:
         """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
         self._check_writable()
         return self.run(self._builder.step(most, labels))
-
-    def group_build(self, labels: Collection[str] | None) -> NoGroupBuild:
-        """Return what builds nothing ahead."""
-        return NoGroupBuild()
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""

@@ -161,6 +161,9 @@ class AzureReads:
         """Return None: entities are counted by reading them."""
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: to count rows costs as much as to read them."""
 

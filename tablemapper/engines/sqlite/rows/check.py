@@ -100,9 +100,6 @@ class _Stored:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Row | None:
         return next(self._run(self._sqlite.indexes[index.model].holder, (partition, row)), None)
 
-    def index_count(self, index: IndexMaintenance) -> int:
-        return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
-
 
 def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[CheckFinding]:
     """Check that each row with large values has them, and that there are no others."""
