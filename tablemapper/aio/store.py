@@ -142,6 +142,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     delete = awaited(Store.delete)
     update = awaited(Store.update)
     clear = awaited(Store.clear)
+    drop = awaited(Store.drop, long=True)
     move = awaited(Store.move)
     insert_columns = awaited(Store.insert_columns, long=True)
 

@@ -131,6 +131,7 @@ class ObservedStore(Store):
     delete_many = _stream_reported(Store.delete_many)
     insert_columns = _reported(Store.insert_columns, _wrote_several)
     clear = _reported(Store.clear, _wrote_several)
+    drop = _reported(Store.drop)
     build = _reported(Store.build)
     status = _reported(Store.status)
     statistics = _reported(Store.statistics)
