@@ -21,9 +21,9 @@ from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
+from ..verbs.operations import Operations
 from .builds import HOLD, REST, BuildReport, build
 from .copy import CopyReport, copy_engine, copy_to_file
-from .operations import Operations
 
 _RECENT = timedelta(hours=1)
 

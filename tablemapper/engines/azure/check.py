@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ...entities.etag import Stamp
 from ...errors import CorruptStore
+from ...evolution.newer_versions import unknown_value
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
@@ -125,6 +126,9 @@ class AzureCheckView:
     def whole(self, model: Model) -> Model:
         return self.classes.stored(model)
 
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        return unknown_value(self.classes.followed.get(model))
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (row[:-1] for row in self._rows[model].values())
 
@@ -163,9 +167,6 @@ class AzureCheckView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._indexes[index])
 
 
 def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:

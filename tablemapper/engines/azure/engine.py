@@ -28,7 +28,7 @@ from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
-from .builds import Builder, BuildProgress, NoGroupBuild, progress
+from .builds import Builder, BuildProgress, progress
 from .catalogue.adoption import Adopted, check_adopted
 from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
@@ -278,7 +278,7 @@ class AzureEngine:
         if HIDDEN_PREFIX in entity:
             return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
-        return self._classes.codec(model).row(entity) if claimed else None
+        return self._classes.codec(model).read(entity) if claimed else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
@@ -316,7 +316,7 @@ class AzureEngine:
                 if model is None and any(classes.claims(one, *key) for one in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
-                    yield [(model, classes.codec(model).row(entity))]
+                    yield [(model, classes.codec(model).read(entity))]
                 else:
                     yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
@@ -449,10 +449,6 @@ class AzureEngine:
         """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
         self._check_writable()
         return self.run(self._builder.step(most, labels))
-
-    def group_build(self, labels: Collection[str] | None) -> NoGroupBuild:
-        """Return what builds nothing ahead."""
-        return NoGroupBuild()
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""

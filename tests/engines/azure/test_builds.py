@@ -38,7 +38,7 @@ from tablemapper.engines.azure.writing import duplicate_notes, late_writes, writ
 from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from ...classes import entity
 from .memory import Faulty, Memory, Options

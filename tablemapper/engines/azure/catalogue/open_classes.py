@@ -36,8 +36,7 @@ from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
-from ..tables.reserved_names import BASE_ROW
-from ..tables.service import MAX_CHANGES, PARTITION, ROW, ErrorResponse, Members
+from ..tables.service import MAX_CHANGES, ErrorResponse
 from .opening import open_catalogue, without_dropped
 from .placement import is_inner
 from .publication import UNWRITTEN, Head, StoredCatalogue, names_of, no_catalogue, read_catalogue, read_head
@@ -180,8 +179,7 @@ class OpenClasses:
             ]
             codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
             if (followed := self.followed.get(model)) is not None and (followed.narrow or followed.narrow_keys):
-                row, check = partial(_known_row, codec.row, followed), partial(_known_value, followed)
-                codec = attrs.evolve(codec, row=row, check=check)
+                codec = attrs.evolve(codec, check=partial(_known_value, followed), check_row=followed.check_row)
             self._codecs[model] = codec
         return codec
 
@@ -320,18 +318,9 @@ def _is_inside(model: Model, part: MaintainedPart) -> bool:
     return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
 
 
-def _known_row(read: Callable[[Members], Row], followed: ExtendedModel, entity: Members) -> Row:
-    """Return the row of an entity; raise SchemaMismatch if it holds a value that only a newer version knows."""
-    row = read(entity)
-    followed.check_row(row)
-    return row
-
-
-def _known_value(followed: ExtendedModel, field: FieldModel, value: Any, entity: Members) -> Any:
-    """Return a value in the row of an index; raise SchemaMismatch if only a newer version knows it."""
-    if field.name not in followed.narrow:
-        return value
-    return followed.check(field.name, value, entity[PARTITION], entity.get(BASE_ROW, entity[ROW]))
+def _known_value(followed: ExtendedModel, field: str, value: Any, partition: str, row: str) -> Any:
+    """Return a value of a key; raise SchemaMismatch if only another version knows it."""
+    return followed.check(field, value, partition, row) if field in followed.narrow else value
 
 
 class CatalogueRefresher:
