@@ -212,7 +212,7 @@ FOREIGN_NAMES: Mapping[str, Mapping[str, str]] = {
         ("count size", "store.query(Product).allow_scan().count()"),
         ("create_all create_table create_tables", _CREATED),
         ("truncate delete_all drop_all", "store.clear(Product)"),
-        ("drop_table", "store.clear(Product), or m.drop(Product) in a migration script"),
+        ("drop_table delete_table", "store.drop(Product)"),
         ("update_many bulk_update", "store.query(Product).where(…).update(field=value)"),
         ("vacuum optimize", "store.compact()"),
         ("tables table_names list_tables metadata models", "store.classes"),

@@ -140,6 +140,7 @@ class ObservedStore(Store):
     compact: Final = _reported(Store.compact)
     advise: Final = _reported(Store.advise)
     backup: Final = _reported(Store.backup)
+    drop: Final = _reported(Store.drop)
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:

@@ -825,3 +825,8 @@ def accounts() -> None:
     tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
     tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
+
+
+async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
+    store.drop(Product)
+    await other.drop(Product, progress=True)

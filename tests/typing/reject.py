@@ -415,3 +415,9 @@ def accounts() -> None:
     tm.open("azure://shop", models=[Product], adopt=5)  # type: ignore[arg-type]
     tm.open("azure://shop", models=[Product], adopt=[Product])  # type: ignore[list-item]
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
+
+
+def drops(store: tm.Store) -> None:
+    store.drop(DailyClimate)  # type: ignore[arg-type]
+    store.drop("Product")  # type: ignore[arg-type]
+    store.drop(Product, timeout=5)  # type: ignore[call-arg]
