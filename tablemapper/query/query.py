@@ -180,10 +180,8 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = (
-            reads.explain(bound, prepared.layout, self._spec.limit),
-            dict(totals_served(self._plans, self._spec)),
-        )
+        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        totals = dict(totals_served(self._plans, self._spec))
         older = any(total in self._plans.engine.eventual for total in totals.values())
         return Explanation(
             str(plan.path),
