@@ -146,6 +146,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     clear = awaited(Store.clear)
     move = awaited(Store.move)
     insert_columns = awaited(Store.insert_columns, long=True)
+    upsert_columns = awaited(Store.upsert_columns, long=True)
 
     @overload
     async def merge(

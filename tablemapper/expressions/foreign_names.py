@@ -201,7 +201,7 @@ FOREIGN_NAMES: Mapping[str, Mapping[str, str]] = {
         ("add_all bulk_create insert_all batch_write bulk_insert bulk_insert_mappings", "store.insert_many(entities)"),
         ("bulk_upsert merge_many", "store.upsert_many(entities)"),
         (
-            "upsert_columns upsert_frame replace_columns",
+            "upsert_frame replace_columns",
             "store.upsert_many(tm.from_dict(Product, row) for row in frame.to_dicts())",
         ),
         ("batch_get", "store.get_many(keys)"),
@@ -362,6 +362,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "clear",
             "insert_many",
             "insert_columns",
+            "upsert_columns",
             "upsert_many",
             "replace_many",
             "delete_many",

@@ -130,6 +130,7 @@ class ObservedStore(Store):
     replace_many = _stream_reported(Store.replace_many)
     delete_many = _stream_reported(Store.delete_many)
     insert_columns = _reported(Store.insert_columns, _wrote_several)
+    upsert_columns = _reported(Store.upsert_columns, _wrote_several)
     clear = _reported(Store.clear, _wrote_several)
     build = _reported(Store.build)
     status = _reported(Store.status)

@@ -398,9 +398,6 @@ class DictEngine:
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         return None
 
-    def group_build(self, labels: Collection[str] | None) -> Idle:
-        return Idle()
-
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         return ()
 
@@ -497,15 +494,6 @@ def _stored(model: Model) -> dict[str, int]:
 def _converted(old: Model, new: Model, row: Row) -> Row:
     held = {field.property: value for field, value in zip(old.columns, row[FIRST:], strict=True)}
     return (*row[:FIRST], *(held.get(field.property, new.defaults[field.property]) for field in new.columns))
-
-
-class Idle:
-    """Builds no groups ahead of others."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        return None
-
-    def close(self) -> None: ...
 
 
 # ---------------------------------------------------------------------------------------------- queries

@@ -807,3 +807,11 @@ def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> 
     tm_clock.tick(0.5)
     tm_clock.set(tm_clock.now + timedelta(days=1))
     assert_type([event.verb for event in tm_events], list[str])
+
+
+def accounts() -> None:
+    with tm.open("azure://shop", models=[Product], prefix="Staging", adopt=["Products"]) as store:
+        assert_type(store, tm.Store)
+    tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
+    tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
+    assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)

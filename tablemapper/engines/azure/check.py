@@ -60,6 +60,8 @@ class AzureCheckView:
 
     def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
         places = list(outer_places(index, entity))
+        if not places:
+            return
         if len(places) > 1:  # (a unique value that is being passed on)
             row = self._rows[self._owner(index)].get((places[1][2], places[1][3]))
             places = (
