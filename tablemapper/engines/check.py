@@ -201,7 +201,9 @@ class ConsistencyCheck:
             aggregate: {} for duties in maintained.values() for part, _ in duties for aggregate in part.aggregates
         }
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
-        self.entity_count = self.index_count = self.group_count = 0
+        self.entity_count: int = 0
+        self.index_count: int = 0
+        self.group_count: int = 0
 
     def findings(self, own: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
         """Yield what is wrong: entities and their index rows first, then the groups that they add up to.

@@ -490,9 +490,9 @@ class _Reading:
             row = self._codec.known(row)
             row = (*row[:-1], row[-1].state) if layout.state else row
             return (*place, *row) if layout.places else row
-        known, position = self._codec.known_value, self._model.position
+        position = self._model.position
         state = (row[-1].state,) if layout.state else ()
-        values = [known(name, row[position[name]], row[0], row[1]) for name in layout.fields]
+        values = [self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields]
         return (*(place if layout.places else ()), *values, *state)
 
     # -- orders that no path gives
