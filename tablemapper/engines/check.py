@@ -99,6 +99,10 @@ class CheckView(Protocol):
         """Return the function that says which value of a row only another version of its class knows; None if none does."""
         ...
 
+    def count(self, model: Model) -> int:
+        """Return the number of entities of a class."""
+        ...
+
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
         ...
@@ -207,10 +211,11 @@ class ConsistencyCheck:
         Args:
             own: what is wrong with what the engine keeps besides; it is read last.
         """
+        models = [model for model in self._maintained if model.aggregate is None]
         try:
-            for model in self._maintained:
-                if model.aggregate is None:
-                    yield from self._entities(model)
+            self._meter.expect(lambda: sum(map(self._stored.count, models)))
+            for model in models:
+                yield from self._entities(model)
             for aggregate, groups in self._groups.items():
                 yield from self._aggregate(aggregate, groups)
             yield from own

@@ -179,11 +179,8 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = (
-            reads.explain(bound, prepared.layout, self._spec.limit),
-            dict(totals_served(self._plans, self._spec)),
-        )
-        older = any(total in self._plans.engine.eventual for total in totals.values())
+        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
             plan,
@@ -195,7 +192,7 @@ class ClassResults(Splittable[T_co]):
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or older,
+            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),

@@ -299,6 +299,10 @@ class Statements:
         return f"SELECT {','.join(listed)} FROM {short(self.table.name)} WHERE {_KEY}"
 
     @cached_property
+    def count(self) -> str:
+        return f"SELECT count(*) FROM {quoted(self.table.name)} t WHERE {self.type_filter or 'TRUE'}"
+
+    @cached_property
     def scan(self) -> str:
         return self._scan()
 
