@@ -58,6 +58,7 @@ from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.hooks import converter
+from .values.registered import register
 from .values.scalars import Int32
 
 if typing.TYPE_CHECKING:  # (see below)
@@ -82,7 +83,7 @@ if typing.TYPE_CHECKING:  # (see below)
     from .store.administration import copy
     from .store.opening import open as open
     from .store.store import Store, UnknownRow
-    from .store.transaction import Transaction
+    from .verbs.transaction import Transaction
     from .viewer.inspector import inspector
 
 __all__ = [
@@ -156,6 +157,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "register",
     "restore",
     "schema_snapshot",
     "size",
@@ -192,7 +194,7 @@ _LATER = {
     "store.administration": ["copy"],
     "store.opening": ["open"],
     "store.store": ["Store", "UnknownRow"],
-    "store.transaction": ["Transaction"],
+    "verbs.transaction": ["Transaction"],
     "viewer.inspector": ["inspector"],
 }
 """The modules of public names that declarations do not need: they are loaded when one is used."""

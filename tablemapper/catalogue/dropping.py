@@ -67,7 +67,9 @@ def drop(
     else:
         labels = {owner, *(f"{owner}.{name}" for name in form.indexes)}
         keepers = keepers_of(owner, catalogue.models)
-        for name in [name for name, other in catalogue.models.items() if other.source == owner or name in keepers]:
+        for name in [
+            name for name, candidate in catalogue.models.items() if candidate.source == owner or name in keepers
+        ]:
             catalogue = drop(draft, catalogue, name, by, with_owner=True)
         catalogue, physical = _without_class(draft, catalogue, owner)
     draft.do(*map(ForgetIndex, sorted(labels)))
@@ -76,7 +78,7 @@ def drop(
     tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed)
     return attrs.evolve(
         without_jobs(draft, catalogue, labels),
-        states={other: state for other, state in catalogue.states.items() if other not in labels},
+        states={other_label: state for other_label, state in catalogue.states.items() if other_label not in labels},
         tombstones=(*catalogue.tombstones, tombstone),
     )
 
@@ -96,7 +98,7 @@ def _is_shared(table: Table) -> bool:
 def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without an index, and the physical name of its table."""
     form = catalogue.models[owner]
-    indexes = {name: other for name, other in form.indexes.items() if name != index}
+    indexes = {name: index_form for name, index_form in form.indexes.items() if name != index}
     models = catalogue.models | {owner: replace(form, indexes=indexes)}
     index_tables = dict(catalogue.index_tables)
     physical = [index_tables.pop(f"{owner}.{index}")]
@@ -114,7 +116,9 @@ def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[
     table = tables[form.table]
     if _is_shared(table):
         draft.do(DeleteClass(table, name))
-        types = tuple([f"{other}#" if other == name else other for other in table.types])  # (its number stays taken)
+        types = tuple(
+            [f"{type_name}#" if type_name == name else type_name for type_name in table.types]
+        )  # (its number stays taken)
         tables[form.table] = attrs.evolve(table, types=types)
     else:
         del tables[form.table]
@@ -170,9 +174,9 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
         return fresh
 
     index_tables, tables = dict(catalogue.index_tables), dict(catalogue.tables)
-    for each in [*index_labels, *([] if index else [values_label(owner)])]:
-        if (name := index_tables.get(each)) is not None and draft.has(name):
-            index_tables[each] = empty_table_like(name)
+    for table_label in [*index_labels, *([] if index else [values_label(owner)])]:
+        if (name := index_tables.get(table_label)) is not None and draft.has(name):
+            index_tables[table_label] = empty_table_like(name)
     keeps = keep_ever and form.keeps_ever
     if not index and len(table.types) > 1:
         if not keeps:
@@ -180,16 +184,16 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
         catalogue = with_other_name(draft, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
     elif not index:
-        after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
+        emptied = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if keeps:
-            draft.do(CopyRows(table.name, after.name))
+            draft.do(CopyRows(table.name, emptied.name))
         if table.spills:
-            draft.do(CreateOverflowTable(after))
+            draft.do(CreateOverflowTable(emptied))
             replaced.append(table.big_name)
     draft.do(*map(ForgetIndex, sorted(labels)))
     states = {
-        each: replace(state, state="disabled", since=draft.now) if each in labels else state
-        for each, state in catalogue.states.items()
+        state_label: replace(state, state="disabled", since=draft.now) if state_label in labels else state
+        for state_label, state in catalogue.states.items()
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     return attrs.evolve(
@@ -206,10 +210,10 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
 
 def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
     """Return the labels of the indexes that read the maintained field of an aggregate; none if it keeps no field."""
-    kept = None if is_former(name) else kept_field(name)
-    if kept is None or kept[0] not in catalogue.models:
+    maintained = None if is_former(name) else kept_field(name)
+    if maintained is None or maintained[0] not in catalogue.models:
         return []
-    owner, property = kept
+    owner, property = maintained
     return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
@@ -237,9 +241,9 @@ def finished(draft: ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> 
     for label in sorted(built):
         owner, index = Label.of(label)
         indexes = catalogue.models[owner].indexes
-        for other, form in indexes.items() if index else ():
-            if plain_name(other) == plain_name(index) and takes_place_of(indexes[index], form):
-                catalogue = drop(draft, catalogue, f"{owner}.{other}", replacement=label)
+        for sibling, form in indexes.items() if index else ():
+            if plain_name(sibling) == plain_name(index) and takes_place_of(indexes[index], form):
+                catalogue = drop(draft, catalogue, f"{owner}.{sibling}", replacement=label)
     return catalogue
 
 
@@ -247,17 +251,20 @@ def states_after(
     draft: ActionPlan, states: dict[str, BuildStateSpec], labels: Iterable[str]
 ) -> dict[str, BuildStateSpec]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
-    after: dict[str, BuildStateSpec] = {}
+    new_states: dict[str, BuildStateSpec] = {}
     for label in labels:
         state: Literal["violated", "ready"] = "violated" if draft.is_violated(label) else "ready"
-        after[label] = replace(states[label], state=state, since=draft.now, by=None)
-    return states | after
+        new_states[label] = replace(states[label], state=state, since=draft.now, by=None)
+    return states | new_states
 
 
 def cleared(draft: ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
     """Return a catalogue without a table that a drop left, which is empty."""
     draft.do(DropTable(name))
-    stones = [replace(one, tables=[each for each in one.tables if each != name]) for one in catalogue.tombstones]
+    stones = [
+        replace(stone, tables=[table_name for table_name in stone.tables if table_name != name])
+        for stone in catalogue.tombstones
+    ]
     return attrs.evolve(catalogue, tombstones=tuple(stones))
 
 
@@ -279,10 +286,10 @@ def tidied(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
         return name
 
     def table_of(name: str, table: Table) -> Table:
-        after = attrs.evolve(table, name=public(table.name, name))
-        if table.spills and after.name != table.name:
-            public(table.big_name, after.big_name)
-        return after
+        new_table = attrs.evolve(table, name=public(table.name, name))
+        if table.spills and new_table.name != table.name:
+            public(table.big_name, new_table.big_name)
+        return new_table
 
     names = {f"{name}.{i}": index.table for name, form in catalogue.models.items() for i, index in form.indexes.items()}
     names |= {values_label(name): values_table(form.table, name) for name, form in catalogue.models.items()}

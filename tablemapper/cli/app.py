@@ -18,6 +18,7 @@ from cyclopts.config import Toml
 from ..entities.declaration import has_table
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
+from ..limits import check_table_name
 from .output import Exit, fail, prepare_streams
 
 _PROJECT = Toml(
@@ -40,6 +41,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "status": "Show what a store holds, the progress of builds, and the migrations that have run.",
         "build": "Build new indexes and aggregates while other programs write.",
         "check": "Compare every index row and every aggregate with the entities; end with 1 if something differs.",
+        "adopt": "Open tables of an account that hold entities of other programs, and build what is maintained from them.",
         "sweep": "Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.",
         "repair": "Correct every index row and every aggregate from the entities; end with 1 if a problem remains.",
         "compact": "Rewrite the file without the space of deleted entities; no other program may have it open.",
@@ -52,6 +54,11 @@ _COMMANDS: dict[str, dict[str, str]] = {
     "analysis_commands": {
         "advise": "Say what is unwise in the models, and with a store, in how it is filled; end with 1 if there is a warning.",
         "stats": "Count entities, partitions and bytes of each class, or of some classes with their partitions and writes.",
+    },
+    "data_commands": {
+        "import_entities": "Store the entities of a file, in the form that show writes: JSON lines or CSV; or of a Parquet file.",
+        "set_fields": "Change some fields of one entity, and show it as it is stored.",
+        "delete_entities": "Delete one entity by the values of its key, or all that --where finds.",
     },
     "diagram": {
         "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",
@@ -100,7 +107,8 @@ StoreArgument = Annotated[
     str,
     Parameter(
         help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
-        "it from an environment variable, so that no key stands in the list of processes"
+        "it from an environment variable, so that no key stands in the list of processes; azure://account/Staging and "
+        "env:NAME/Staging: the store with that prefix"
     ),
 ]
 Models = Annotated[
@@ -180,11 +188,17 @@ def located(place: str) -> dict[str, Any]:
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
     """
-    from ..engines.locations import is_account, named_place
+    from ..engines.locations import is_account, named_place, split_prefix
 
-    if not is_account(place := named_place(place)):
+    named, prefix = split_prefix(place)
+    if not is_account(place := named_place(named)):
+        if prefix is not None:
+            raise NotAStore(f"{named}/{prefix}: a prefix is for an account of Azure, and {named} names a file")
         return {"path": Path(place)}
-    return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    if prefix is not None and (fault := check_table_name(prefix)) is not None:
+        raise NotAStore(f"{named}/…: {fault}")
+    where = {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    return where | ({} if prefix is None else {"prefix": prefix})
 
 
 def existing(place: str) -> dict[str, Any]:
@@ -198,7 +212,7 @@ def existing(place: str) -> dict[str, Any]:
 
     where = located(place)
     if isinstance(where["path"], str):
-        status(where["path"], credential=where["credential"])
+        status(where["path"], **{name: value for name, value in where.items() if name != "path"})
     elif not where["path"].exists():
         raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
     else:

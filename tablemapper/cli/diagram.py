@@ -32,7 +32,7 @@ def diagram(
         raise InvalidModel("name the models, as in --models shop.models, or a store")
     trees = trees_of(classes, states)
     if format == "svg":
-        picture = svg(trees, alone=True) + "\n"  # which is UTF-8, where nothing says otherwise
+        picture = svg(trees, standalone=True) + "\n"  # which is UTF-8, where nothing says otherwise
         sys.stdout.write(picture if is_unicode() else picture.encode("ascii", "xmlcharrefreplace").decode())
         return Exit.OK
     return show(None, {"mermaid": mermaid, "text": text}[format](trees).removesuffix("\n"), json=False)

@@ -187,8 +187,6 @@ class BuildStep:
     pace: StepTiming = attrs.field(factory=StepTiming)
     clearing: bool = False
     """Whether it deleted the rows of something that was dropped."""
-    groups: int = 0
-    """How many groups of aggregates it changed."""
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -270,7 +268,7 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return what the database itself says that it will do."""
         ...
 
@@ -284,25 +282,6 @@ class Reads(Protocol):
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the store, as it is asked for."""
-        ...
-
-
-class GroupBuild(Protocol):
-    """Builds the groups of aggregates, each at once, while nobody else writes."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        """Read some entities, or write the next groups, at most ``most``; None if that is not possible now.
-
-        Entities that were read in vain are taken back, by a number below 0.
-
-        Args:
-            most: groups.
-            start: whether to begin, if nothing was begun.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of what is read."""
         ...
 
 
@@ -413,14 +392,6 @@ class Engine(Protocol):
 
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         """Build the next entities of a job, at most ``most``, in one transaction; None if nothing is to be built.
-
-        Args:
-            labels: what is wanted; None for everything.
-        """
-        ...
-
-    def group_build(self, labels: Collection[str] | None) -> GroupBuild:
-        """Return a build that writes each group once, while nobody else writes, where `build` would write it with each batch.
 
         Args:
             labels: what is wanted; None for everything.

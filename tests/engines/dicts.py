@@ -398,9 +398,6 @@ class DictEngine:
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         return None
 
-    def group_build(self, labels: Collection[str] | None) -> Idle:
-        return Idle()
-
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         return ()
 
@@ -499,15 +496,6 @@ def _converted(old: Model, new: Model, row: Row) -> Row:
     return (*row[:FIRST], *(held.get(field.property, new.defaults[field.property]) for field in new.columns))
 
 
-class Idle:
-    """Builds no groups ahead of others."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        return None
-
-    def close(self) -> None: ...
-
-
 # ---------------------------------------------------------------------------------------------- queries
 
 
@@ -560,7 +548,7 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
@@ -720,3 +708,6 @@ class Holding:
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
+
+    def unknown(self, model: Model) -> None:
+        return None
