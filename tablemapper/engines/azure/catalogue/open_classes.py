@@ -84,8 +84,9 @@ class OpenClasses:
         self.seen: float = math.inf  # (until a process begins to look)
         self.names: dict[str, str] = names_of(catalogue)
         self.opened = schema
-        schema, self.dropped = without_dropped(schema, catalogue)
+        schema, dropped = without_dropped(schema, catalogue)
         self.schema: Final = schema
+        self.dropped: dict[Model, str] = dropped
         others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
             label: "building" if state == "announced" else state
