@@ -13,10 +13,10 @@ from ...catalogue.dropping import drop_class
 from ...catalogue.freeze import check_thawed
 from ...entities.etag import Stamp
 from ...schema.labels import Label
-from .catalogue.publication import StoredCatalogue, changed, tables_in
+from .catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
 from .cross_partition.outbox import Timing
-from .tables.driver import Effects, read, server_time, side_by_side
-from .tables.service import DeleteTable
+from .tables.driver import Driver, Effects, read, server_time, side_by_side, store_errors
+from .tables.service import DeleteTable, Service
 from .writing.duplicate_notes import forget, violations
 
 _TOGETHER = 16
@@ -90,3 +90,31 @@ def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[
         return None if tuple(after) == before else attrs.evolve(held.value, tombstones=tuple(after))
 
     yield from changed(table, timeout, without)
+
+
+def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
+    """Delete all tables of a store that nobody uses any more, its catalogue last.
+
+    Args:
+        service: sends requests to the account.
+        name: of the account, for messages.
+        catalogue: its table.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    driver = Driver(service)
+    try:
+        with store_errors(name):
+            driver.run(_removed(catalogue, timeout))
+    finally:
+        driver.close()
+
+
+def _removed(catalogue: str, timeout: float) -> Effects[None]:
+    stored = yield from read_catalogue(catalogue, timeout)
+    tables = set[str]()
+    if stored is not None:
+        tables |= {*tables_in(stored.value).values()}
+        tables |= {one for stone in stored.value.tombstones for one in stone.tables}
+        tables |= {one for entry in stored.value.history for one in entry.kept}
+    yield from side_by_side([read(DeleteTable(one), timeout) for one in sorted(tables)])
+    yield from read(DeleteTable(catalogue), timeout)
