@@ -100,14 +100,14 @@ def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Col
     if name not in catalogue.models:
         raise InvalidQuery(f"drop: the store has no {name}")
     keepers = keepers_of(name, catalogue.models)
-    over = [one for one, form in catalogue.models.items() if form.source == name or one in keepers]
-    for one in over:
-        if (kept := kept_field(one)) is not None and kept[0] != name:
+    over = [label for label, form in catalogue.models.items() if form.source == name or label in keepers]
+    for aggregate in over:
+        if (kept := kept_field(aggregate)) is not None and kept[0] != name:
             raise InvalidQuery(f"drop: {name} keeps {'.'.join(kept)}; remove that field first")
-        if kept is None and one not in declared:
-            raise InvalidQuery(f"drop: {one} is maintained from {name}; open the store with it, too")
+        if kept is None and aggregate not in declared:
+            raise InvalidQuery(f"drop: {aggregate} is maintained from {name}; open the store with it, too")
     _check_alone(catalogue, name, over)
-    under_way = [one.migration for one in (catalogue.staged, *catalogue.twins) if one is not None]
+    under_way = [part.migration for part in (catalogue.staged, *catalogue.twins) if part is not None]
     if catalogue.history.running is not None:
         under_way.append(catalogue.history.running.id)
     if under_way:
@@ -115,25 +115,27 @@ def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Col
     after = drop(draft, catalogue, name, returns=True)
     gone = catalogue.models.keys() - after.models.keys()
     # (What it was before it was dropped the last time is of no use.)
-    stones = [one for one in after.tombstones if one.tables or one.since == draft.now or one.bare.owner not in gone]
-    versions = {each: held for each, held in after.versions.by_class.items() if each not in gone}
+    stones = [
+        stone for stone in after.tombstones if stone.tables or stone.since == draft.now or stone.bare.owner not in gone
+    ]
+    versions = {label: opened for label, opened in after.versions.by_class.items() if label not in gone}
     return attrs.evolve(after, tombstones=tuple(stones), versions=Versions(versions))
 
 
 def _check_alone(catalogue: Catalogue, name: str, over: Collection[str]) -> None:
     """Raise InvalidQuery if a class, or an aggregate over it, shares its table with others."""
-    for one in (name, *over):
-        table = catalogue.models[one].table
+    for label in (name, *over):
+        table = catalogue.models[label].table
         others = [
             other for other, form in catalogue.models.items() if form.table == table and other not in (name, *over)
         ]
-        if others and one == name:
+        if others and label == name:
             raise InvalidQuery(
                 f'drop: {name} shares "{table}" with {others[0]}; delete its entities with store.clear({name})'
             )
         if others:
             raise InvalidQuery(
-                f'drop: {one}, which is maintained from {name}, shares "{table}" with {others[0]}; drop {one} with a script first'
+                f'drop: {label}, which is maintained from {name}, shares "{table}" with {others[0]}; drop {label} with a script first'
             )
 
 

@@ -187,6 +187,14 @@ class OpenClasses:
             self._codecs[model] = codec
         return codec
 
+    def check_dropped(self, table: str) -> None:
+        """Raise SchemaMismatch if a table, which is not there, may be one of a class that was dropped."""
+        for model in self.dropped:
+            for public in (model.table, *[index.table for index in model.indexes]):
+                name = f"{self.head.prefix}{public}".lower()
+                if table.lower() == name or table.lower().startswith(f"{name}x"):
+                    self._check_there(model)
+
     def _check_there(self, model: Model) -> None:
         """Raise SchemaMismatch if a class was dropped."""
         if model in self.dropped:
