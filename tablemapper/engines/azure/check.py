@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from ...entities.etag import Stamp
 from ...errors import CorruptStore
+from ...evolution.newer_versions import unknown_value
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import UNREADABLE, Row
@@ -22,6 +23,7 @@ from .tables.entity_json import EntityCodec
 from .tables.reserved_names import (
     BASE_PARTITION,
     BASE_ROW,
+    CLAIM,
     HIDDEN,
     HIDDEN_PREFIX,
     INTENTS,
@@ -81,6 +83,8 @@ class AzureCheckView:
             yield f"{table}: {count:,} row{'s' if count > 1 else ''} that no class claims, as {key}"
 
     def _take_foreign(self, table: str, entity: Entity) -> None:
+        if entity[PARTITION] == CLAIM:
+            return
         count, first = self._foreign.get(table, (0, (entity[PARTITION], entity[ROW])))
         self._foreign[table] = count + 1, first
 
@@ -179,6 +183,12 @@ class AzureCheckView:
 
     def whole(self, model: Model) -> Model:
         return self.classes.stored(model)
+
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        return unknown_value(self.classes.followed.get(model))
+
+    def count(self, model: Model) -> int:
+        return len(self._rows[model])
 
     def rows(self, model: Model) -> Iterable[Row]:
         return self._rows[model].values()

@@ -55,7 +55,6 @@ from ..tables.service import (
     GetEntity,
     NoResponse,
     QueryEntities,
-    check_ascending,
     filter_text,
 )
 from .filters import (
@@ -75,7 +74,7 @@ from .filters import (
 )
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
-from .scans import Runs, is_index_row, outer_places
+from .scans import Runs, ascending, is_index_row, outer_places
 
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
@@ -187,9 +186,9 @@ class AzureReads:
         keys = sorted(place for _, place, _ in reading.entries(None))
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return how many requests are sent at least, what that is consistent with, and the first filter."""
-        return _Reading(self._source, bound, layout, None, None).explained()
+        return _Reading(self._source, bound, layout, limit, None).explained()
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads: a page is of one state, and not all of them together."""
@@ -326,14 +325,12 @@ class _Reading:
 
     def _pages(self, find: QueryEntities, first: Callable[[], EntityPage]) -> Iterator[Sequence[Entity]]:
         """Yield page after page; from the second on, the next one is fetched while one is looked at."""
-        page, ahead, last = first(), False, list[Entity]()
+        page, ahead = first(), False
         while page.after is not None:
             find = attrs.evolve(find, after=page.after)
             following = self._source.begin(self._ask(find)) if ahead else partial(self._source.run, self._ask(find))
             yield self._with_kept(page.entities)
-            last = [*last, *page.entities][-1:]
             page, ahead = following(), self._top is None
-            check_ascending([*last, *page.entities[:1]])
         yield self._with_kept(page.entities)
 
     def _with_kept(self, entities: Sequence[Entity]) -> Sequence[Entity]:
@@ -416,13 +413,12 @@ class _Reading:
         ranked |= self._in_memory
         front = self._front(one)
         exact = self._index is None and not self._high
-        walk = self._walk
-        for place, entity in self._placed(pages):
+        for place, entity in self._placed(ascending(pages)):
             if not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1])):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
-            if walk is not None and not walk.holds(place[0]):
+            if self._walk is not None and not self._walk.holds(place[0]):
                 continue
             yield self._place_rank(front, place) if ranked else None, place, entity
 
@@ -487,15 +483,18 @@ class _Reading:
 
     def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:
         if self._plan.covering:
-            field = self._model.declaration.field
-            return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
+            field, key = self._model.declaration.field, (found[PARTITION], found.get(BASE_ROW, found[ROW]))
+            values = [(name, self._codec.value(field(name), found)) for name in layout.fields or ()]
+            return (*place, *[self._codec.known_value(name, value, *key) for name, value in values])
         row = self._codec.row(found) if self._index is None else found
         if layout.fields is None:
+            row = self._codec.known(row)
             row = (*row[:-1], row[-1].state) if layout.state else row
             return (*place, *row) if layout.places else row
         position = self._model.position
         state = (row[-1].state,) if layout.state else ()
-        return (*(place if layout.places else ()), *[row[position[name]] for name in layout.fields], *state)
+        values = [self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields]
+        return (*(place if layout.places else ()), *values, *state)
 
     # -- orders that no path gives
 
@@ -546,4 +545,6 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
+        if self._limit is not None and not self._merged and not self._in_memory:
+            count = min(count, 1)  # (the first range may have as many)
         return DatabasePlan(lines, count + len(self._keepers), eventual=eventual)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import attrs
@@ -34,7 +35,9 @@ def is_index_row(entity: Entity, *, outer: bool) -> bool:
 
 def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:
     """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
-    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
+    partition, row, base = entity[PARTITION], entity[ROW], entity.get(BASE_PARTITION)
+    if base is None:  # (the claim of the table)
+        return
     if not index.model.unique:
         op = row[-OP_UNITS:]
         yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]
@@ -50,17 +53,28 @@ def in_range(table: str, rows: tuple[str, str], partition: str | None = None) ->
     return QueryEntities(table, all_of(parts if partition is None else [*parts, text(PARTITION, "eq", partition)]))
 
 
+def ascending(pages: Iterable[Sequence[Entity]]) -> Iterator[Sequence[Entity]]:
+    """Yield pages; raise StoreError if one does not go on behind the last row of those before."""
+    last: Sequence[Entity] = ()
+    for page in pages:
+        check_ascending([*last, *page[:1]])
+        last = page[-1:] or last
+        yield page
+
+
 def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
     """Yield the entities of a table that satisfy a filter."""
-    find, last = QueryEntities(table, all_of(where)), list[Entity]()
-    while True:
-        page: EntityPage = source.run(read(find, source.timeout))
-        check_ascending([*last, *page.entities[:1]])
-        last = [*last, *page.entities][-1:]
-        yield from page.entities
-        if page.after is None:
-            return
-        find = attrs.evolve(find, after=page.after)
+
+    def pages() -> Iterator[Sequence[Entity]]:
+        find = QueryEntities(table, all_of(where))
+        while True:
+            page: EntityPage = source.run(read(find, source.timeout))
+            yield page.entities
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    return chain.from_iterable(ascending(pages()))
 
 
 def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:

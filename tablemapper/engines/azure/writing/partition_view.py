@@ -7,7 +7,7 @@ not there. The service checks that by ETags. When it refuses, everything is read
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -34,9 +34,10 @@ class PartitionView:
     def __init__(self, classes: OpenClasses, operations: Sequence[Operation], timeout: float) -> None:
         self.classes = classes
         self.timeout = timeout
-        self.table, self.partition = operations[0].model.table, operations[0].partition
+        self.table: Final = operations[0].model.table
+        self.partition: Final = operations[0].partition
         self.operations = operations
-        self.shadows = [self._shadow(one) for one in operations]
+        self.shadows: list[Operation] = [self._shadow(one) for one in operations]
         self.rows: dict[tuple[Model, str], Row | None] = {}
         self.etags: dict[str, str | None] = {}
         """By row key: what the service is to find; None: nothing."""
@@ -44,7 +45,7 @@ class PartitionView:
         """The entities that are written whatever is there."""
         self.others: dict[str, Entity | None] = {}
         """Rows of indexes."""
-        self.afresh = False
+        self.afresh: bool = False
         """Whether everything was read."""
         self._lacking: dict[str, Model | None] = {}
         self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}

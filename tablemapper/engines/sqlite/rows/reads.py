@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
 from operator import itemgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import attrs
 
@@ -74,7 +74,7 @@ class SqliteReads:
     def __init__(self, file: File, current: CatalogueCache) -> None:
         self._file = file
         self._current = current
-        self.catch_up = current.catch_up
+        self.catch_up: Final = current.catch_up
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once.
@@ -351,7 +351,7 @@ class SqliteReads:
         return list(places)
 
     @_again
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
         if bound.plan.by_partition:  # (what is read of each)

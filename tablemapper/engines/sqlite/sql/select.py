@@ -61,7 +61,7 @@ class Select:
         self.plan = plan
         self.sqlite = sqlite
         model, index = plan.model, plan.index
-        self._statements: Statements = sqlite.statements[model]
+        self._statements: Statements = sqlite.statements[model].reading
         self._index = table = None if index is None else sqlite.indexes[index]
         self._calls: list[SqlFunction] = []
         if table is None:
@@ -93,7 +93,9 @@ class Select:
             room -= 0 if layout is None else len(layout.sql)
             lowering.append((predicate, layout))
         self._filter = [layout for _, layout in lowering if layout is not None]
-        self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
+        self.residual: tuple[Predicate[Any], ...] = tuple(
+            p for p, layout in lowering if layout is None or not layout.exact
+        )
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
         self.totals: dict[Any, tuple[str, str, str] | None] = {}
