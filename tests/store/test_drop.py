@@ -17,6 +17,9 @@ from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
 
 
+pytestmark = pytest.mark.file  # (and of an account; another engine need not be asked)
+
+
 class Log(tm.Entity, table="Logs"):
     host: tm.Field[str]
     number: tm.Field[int]

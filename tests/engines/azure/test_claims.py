@@ -399,3 +399,26 @@ def test_a_table_that_a_list_lacks_is_looked_at_all_the_same() -> None:
     with pytest.raises(tm.NotAStore, match="the table Things holds entities"):
         opened(memory)
     assert memory.tables["Things"] == before
+
+
+def test_what_a_script_replaced_is_not_adopted() -> None:
+    memory = Memory()
+    key = tm.Key[str](partition="{id}")
+    before, after = (
+        entity("Thing", "Things", {"id": str}, key),
+        entity("Item", "Items", {"id": str}, tm.Key[str](partition="{id}")),
+    )
+
+    @tm.migration(after=None, old=[before], new=[after])
+    def move(m: tm.Migration) -> None:
+        m.rename_class(before, after)
+
+    place = AzurePlace(memory=memory, catalogue="Staging")
+    with tm.open(place, models=[before]) as store:
+        store.insert(before("a"))
+    assert tm.migrate(place, [move]).ok
+    other = entity("Other", "Things", {"id": str}, tm.Key[str](partition="{id}"))
+    with pytest.raises(tm.SchemaMismatch, match='the table "StagingThings" has what move replaced'):
+        opened(memory, "Staging", [after, other], adopt=True)
+    with pytest.raises(tm.NotAStore, match="belongs to the catalogue Staging"):
+        opened(memory, "Sta", [entity("Else", "gingThings", {"id": str}, tm.Key[str](partition="{id}"))], adopt=True)

@@ -96,7 +96,7 @@ def open_catalogue(
         evolution = evolved(now=time.time_ns() // 1000)
         while (yield from contents.look(timeout)):
             evolution = evolved(now=time.time_ns() // 1000)
-        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
+        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema, old)]:
             forms = {model.name: model.form for model in schema.models}
             raise SchemaMismatch(
                 "the models are not those that the store was written with",
@@ -482,18 +482,19 @@ def _is_foreign(table: str, timeout: float) -> Effects[bool]:
     )
 
 
-def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
+def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema, old: StoredCatalogue | None) -> Iterator[str]:
     """Yield what cannot be built over entities, or beside another definition of the same name."""
     over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
     ending = {label: entry.id for entry in held.history if entry.contracted for label in entry.drops}
     for model in schema.models:
         if model.name in ending:
             yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
-    kept = {table: entry.id for entry in held.history for table in entry.kept}
-    for name in tables_of(schema):
-        if name in kept and name not in _public_tables(held.models):
+    kept = {table.lower(): entry.id for entry in held.history for table in entry.kept}
+    for public in tables_of(schema):
+        name = f"{'' if old is None else old.head.prefix}{public}"
+        if name.lower() in kept and public not in _public_tables(held.models):
             yield (
-                f'the table "{name}" has what {kept[name]} replaced: contract that first (tm.migrate with contract=True), or '
+                f'the table "{name}" has what {kept[name.lower()]} replaced: contract that first (tm.migrate with contract=True), or '
                 "choose another table="
             )
     for label in evolution.former:
