@@ -360,6 +360,7 @@ AWAITED: Mapping[str, frozenset[str]] = {
             "move",
             "run",
             "clear",
+            "drop",
             "insert_many",
             "insert_columns",
             "upsert_columns",

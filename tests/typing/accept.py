@@ -81,6 +81,16 @@ class Reading(tm.Entity, table="SensorReadings"):
     key = tm.Key[str, datetime](partition="{device_id}", row="{taken_at}")
 
 
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.price > Decimal(10)
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
+
+
 class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
     device_id: tm.Field[str] = tm.group_by(Reading.device_id)
     day: tm.Field[date] = tm.group_by(Reading.taken_at.date(), name="Day")

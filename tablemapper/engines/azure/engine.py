@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
@@ -101,14 +101,14 @@ class AzureEngine:
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
-        self.store_id = classes.head.id
+        self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
-        self.reads = AzureReads(self)
-        self.driver, self._name, self._table = driver, name, catalogue
-        self._outbox = Outbox(catalogue, classes.head.times(times))
-        now = driver.run(clock())
-        self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self.reads: Final = AzureReads(self)
+        self.driver: Final = driver
+        outbox, now = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
+        self._name, self._table, self._outbox = name, catalogue, outbox
+        self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda table: self.driver.run(self.current.look()).check_dropped(table)
         self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -70,17 +70,18 @@ _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
 
-    capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
+    capabilities: Capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
     eventual: Collection[str] = ()
 
     def __init__(self, file: File, sqlite: SqliteSchema, *, own: bool = False) -> None:
         self.file = file
         self._own_since = sqlite.generation if own else None  # the classes are those of the file's catalogue
-        self.schema = sqlite.schema
-        self.store_id = file.store_id()
+        self.schema: Schema = sqlite.schema
+        self.store_id: str = file.store_id()
         self._current = current = CatalogueCache(file, sqlite)
-        self.reads = SqliteReads(file, current)
-        self.catch_up, self.describe = current.catch_up, current.describe
+        self.reads: Final = SqliteReads(file, current)
+        self.catch_up: Final = current.catch_up
+        self.describe: Final = current.describe
 
     @property
     def _sqlite(self) -> SqliteSchema:

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 from msgspec import UNSET
@@ -78,13 +78,15 @@ class OpenClasses:
     """
 
     def __init__(self, schema: Schema, published: StoredCatalogue) -> None:
-        self.head = published.head
-        self.catalogue = catalogue = published.value
-        self.seen = math.inf  # (until a process begins to look)
-        self.names = names_of(catalogue)
+        self.head: Head = published.head
+        catalogue = published.value
+        self.catalogue: Final = catalogue
+        self.seen: float = math.inf  # (until a process begins to look)
+        self.names: dict[str, str] = names_of(catalogue)
         self.opened = schema
-        self.schema, self.dropped = without_dropped(schema, catalogue)
-        schema = self.schema
+        schema, dropped = without_dropped(schema, catalogue)
+        self.schema: Final = schema
+        self.dropped: dict[Model, str] = dropped
         others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
             label: "building" if state == "announced" else state
@@ -113,12 +115,14 @@ class OpenClasses:
             outer = duties.less([inner])
             if outer.indexes or outer.aggregates:
                 self.outer[model] = outer
-        self.marks = self._marks()
+        self.marks: BuildMarks = self._marks()
         self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
-        self.aggregates = {
+        self.aggregates: dict[str, AggregateMaintenance] = {
             self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
         }
-        self.outer_aggregates = [one for duties in self.outer.values() for one in duties.aggregates]
+        self.outer_aggregates: list[AggregateMaintenance] = [
+            one for duties in self.outer.values() for one in duties.aggregates
+        ]
         tables: dict[str, int] = {}
         for form in catalogue.models.values():
             tables[form.table] = tables.get(form.table, 0) + 1
@@ -346,7 +350,7 @@ class CatalogueRefresher:
     def __init__(
         self, table: str, classes: OpenClasses, looked: float, times: Timing, timeout: float, *, read_only: bool = False
     ) -> None:
-        self.known = classes
+        self.known: OpenClasses = classes
         classes.seen = looked
         self._table = table
         self._believed = -math.inf

@@ -212,7 +212,7 @@ class Driver:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.names: Callable[[], Mapping[str, str]] = dict
-        self.has_lost = False
+        self.has_lost: bool = False
         self._service = service
         self._monotonic = monotonic
         self._sleep = sleep
