@@ -21,7 +21,7 @@ from .administration_commands import Hold, Rest
 from .app import Json, Models, Scripts, StoreArgument, existing, import_from_here, load_models
 from .output import Exit, show, table
 
-migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
+migrations_app: App = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
 _PARTS = ("where", "rule", "message", "code", "warning")  # of a change
 
 

@@ -57,10 +57,12 @@ class JsonForm:
 
     def __init__(self, declaration: Declaration) -> None:
         self._declaration = declaration
-        self.fields = {f.property: f for f in declaration.fields if not f.type.undeclared}
-        self.nested = [name for name, f in self.fields.items() if f.type.kind is object]
-        self.extra = next((f for f in declaration.fields if f.type.undeclared), None)
-        self.readers = {name: JsonReader(f.annotation, f.type) for name, f in self.fields.items()}
+        self.fields: dict[str, FieldModel] = {f.property: f for f in declaration.fields if not f.type.undeclared}
+        self.nested: list[str] = [name for name, f in self.fields.items() if f.type.kind is object]
+        self.extra: FieldModel | None = next((f for f in declaration.fields if f.type.undeclared), None)
+        self.readers: dict[str, JsonReader] = {
+            name: JsonReader(f.annotation, f.type) for name, f in self.fields.items()
+        }
         members = [(f"member_{at}", Any) for at in range(len(self.fields))]
         names = Names(
             encode=_encode, joined=_joined,

@@ -17,7 +17,7 @@ from ..errors import InvalidEntity, InvalidQuery, StoreClosed
 from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.plan_reader import PlanReader
-from ..execution.prepared import PreparedPlan
+from ..execution.prepared import PreparedPlan, as_read
 from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up, totals_by_engine
 from ..expressions.arithmetic import Computed
 from ..expressions.foreign_names import refuse_foreign_names
@@ -179,11 +179,8 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = (
-            reads.explain(bound, prepared.layout, self._spec.limit),
-            dict(totals_served(self._plans, self._spec)),
-        )
-        older = any(total in self._plans.engine.eventual for total in totals.values())
+        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
             plan,
@@ -195,14 +192,14 @@ class ClassResults(Splittable[T_co]):
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or older,
+            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint = None
+        footprint, bound = None, as_read(bound, eventual=self._spec.eventual)
         with suppress(StoreClosed):
             footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)

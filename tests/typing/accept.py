@@ -15,7 +15,7 @@ import msgspec
 from hypothesis.strategies import SearchStrategy, just
 
 import tablemapper as tm
-from tablemapper.testing import Clock, entities, keys
+from tablemapper.testing import Clock, account_store, entities, keys
 
 UserId = NewType("UserId", str)
 
@@ -79,6 +79,16 @@ class Reading(tm.Entity, table="SensorReadings"):
     count: tm.Field[int] = tm.field(default=0)
 
     key = tm.Key[str, datetime](partition="{device_id}", row="{taken_at}")
+
+
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.price > Decimal(10)
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
 
 
 class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
@@ -802,6 +812,11 @@ def strategies() -> None:
     assert_type(keys(Product), SearchStrategy[tm.KeyOf[Product]])
 
 
+def stores_of_tests() -> None:
+    with account_store([Product], prefix="Mine") as store:
+        assert_type(store, tm.Store)
+
+
 def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> None:
     assert_type(tm_clock.now, datetime)
     tm_clock.tick(0.5)
@@ -815,3 +830,8 @@ def accounts() -> None:
     tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
     tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
+
+
+async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
+    store.drop(Product)
+    await other.drop(Product, progress=True)

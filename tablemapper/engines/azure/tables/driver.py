@@ -29,7 +29,6 @@ from .service import (
     ErrorResponse,
     GetEntity,
     GroupTransaction,
-    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -161,12 +160,12 @@ def server_time(catalogue: str, timeout: float) -> Effects[int]:
     return int(Stamp(etag))
 
 
-def found(find: QueryEntities | ListTables, timeout: float) -> Effects[list[Entity]]:
+def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
     """Read all entities of a request."""
     return (yield from found_with_date(find, timeout))[0]
 
 
-def found_with_date(find: QueryEntities | ListTables, timeout: float) -> Effects[tuple[list[Entity], str]]:
+def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[Entity], str]]:
     """Read all entities of a request; return them, and when they were read by the clock of the service."""
     page: EntityPage = yield from read(find, timeout)
     entities, date = list(page.entities), page.date
@@ -213,7 +212,7 @@ class Driver:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.names: Callable[[], Mapping[str, str]] = dict
-        self.has_lost = False
+        self.has_lost: bool = False
         self._service = service
         self._monotonic = monotonic
         self._sleep = sleep
@@ -315,21 +314,25 @@ class _Shared:
 
 
 @contextmanager
-def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+def store_errors(name: str, look: Callable[[str], object] = lambda _: None) -> Iterator[None]:
     """Return a context manager in which what the service of an account answers becomes an error of the store.
 
     Args:
         name: of the account.
-        look: is called where a table is not there, and raises if a migration has replaced it.
+        look: is called with the name of a table that is not there, and raises if a migration has replaced it, or it was dropped.
     """
     try:
         yield
     except NoResponse as lost:
         raise StoreError(f"{name}: {lost}") from None
+    except CorruptStore as error:
+        if isinstance(error.__cause__, ErrorResponse):  # (of a write)
+            look(error.__cause__.table)
+        raise
     except ErrorResponse as refused:
         if refused.denial:
             raise StoreError(f"{name}: {refused.denial}") from None
         if refused.code == "TableNotFound":
-            look()
+            look(refused.table)
             raise CorruptStore(f"{name}: {refused.gone}") from None
         raise StoreError(f"{name}: {refused}") from None
