@@ -144,8 +144,10 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
     delete: Final = awaited(Store.delete)
     update: Final = awaited(Store.update)
     clear: Final = awaited(Store.clear)
+    drop: Final = awaited(Store.drop, long=True)
     move: Final = awaited(Store.move)
     insert_columns: Final = awaited(Store.insert_columns, long=True)
+    upsert_columns: Final = awaited(Store.upsert_columns, long=True)
 
     @overload
     async def merge(

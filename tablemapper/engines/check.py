@@ -95,6 +95,14 @@ class CheckView(Protocol):
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        """Return the function that says which value of a row only another version of its class knows; None if none does."""
+        ...
+
+    def count(self, model: Model) -> int:
+        """Return the number of entities of a class."""
+        ...
+
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
         ...
@@ -203,10 +211,11 @@ class ConsistencyCheck:
         Args:
             own: what is wrong with what the engine keeps besides; it is read last.
         """
+        models = [model for model in self._maintained if model.aggregate is None]
         try:
-            for model in self._maintained:
-                if model.aggregate is None:
-                    yield from self._entities(model)
+            self._meter.expect(lambda: sum(map(self._stored.count, models)))
+            for model in models:
+                yield from self._entities(model)
             for aggregate, groups in self._groups.items():
                 yield from self._aggregate(aggregate, groups)
             yield from own
@@ -233,9 +242,12 @@ class ConsistencyCheck:
         whole, digests = self._stored.whole(model), self._digests(model)
         (maintenance, _), *parts = self._maintained[model]
         is_written, stream = written_test(whole), iter(self._stored.rows(model))
+        unknown = self._stored.unknown(model)
         while rows := list(islice(stream, _BLOCK)):
             self.entity_count += len(rows)
             self._meter.advance(len(rows))
+            if unknown is not None:
+                yield from _unknown(model, unknown, rows)
             if parts or not (is_written(rows, self._last) and self._adds(maintenance, rows, digests)):
                 for row in rows:
                     yield from self._entity(whole, row, self._duties(model, row), digests)
@@ -361,12 +373,14 @@ class ConsistencyCheck:
                 deltas[aggregate.key(group)] = delta
             except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, (group,), str(error)))
-        digests = self._digests(model)
+        digests, unknown = self._digests(model), self._stored.unknown(model)
         seen = set()
         for row, blob in self._stored.groups(model):
             key = (row[0], row[1])
             seen.add(key)
             self.group_count += 1
+            if unknown is not None:
+                yield from _unknown(model, unknown, (row,))
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
                 self._add(self._duties(model, row).of_indexes, (row,), digests)
@@ -395,6 +409,13 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
             yield CheckFinding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
+
+
+def _unknown(model: Model, unknown: Callable[[Row], str | None], rows: Iterable[Row]) -> Iterator[CheckFinding]:
+    """Yield values that only other versions of a class know; what is maintained counts them, as the catalogue knows them."""
+    for row in rows:
+        if (detail := unknown(row)) is not None:
+            yield CheckFinding(Problem("damaged", model.name, row[:2], detail), remedy="write the entity again")
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:

@@ -268,7 +268,7 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return what the database itself says that it will do."""
         ...
 
@@ -467,4 +467,18 @@ class SupportsBackup(Protocol):
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store to a new file."""
+        ...
+
+
+@runtime_checkable
+class DropsClasses(Protocol):
+    """An engine that can let a class go with all that it holds."""
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class and what is maintained from it leave the store, with their tables.
+
+        Raises:
+            InvalidQuery: others need it.
+            StoreLocked: the store is frozen.
+        """
         ...

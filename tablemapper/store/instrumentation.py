@@ -130,6 +130,7 @@ class ObservedStore(Store):
     replace_many: Final = _stream_reported(Store.replace_many)
     delete_many: Final = _stream_reported(Store.delete_many)
     insert_columns: Final = _reported(Store.insert_columns, _wrote_several)
+    upsert_columns: Final = _reported(Store.upsert_columns, _wrote_several)
     clear: Final = _reported(Store.clear, _wrote_several)
     build: Final = _reported(Store.build)
     status: Final = _reported(Store.status)
@@ -139,6 +140,7 @@ class ObservedStore(Store):
     compact: Final = _reported(Store.compact)
     advise: Final = _reported(Store.advise)
     backup: Final = _reported(Store.backup)
+    drop: Final = _reported(Store.drop)
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:

@@ -78,6 +78,15 @@ class BulkVerbs:
         """
         return write_many(self._operations, "upsert", entities, progress)
 
+    def upsert_columns(self, cls: type[E], columns: Any, /, *, progress: ProgressOption = False) -> int:
+        """Insert or replace the rows of columns, as `insert_columns` takes them; of equal keys the last row wins.
+
+        Raises:
+            InvalidEntity, EntityTooLarge, UniqueViolation: as `insert_columns`.
+        """
+        model = self._operations.writable(cls)
+        return self.upsert_many(entities_of(model, values_of(model, columns)), progress=progress)
+
     def replace_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
         """Replace the stored entities by a stream of entities, each like `replace`, in windows like `insert_many`.
 

@@ -548,7 +548,7 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
@@ -680,6 +680,9 @@ class Holding:
             if name == model.name:
                 yield row
 
+    def count(self, model: Model) -> int:
+        return sum(1 for _ in self._of(model))
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (self._state.whole_row(model, row) for row in self._of(model))
 
@@ -708,3 +711,6 @@ class Holding:
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
+
+    def unknown(self, model: Model) -> None:
+        return None

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis.strategies import SearchStrategy, just
 
 import tablemapper as tm
-from tablemapper.testing import Clock, entities, keys
+from tablemapper.testing import Clock, account_store, entities, keys
 
 UserId = NewType("UserId", str)
 
@@ -812,8 +812,26 @@ def strategies() -> None:
     assert_type(keys(Product), SearchStrategy[tm.KeyOf[Product]])
 
 
+def stores_of_tests() -> None:
+    with account_store([Product], prefix="Mine") as store:
+        assert_type(store, tm.Store)
+
+
 def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> None:
     assert_type(tm_clock.now, datetime)
     tm_clock.tick(0.5)
     tm_clock.set(tm_clock.now + timedelta(days=1))
     assert_type([event.verb for event in tm_events], list[str])
+
+
+def accounts() -> None:
+    with tm.open("azure://shop", models=[Product], prefix="Staging", adopt=["Products"]) as store:
+        assert_type(store, tm.Store)
+    tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
+    tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
+    assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
+
+
+async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
+    store.drop(Product)
+    await other.drop(Product, progress=True)

@@ -408,3 +408,16 @@ def strategies() -> None:
 def fixtures(tm_clock: Clock) -> None:
     tm_clock.tick("a minute")  # type: ignore[arg-type]
     tm_clock.now = datetime.now()  # type: ignore[misc]
+
+
+def accounts() -> None:
+    tm.open("azure://shop", models=[Product], prefix=5)  # type: ignore[arg-type]
+    tm.open("azure://shop", models=[Product], adopt=5)  # type: ignore[arg-type]
+    tm.open("azure://shop", models=[Product], adopt=[Product])  # type: ignore[list-item]
+    tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
+
+
+def drops(store: tm.Store) -> None:
+    store.drop(DailyClimate)  # type: ignore[arg-type]
+    store.drop("Product")  # type: ignore[arg-type]
+    store.drop(Product, timeout=5)  # type: ignore[call-arg]

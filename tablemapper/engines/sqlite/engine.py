@@ -15,7 +15,7 @@ import attrs
 from ...catalogue.actions import ActionPlan
 from ...catalogue.catalogue import Catalogue
 from ...catalogue.cutover import end_stale_twins
-from ...catalogue.dropping import disable, finished, tidied
+from ...catalogue.dropping import disable, drop_class, finished, tidied
 from ...catalogue.freeze import check_thawed, frozen, thawed
 from ...catalogue.invariants import contradictions
 from ...catalogue.registration import rebuilt, ruled_anew
@@ -354,6 +354,16 @@ class SqliteEngine:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class leave the file; its tables are emptied by `build`, in short transactions."""
+        name, declared = self._sqlite.names.get(model, model.name), {one.name for one in self.schema.models}
+
+        def transition(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+            check_thawed(catalogue)
+            return drop_class(draft, catalogue, name, declared)
+
+        self._publish(transition)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""

@@ -84,8 +84,11 @@ class EntityCodec:
     """Row → the members of its properties."""
     row: Callable[[Members], Row]
     """An entity as it came → row, with `HiddenProperties` at its end."""
-    check: Callable[[FieldModel, Any, Members], Any] | None = None
-    """Of a class whose entities may hold what only newer versions know: a value that was read → the same, or an error."""
+    check: Callable[[str, Any, str, str], Any] | None = None
+    """Of a class whose entities may hold what only other versions know: field, value and key of one that a program reads →
+    the value, or SchemaMismatch."""
+    check_row: Callable[[Row], None] | None = None
+    """The same of a row."""
 
     def group(self, row: Row, state: bytes, values: bytes) -> Entity:
         """Return the members of a group."""
@@ -97,8 +100,21 @@ class EntityCodec:
 
     def value(self, field: FieldModel, entity: Members) -> Any:
         """Return one property in stored form; None if it is missing."""
-        value = _read(entity, as_stored(field, self.stored), None)
-        return value if self.check is None else self.check(field, value, entity)
+        return _read(entity, as_stored(field, self.stored), None)
+
+    def known(self, row: Row) -> Row:
+        """Return a row that a program reads; raise SchemaMismatch if its class does not know a value."""
+        if self.check_row is not None:
+            self.check_row(row)
+        return row
+
+    def read(self, entity: Members) -> Row:
+        """Return the row of an entity that a program reads; as `known`."""
+        return self.known(self.row(entity))
+
+    def known_value(self, field: str, value: Any, partition: str, row: str) -> Any:
+        """Return a value that a program reads, of a field and of a key; as `known`."""
+        return value if self.check is None else self.check(field, value, partition, row)
 
     @property
     def width(self) -> int:

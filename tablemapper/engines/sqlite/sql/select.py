@@ -61,7 +61,7 @@ class Select:
         self.plan = plan
         self.sqlite = sqlite
         model, index = plan.model, plan.index
-        self._statements: Statements = sqlite.statements[model]
+        self._statements: Statements = sqlite.statements[model].reading
         self._index = table = None if index is None else sqlite.indexes[index]
         self._calls: list[SqlFunction] = []
         if table is None:
