@@ -22,7 +22,7 @@ from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter
 from ..schema.model import model_of
 from ..schema.specs import Forms
-from ..scripts.conversion_plan import beside
+from ..scripts.conversion_plan import redeclared_labels
 from ..scripts.field_converter import FieldConverter
 from ..scripts.reversal import undoing
 from ..scripts.script import Script
@@ -103,7 +103,7 @@ def check_names(script: Script, forms: Forms, transition: Transition | None) -> 
     """
     if faults := [
         f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
-        for label in beside(script, forms, transition)
+        for label in redeclared_labels(script, forms, transition)
     ]:
         raise InvalidMigration(script.id, faults)
 

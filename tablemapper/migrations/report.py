@@ -152,7 +152,7 @@ def plan_steps(
         yield from _script_steps(script, known, expected, back=back)
         sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
         for step in script.steps:
-            sources |= {cls.__name__: [source.__name__ for source in step.ended] for cls in step.targets}
+            sources |= {cls.__name__: [source.__name__ for source in step.ended_classes] for cls in step.targets}
         origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
         affected = affected_classes(script, known)
         known = {name: form for name, form in known.items() if name not in affected}

@@ -28,8 +28,8 @@ def schema_snapshot(models: Sequence[type[Record]]) -> dict[str, Any]:
     Raises:
         InvalidModel: the classes do not fit together.
     """
-    found = sorted(compile_schema(models).models, key=lambda model: model.name)
-    form: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({model.name: model.form for model in found}))
+    compiled = sorted(compile_schema(models).models, key=lambda model: model.name)
+    form: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({model.name: model.form for model in compiled}))
     return form
 
 
