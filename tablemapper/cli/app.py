@@ -32,8 +32,8 @@ _PROJECT = Toml(
 
 def _of_the_project(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Take what a project always says, and nothing else, from its pyproject.toml: where the models and scripts are."""
-    named = [one for one in arguments if one.name in ("--models", "--scripts")]
-    _PROJECT(app, commands, ArgumentCollection(named))  # type: ignore[no-untyped-call]
+    project_arguments = [argument for argument in arguments if argument.name in ("--models", "--scripts")]
+    _PROJECT(app, commands, ArgumentCollection(project_arguments))  # type: ignore[no-untyped-call]
 
 
 app = App(
@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print cannot be printed either
         if not isinstance(error, BrokenPipeError):  # a reader that has seen enough needs no message
             sys.stderr.write(f"tablemapper: the output cannot be written: {error.strerror}\n")
-        return Exit.FOUND
+        return Exit.FINDINGS
     return code
 
 
@@ -127,8 +127,8 @@ def _as_typed(text: str) -> str:
         "as in to=": "as in --to ",
         "with .allow_scan()": "with --scan",
     }
-    for said, option in typed.items():
-        text = text.replace(said, option)
+    for phrase, option in typed.items():
+        text = text.replace(phrase, option)
     return _CONDITION.sub(r"--where '\1==…'", text)
 
 
@@ -215,12 +215,12 @@ def load_models(name: str) -> list[type[Record]]:
             f"no module {safe_repr(error.name)}; name the module of the models, as in shop.models"
         ) from None
     if attribute:
-        found = getattr(module, attribute, None)
-        if not isinstance(found, Iterable):
+        candidates = getattr(module, attribute, None)
+        if not isinstance(candidates, Iterable):
             raise InvalidModel(f"{module_name} has no list {safe_repr(attribute)}; name one, or the module alone")
     else:
-        found = filter(has_table, vars(module).values())
-    models = list(dict.fromkeys(found))
+        candidates = filter(has_table, vars(module).values())
+    models = list(dict.fromkeys(candidates))
     if not models:
         raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
     return models
