@@ -75,16 +75,16 @@ def tm_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of `tm_models`, which is checked and closed after the test."""
     __tracebackhide__ = True
     options = _options(request.node)
-    wanted = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
+    fixtures = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
     models = options["models"] if "models" in options else request.getfixturevalue("tm_models")
     path = request.getfixturevalue("tmp_path") / "store.db" if _engine(request.config) == "sqlite" else ":memory:"
-    with ExitStack() as after:
-        store = after.enter_context(empty_store(path, models, limits=options.get("limits"), **wanted))
+    with ExitStack() as cleanup:
+        store = cleanup.enter_context(empty_store(path, models, limits=options.get("limits"), **fixtures))
         if not options.get("scans", True):
-            after.enter_context(no_scans())
+            cleanup.enter_context(no_scans())
         yield store
-        if options.get("check", True) and not request.node.stash.get(_FAILED, False) and (found := faults_of(store)):
-            pytest.fail(f"the store of this test is not whole: {found}", pytrace=False)
+        if options.get("check", True) and not request.node.stash.get(_FAILED, False) and (faults := faults_of(store)):
+            pytest.fail(f"the store of this test is not whole: {faults}", pytrace=False)
 
 
 def _engine(config: pytest.Config) -> str:
@@ -101,7 +101,9 @@ def _options(node: pytest.Item) -> dict[str, Any]:
     __tracebackhide__ = True
     options: dict[str, Any] = {}
     for mark in node.iter_markers("tm_store"):
-        wrong = [f"{name}=" for name in mark.kwargs if name not in _OPTIONS] + [repr(one) for one in mark.args]
+        wrong = [f"{name}=" for name in mark.kwargs if name not in _OPTIONS] + [
+            repr(argument) for argument in mark.args
+        ]
         wrong += [
             f"{name}={mark.kwargs[name]!r}"
             for name in ("check", "scans")
