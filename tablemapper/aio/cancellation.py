@@ -36,10 +36,10 @@ class Cancellation:
         if progress is True:
             return True
 
-        def tell(done: Progress) -> None:
+        def tell(state: Progress) -> None:
             self.check()
             if callable(progress):
-                progress(done)
+                progress(state)
 
         return tell
 

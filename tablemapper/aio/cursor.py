@@ -84,9 +84,9 @@ class AsyncCursor(AsyncIterator[T], Generic[T]):
         return list(islice(self._source, _CHUNK))
 
     def _end(self) -> None:
-        ended, self._state = self._state == "ended", "ended"
+        was_ended, self._state = self._state == "ended", "ended"
         self._source = None  # with the last reference goes the state of the store
-        if not ended:
+        if not was_ended:
             self._workers.cursors.leave(self)
 
     async def aclose(self) -> None:

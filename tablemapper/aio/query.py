@@ -106,7 +106,7 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
         Raises:
             ScanRefused: no key or index bounds the query.
         """
-        return await self._workers.run(lambda: _counted(self._sync.explain()))
+        return await self._workers.run(lambda: _with_cost(self._sync.explain()))
 
     async def pages(self, size: int, /) -> AsyncIterator[Page[T]]:
         """Yield page after page; as `Query.pages`."""
@@ -316,7 +316,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
 
     async def explain(self) -> Any:
         """Return how the store would answer the query, class by class; as `MixedQuery.explain`."""
-        return await self._workers.run(lambda: _counted(self._sync.explain()))
+        return await self._workers.run(lambda: _with_cost(self._sync.explain()))
 
 
 @refuse_foreign_names("rows", lambda _: ("a query after .select(…)", "Product"), "async")
@@ -344,7 +344,7 @@ class AsyncGroups(AnyOwner, AsyncFacade[GroupedQuery[G, Owner]], Generic[G, Owne
         return await self._workers.run(lambda: self._sync.avg(field))
 
 
-def _counted(explanation: _E) -> _E:
+def _with_cost(explanation: _E) -> _E:
     """Have the cost counted in this thread: whoever asks for it later reads nothing."""
     _ = explanation.cost
     return explanation

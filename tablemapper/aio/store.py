@@ -246,26 +246,26 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
             write = partial(getattr(self._sync, name), progress=cancellation.progress(progress))
             return await self._workers.run_until(cancellation, partial(write, cancellation.items(items)))
         call = None if self._watch is None else self._watch.call(name)
-        written = 0
+        written_count = 0
 
         def write_window(window: Iterable[Any]) -> int:
             window = cancellation.items(window)
             if call is None:
-                return write_many(self._operations, verb, window, False, written=written)
+                return write_many(self._operations, verb, window, False, written=written_count)
             with call:
-                call.written = write_many(self._operations, verb, noting(call, window), False, written=written)
+                call.written = write_many(self._operations, verb, noting(call, window), False, written=written_count)
             return call.written
 
         try:
             with start_meter(progress, name) as meter:
                 async for window in _windows(items):
-                    done = await self._workers.run_until(cancellation, partial(write_window, window))
-                    meter.advance(done - written)
-                    written = done
+                    total = await self._workers.run_until(cancellation, partial(write_window, window))
+                    meter.advance(total - written_count)
+                    written_count = total
         finally:
             if call is not None:
                 call.end()
-        return written
+        return written_count
 
     # ------------------------------------------------------------------------------------------ care
 

@@ -30,7 +30,7 @@ class _Noted(Awaitable[None]):
         yield
 
 
-_NOTED = _Noted()
+_COMPLETED = _Noted()
 
 
 @refuse_foreign_names("transaction", lambda _: ("a transaction", "Product"), "async")
@@ -96,31 +96,31 @@ class AsyncTransaction(KeyedVerbs):
     def insert(self, entity: Entity, /) -> Awaitable[None]:
         """Store a new entity; as `Transaction.insert`."""
         self._buffer.add(self._buffer.operations.insert(entity))
-        return _NOTED
+        return _COMPLETED
 
     def replace(self, entity: Entity, /, *, if_match: str | None = None) -> Awaitable[None]:
         """Replace the stored entity; as `Transaction.replace`."""
         self._buffer.add(self._buffer.operations.replace(entity, if_match))
-        return _NOTED
+        return _COMPLETED
 
     def merge(
         self, key: KeyOf[M], /, *assignments: Assignment[M], if_match: str | None = None, **values: Any
     ) -> Awaitable[None]:
         """Change some fields of an entity; as `Transaction.merge`."""
         self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
-        return _NOTED
+        return _COMPLETED
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> Awaitable[None]:
         """Insert an entity, or replace or merge into the stored one; as `Transaction.upsert`."""
         self._buffer.add(self._buffer.operations.upsert(entity, merge=merge))
-        return _NOTED
+        return _COMPLETED
 
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> Awaitable[None]:
         """Delete an entity; as `Transaction.delete`."""
         self._buffer.add(self._buffer.operations.delete(target, if_match))
-        return _NOTED
+        return _COMPLETED
 
     def require(self, target: Entity | KeyOf[Any], /) -> Awaitable[None]:
         """Make the transaction depend on an entity that it only reads; as `Transaction.require`."""
         self._buffer.add(self._buffer.operations.require(target))
-        return _NOTED
+        return _COMPLETED

@@ -191,9 +191,9 @@ class _Threads:
         self._waking = 0.0  # until when a thread that was woken, and has not looked for calls yet, is trusted to
         self._looking = False  # a thread is done with its call, and has not looked for another yet
         self._gathering = 0.0  # until when the event loop is trusted to look for calls that came together
-        self._together = False  # when it last looked, several had come
+        self._has_many = False  # when it last looked, several had come
         self._guarded = 0.0  # until when a timer is trusted to look whether calls are kept waiting
-        self._ended: deque[tuple[_Call, _Outcome]] = deque()
+        self._outcomes: deque[tuple[_Call, _Outcome]] = deque()
         self._settling = 0.0  # until when the event loop, which was woken, is trusted to look for calls that have ended
         self.over = False
         self._names = iter([f"tablemapper-{number}" for number in range(1, most + 1)])
@@ -209,7 +209,7 @@ class _Threads:
         self._calls.append(call)
         if self._gathering and self._clock() < self._gathering:
             return
-        if self._together or len(self._calls) > 1:
+        if self._has_many or len(self._calls) > 1:
             self._loop.call_soon(self._gather)
             self._gathering = self._clock() + _STUCK
         else:
@@ -218,7 +218,7 @@ class _Threads:
     def _gather(self) -> None:
         """Wake a thread for the calls of all tasks that have asked by now."""
         self._gathering = 0.0
-        self._together = len(self._calls) > 1
+        self._has_many = len(self._calls) > 1
         if not self._guarded or self._guarded <= self._clock():
             self._guard()
         self._wake_unless_looking()
@@ -279,21 +279,21 @@ class _Threads:
         calls, clock = self._calls, self._clock
         while True:
             self._waking = 0.0
-            last = announced = clock()
+            last_begun = announced = clock()
             while True:
                 try:
                     call = calls.popleft()
                 except IndexError:
                     break
                 self._looking = False
-                now = clock()
+                time = clock()
                 brief = call.brief
-                if calls and not self._waking and (not brief or now - last > _BRIEF):
+                if calls and not self._waking and (not brief or time - last_begun > _BRIEF):
                     self._wake()
-                if not (brief and self._guarded) or now - announced > _BRIEF:
+                if not (brief and self._guarded) or time - announced > _BRIEF:
                     self._announce()
-                    announced = now
-                last = now
+                    announced = time
+                last_begun = time
                 work = call.begin()
                 if not brief:
                     self._wait.seconds = clock() - call.since
@@ -301,7 +301,7 @@ class _Threads:
                 del work  # its task may want to be the last that holds it
                 self._looking = True
                 if outcome is not None:
-                    self._ended.append((call, outcome))
+                    self._outcomes.append((call, outcome))
                     if not brief:
                         self._announce()
                 del call, outcome  # the next call may be far
@@ -316,7 +316,7 @@ class _Threads:
 
     def _announce(self) -> None:
         """Wake the event loop for the calls that have ended."""
-        if self._ended and not (self._settling and self._clock() < self._settling):
+        if self._outcomes and not (self._settling and self._clock() < self._settling):
             self._settling = self._clock() + _STUCK
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self.settle)
@@ -327,14 +327,14 @@ class _Threads:
         """Give the calls that have ended what came of them."""
         try:
             self._settling = 0.0
-            while self._ended:
-                call, (result, error) = self._ended[0]
+            while self._outcomes:
+                call, (result, error) = self._outcomes[0]
                 if not call.done():  # an interrupt came before it was taken out
                     if error is None:
                         call.set_result(result)
                     else:
                         call.set_exception(error)
-                self._ended.popleft()
+                self._outcomes.popleft()
         except BaseException:
             self._loop.call_soon(self.settle)
             raise
@@ -352,14 +352,14 @@ class OpenCursors:
         self._most = most
         self._timeout = timeout
         self._open: weakref.WeakSet[AsyncCursor[Any]] = weakref.WeakSet()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     async def enter(self, cursor: AsyncCursor[Any]) -> None:
         """Wait until one more cursor may be open."""
         task = asyncio.current_task()
-        while len(self._open) >= self._most and all(other.task is not task for other in self._open):
+        while len(self._open) >= self._most and all(open_cursor.task is not task for open_cursor in self._open):
             waiter = self._loop.create_future()
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
             try:
                 async with asyncio.timeout(self._timeout):
                     await waiter
@@ -369,9 +369,9 @@ class OpenCursors:
                     f"{self._timeout:g} s; end them sooner, collect their rows first, or raise timeout="
                 ) from None
             finally:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
-                elif self._waiting:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                elif self._waiters:
                     self._wake()  # what came to one that left is for the next
         cursor.task = task
         self._open.add(cursor)
@@ -385,8 +385,8 @@ class OpenCursors:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return
