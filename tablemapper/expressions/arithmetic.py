@@ -391,23 +391,23 @@ class Computed(Incomparable, Number[O, T_co]):
         return self.op, _source(self.left), _source(self.right)
 
     def attributes(self) -> Iterator[Any]:
-        for one in (self.left, self.right):
-            if isinstance(one, Number):
-                yield from one.attributes()
+        for operand in (self.left, self.right):
+            if isinstance(operand, Number):
+                yield from operand.attributes()
 
     def __attrs_post_init__(self) -> None:
-        for one in (self.left, self.right):
-            if kind_of(one) is None:
+        for operand in (self.left, self.right):
+            if kind_of(operand) is None:
                 raise InvalidQuery(
-                    f"{safe_repr(self)}: {safe_repr(one)} cannot be part of a calculation; use numbers and times"
+                    f"{safe_repr(self)}: {safe_repr(operand)} cannot be part of a calculation; use numbers and times"
                 )
-            if (fault := _fault(one)) is not None:
+            if (fault := _fault(operand)) is not None:
                 raise InvalidQuery(f"{safe_repr(self)}: {fault}")
         result = calculation(self.op, self.left, self.right)
         if result is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
             raise InvalidQuery(f"{safe_repr(self)}: cannot calculate {f' {self.op} '.join(kinds)}")
-        depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
+        depth = 1 + max(operand.depth if isinstance(operand, Computed) else 0 for operand in (self.left, self.right))
         if depth > MAX_DEPTH:
             raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")
         object.__setattr__(self, "kind", result[0])

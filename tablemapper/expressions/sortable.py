@@ -15,20 +15,20 @@ _BY_KEY = {"Decimal": key_codec(Decimal), "json[tuple[str, ...]]": key_codec(tup
 """Of types whose values sort by their key texts only."""
 
 
-def _own(kind: ValueType) -> ValueType:
+def _builtin_kind(kind: ValueType) -> ValueType:
     return SCALARS[kind.kind] if kind.kind in (timedelta, bytes) else kind  # (inside JSON these are text)
 
 
 def sortable(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
-    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _own(kind).store
+    return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _builtin_kind(kind).store
 
 
 def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
     """Return source of what `sortable` gives."""
     if kind.name in _BY_KEY:
         return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
-    return _own(kind).store_source(variable, names)
+    return _builtin_kind(kind).store_source(variable, names)
 
 
 def store_sortable(kind: ValueType, value: Any) -> Any:
@@ -36,8 +36,8 @@ def store_sortable(kind: ValueType, value: Any) -> Any:
     return sortable(kind)(value)
 
 
-def load_sortable(kind: ValueType, stored: Any) -> Any:
+def load_sortable(kind: ValueType, sortable: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
-    if stored.__class__ is int and kind.kind is int and kind.enum is None:
-        return stored  # (one that is a sum can be beyond 64 bits)
-    return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else _own(kind).load(stored)
+    if sortable.__class__ is int and kind.kind is int and kind.enum is None:
+        return sortable  # (one that is a sum can be beyond 64 bits)
+    return _BY_KEY[kind.name].parse(sortable) if kind.name in _BY_KEY else _builtin_kind(kind).load(sortable)

@@ -381,9 +381,9 @@ class Leaf(Predicate[O_contra]):
     def attributes(self) -> Iterator[Attr[Any, Any]]:
         yield self.attr
 
-    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Self | None:
+    def with_attributes(self, replace: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Self | None:
         """Return the same test of other attributes; None if there is none for one of them."""
-        attr = own(self.attr)
+        attr = replace(self.attr)
         return None if attr is None else attrs.evolve(self, attr=attr)
 
 
@@ -410,8 +410,10 @@ class Compare(Leaf[O_contra]):
         if self.value.__class__ is Attr:
             yield self.value
 
-    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Compare[O_contra] | None:
-        attr, value = own(self.attr), own(self.value) if self.value.__class__ is Attr else self.value
+    def with_attributes(
+        self, replace: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /
+    ) -> Compare[O_contra] | None:
+        attr, value = replace(self.attr), replace(self.value) if self.value.__class__ is Attr else self.value
         return None if attr is None or value is None else attrs.evolve(self, attr=attr, value=value)
 
 
@@ -487,8 +489,10 @@ class SameText(Leaf[O_contra]):
         """What the slots make of a value."""
         return tuple(text.spec for text in self.texts)
 
-    def holds(self, held: Any, value: Any) -> bool:
+    def holds(self, field_value: Any, value: Any) -> bool:
         """Return whether what the field holds has the texts of a value."""
-        wanted = [text.encode(value) for text in self.texts]
-        elements = [held] if self.attr.type.element is None else held
-        return any([text.encode(one) for text in self.texts] == wanted for one in elements if one is not None)
+        texts = [text.encode(value) for text in self.texts]
+        elements = [field_value] if self.attr.type.element is None else field_value
+        return any(
+            [text.encode(element) for text in self.texts] == texts for element in elements if element is not None
+        )
