@@ -173,14 +173,14 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_BUILTIN_NAMES, "__version__", "errors", "reports", "types"])
 
 
-def _own(module: str, public: dict[str, object]) -> None:
+def _show_module(module: str, public: dict[str, object]) -> None:
     """Let tracebacks and reprs show a public object under the module that users import it from."""
     for value in public.values():
         if getattr(value, "__module__", "").startswith("tablemapper."):
             value.__module__ = module
 
 
-_own("tablemapper.reports", {name: getattr(reports, name) for name in reports.__all__})
-_own("tablemapper.types", {name: getattr(types, name) for name in types.__all__})
-_own("tablemapper", {name: globals()[name] for name in (*__all__, *_BUILTIN_NAMES)})
+_show_module("tablemapper.reports", {name: getattr(reports, name) for name in reports.__all__})
+_show_module("tablemapper.types", {name: getattr(types, name) for name in types.__all__})
+_show_module("tablemapper", {name: globals()[name] for name in (*__all__, *_BUILTIN_NAMES)})
 _notebooks()

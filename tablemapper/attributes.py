@@ -78,7 +78,9 @@ def data_descriptor(entity: Any, name: str, method: str) -> Any:
     Args:
         method: ``__set__`` or ``__delete__``.
     """
-    found = next((vars(cls)[name] for cls in type(entity).__mro__ if name in vars(cls)), None)
-    own = isinstance(found, MemberDescriptorType | GetSetDescriptorType)
-    read_only = isinstance(found, property) and (found.fset if method == "__set__" else found.fdel) is None
-    return found if not own and not read_only and hasattr(found, method) else None
+    descriptor = next((vars(cls)[name] for cls in type(entity).__mro__ if name in vars(cls)), None)
+    is_slot = isinstance(descriptor, MemberDescriptorType | GetSetDescriptorType)
+    read_only = (
+        isinstance(descriptor, property) and (descriptor.fset if method == "__set__" else descriptor.fdel) is None
+    )
+    return descriptor if not is_slot and not read_only and hasattr(descriptor, method) else None

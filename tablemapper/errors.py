@@ -98,7 +98,7 @@ def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) 
     return error
 
 
-_LISTED = 50  # faults in a message
+_MAX_FAULTS = 50  # faults in a message
 
 
 class _Faults(TableMapperError):
@@ -110,9 +110,9 @@ class _Faults(TableMapperError):
         if len(self.faults) == 1:
             message = f"{subject}: {self.faults[0]}"
         elif self.faults:
-            lines = [f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults[:_LISTED])]
-            if (more := len(self.faults) - _LISTED) > 0:
-                lines.append(f"  - and {more} more, which the attribute faults has")
+            lines = [f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults[:_MAX_FAULTS])]
+            if (hidden := len(self.faults) - _MAX_FAULTS) > 0:
+                lines.append(f"  - and {hidden} more, which the attribute faults has")
             message = "\n".join(lines)
         else:
             message = subject
@@ -335,9 +335,9 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
     return tuple(getattr(error, "__notes__", ()))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return ``; did you mean "x"?`` for the nearest of the known names, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 
