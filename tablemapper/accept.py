@@ -1,4 +1,4 @@
-"""What a class or an index says about advice: ``accept={"TM001": "at most 50 rows"}``, a reason for each code."""
+"""Reasons for accepted advice: ``accept={"TM001": "at most 50 rows"}``, one for each code."""
 
 from __future__ import annotations
 

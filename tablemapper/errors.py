@@ -1,8 +1,8 @@
 """The exceptions of tablemapper, one tree.
 
-Every error that the library raises by itself is in it, and each is also the builtin that it mirrors, so that code
-which never heard of tablemapper still catches it. Only what is wrong in every run of a program is a plain TypeError or
-ValueError: a wrong option of `tablemapper.open`, ``len()`` of a query::
+Every error that the library raises by itself is in it. Each is also the builtin that it mirrors, so code that never
+heard of tablemapper still catches it. Only what is wrong in every run of a program is a plain TypeError or ValueError:
+a wrong option of `tablemapper.open`, ``len()`` of a query::
 
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)

@@ -1,4 +1,4 @@
-"""What a store does, seen from outside: an event for each call, given to a function and written to a log."""
+"""Events: a report of each call of a store, given to a function and written to a log."""
 
 from __future__ import annotations
 

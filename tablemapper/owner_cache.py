@@ -1,4 +1,4 @@
-"""What a function returns, kept with what it is of."""
+"""Results of functions, cached on the object that they describe."""
 
 from __future__ import annotations
 

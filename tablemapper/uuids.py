@@ -11,7 +11,7 @@ from uuid import UUID
 
 
 class Uuid7Generator:
-    """Where UUIDs come from: a clock, randomness, and the last one, below which none comes.
+    """The source of UUIDs: a clock, randomness, and the last one, below which none comes.
 
     Args:
         clock: returns the time in nanoseconds since 1970; None: `time.time_ns`, also where a test replaced it.

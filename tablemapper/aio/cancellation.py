@@ -1,4 +1,4 @@
-"""How a task that is cancelled ends a long call, which runs in a thread: between two of its steps."""
+"""Cancellation of a long call that runs in a thread: it ends between two steps."""
 
 from __future__ import annotations
 

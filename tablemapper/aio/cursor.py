@@ -1,4 +1,4 @@
-"""What an ``async for`` over a query holds."""
+"""The cursor behind ``async for`` over a query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Cursors(Protocol):
 
 
 class _Workers(Protocol):
-    """What runs a function in a thread; see `workers.Workers`, which imports asyncio."""
+    """A runner of functions in threads; see `workers.Workers`, which imports asyncio."""
 
     @property
     def cursors(self) -> _Cursors: ...

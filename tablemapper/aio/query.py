@@ -43,7 +43,7 @@ Q = TypeVar("Q")
 
 @refuse_foreign_names("query", lambda _: ("a query", "Product"), "async")
 class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
-    """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
+    """The results of a query: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
     def _with(self, results: Any) -> Self:
         return type(self)(self._workers, results)
@@ -135,7 +135,7 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
 
 
 class AsyncColumnResults(AsyncResults[T]):
-    """What a query of one class finds, which has the same columns in every row."""
+    """The results of a query of one class, with the same columns in every row."""
 
     columns = awaited(ClassResults[T].columns)
     to_arrow = awaited(ClassResults[T].to_arrow)

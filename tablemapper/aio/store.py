@@ -85,7 +85,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     @property
     def uncompiled(self) -> Mapping[str, str]:
-        """What the catalogue has and `classes` lacks; as `Store.uncompiled`."""
+        """The classes of the catalogue that `classes` lacks; as `Store.uncompiled`."""
         return self._sync.uncompiled
 
     def __repr__(self) -> str:

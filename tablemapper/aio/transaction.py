@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Record)
 
 
 class _Noted(Awaitable[None]):
-    """What a verb of a transaction returns: it is done already, and may be awaited."""
+    """The result of a verb of a transaction: it is done already, and may be awaited."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return

@@ -1,19 +1,17 @@
 """Threads that make the calls of a synchronous store for the tasks of one event loop.
 
 A call is a whole operation and runs in a thread, in the context (`contextvars`) of its task. So many run at a time;
-further ones wait in the order in which they came, and hold no thread while they do. A task that is cancelled goes on
-once its call has ended, which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on
-behind its back. A call that no thread has begun is never made.
+further ones wait in the order in which they came, and hold no thread while they do. A cancelled task goes on once its
+call has ended, within milliseconds. Its write is complete or undone by then, and no thread works on it any more. A call
+that no thread has begun is never made.
 
-Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of
-idle threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by
-then. What many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of
-them alone, and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation
-is in no one's way.
+Waking another thread, twice, is most of the cost of a short call. So a busy thread takes one call after the other. Of
+idle threads, the one that was busy last is woken. The event loop is woken once for all calls that have ended by then.
+Calls that many tasks make at once wake one thread, after the last of them. That thread makes the brief calls alone, and
+wakes the event loop after the last. A timer wakes another thread if a call takes longer than expected.
 
-An interrupt (`KeyboardInterrupt`) may come to the event loop anywhere, and the callback that it was about to run is lost.
-So whatever says that somebody is about to look says until when that is to be believed, and a task that is cancelled, as
-asyncio does after an interrupt, looks again.
+An interrupt (`KeyboardInterrupt`) may come to the event loop anywhere, and loses the callback that was about to run. So
+each wake-up flag has an expiry time. A cancelled task, as asyncio cancels it after an interrupt, looks again.
 """
 
 from __future__ import annotations
@@ -168,7 +166,7 @@ def _outcome(context: Context, function: Callable[..., Any], args: tuple[Any, ..
 
 
 class _Wait(threading.local):
-    """For how long the call that a thread makes waited for it."""
+    """The time that a call waited for its thread."""
 
     seconds = 0.0
 
@@ -178,8 +176,8 @@ class _Threads:
 
     An idle thread waits for a lock of its own. A new call wakes one, unless a thread is about to look for calls anyway.
     A thread that leaves calls to others wakes the next; brief ones it makes itself, and gives what came of them to the
-    event loop after the last. Nothing here is locked: a thread says that it is idle and then looks once more, so a call
-    that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
+    event loop after the last. Nothing here is locked: a thread says that it is idle, and then looks once more. So the
+    thread or the event loop sees a call that comes meanwhile. At worst a thread is woken for nothing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int, clock: Callable[[], float]) -> None:

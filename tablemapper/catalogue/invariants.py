@@ -1,4 +1,4 @@
-"""What holds of every catalogue, and of the names of the tables that exist."""
+"""Invariants of every catalogue, and of the names of its tables."""
 
 from __future__ import annotations
 

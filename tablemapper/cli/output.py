@@ -1,4 +1,4 @@
-"""What commands print: tables and messages for people, JSON for programs, in characters that the output can hold."""
+"""Output of commands: tables and messages for people, JSON for programs, in characters that the output can hold."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..viewer.cells import CONTROLS, escaped
 
 
 class Exit(IntEnum):
-    """How a command ends."""
+    """The exit status of a command."""
 
     OK = 0
     FINDINGS = 1

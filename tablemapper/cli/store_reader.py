@@ -1,4 +1,4 @@
-"""How commands open a store for reading: each class as the models declare it, if the store has it so, else as the store has it."""
+"""A store opened for reading: each class as the models declare it, or else as the store has it."""
 
 from __future__ import annotations
 

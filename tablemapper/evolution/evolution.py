@@ -1,8 +1,8 @@
-"""What opening a store makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
+"""The comparison of a catalogue with the opened classes: changes, builds, the catalogue afterwards.
 
-A class that holds no entities may change at will: a change that stops others ends its older forms, and any other one
-leaves them, as it does for a class that holds some. A form that was opened before is always opened again, unless it was
-retired. Nothing here touches a store.
+A class that holds no entities may change at will. A change that stops older programs ends its older forms; any other
+change leaves them, as it does for a class that holds some. A form that was opened before can be opened again, unless it
+was retired. Nothing here touches a store.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a nested type may change: the JSON schema in the catalogue is compared with that of the class.
+"""Compatibility of nested types: the JSON schema in the catalogue is compared with that of the class.
 
 A nested value is stored whole, with the members of its class, and members that the class does not know are not read. So
 the next write of an entity would silently lose the values of a member that was removed or renamed.
@@ -21,7 +21,7 @@ _COMPARED = frozenset({"$ref", "$defs", "anyOf", "attribute", "default", "enum",
 
 @attrs.frozen
 class MemberComparison:
-    """How a nested type differs from its schema in the catalogue."""
+    """The differences of a nested type from its schema in the catalogue."""
 
     faults: tuple[str, ...]
     """The values that would be lost or could not be read, a line each."""

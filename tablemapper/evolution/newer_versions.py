@@ -1,4 +1,4 @@
-"""How an older version of a program maintains what a newer one added to its classes.
+"""Maintenance of the indexes and fields that only newer versions declare.
 
 A newer version, or another program, may have added properties, indexes and aggregates to a class. An older version
 preserves these properties, and maintains the indexes and aggregates. For that, it compiles the catalogue's form to a

@@ -169,9 +169,9 @@ def _entity_body(form: ModelSpec) -> _Body:
 def stored_schema(forms: Forms, undeclared: Collection[str] = (), previous: Schema | None = None) -> Schema:
     """Return the classes of a catalogue, compiled from their forms alone, with their indexes and maintained fields.
 
-    What only the code of a class knows is missing: members of an Enum come as a Literal, nested values as classes of
-    the library, fields by the names of their properties, and defaults and constraints not at all. What cannot be
-    compiled so is in `Schema.lost`.
+    They lack what only the code of a class knows. Members of an Enum come as a Literal, nested values as classes of the
+    library, and fields by the names of their properties. Defaults and constraints are missing. `Schema.lost` has the
+    classes that cannot be compiled so.
 
     Args:
         undeclared: the labels of indexes and aggregates that the newest version of their class does not declare; they

@@ -48,7 +48,7 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def state(self) -> Literal["current", "behind", "twin", "retired", "ended", "undone"]:
-        """What it is; ValueError if no version is so."""
+        """Its state; ValueError if no version is so."""
         live, on_mirror = self.until is None, self.beside is not None
         if live and not (self.retired_by or self.undone or self.unkept) and (self.behind or not on_mirror):
             return "twin" if on_mirror else "current" if self.behind is None else "behind"

@@ -156,7 +156,7 @@ def calculation_fault(error: Exception) -> str:
 
 
 class Number(Expr[T_co, O], Generic[O, T_co]):
-    """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
+    """An operand of calculations, if its values are numbers or times; a missing value gives a missing value."""
 
     __slots__ = ()
 
@@ -167,12 +167,12 @@ class Number(Expr[T_co, O], Generic[O, T_co]):
 
     @property
     def label(self) -> str:
-        """What a user writes, without the class."""
+        """The text that a user writes, without the class."""
         raise NotImplementedError
 
     @cached_property
     def source(self) -> Hashable:
-        """What two of them have in common if they always have the same value."""
+        """The identity of operands that always have the same value."""
         raise NotImplementedError
 
     def attributes(self) -> Iterator[Any]:
@@ -341,7 +341,7 @@ if TYPE_CHECKING:
 
 
 class Incomparable:
-    """What stands in no condition: comparing it raises the error that it says."""
+    """An operand that no condition compares: a comparison raises its error."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What every predicate answers, and predicates that are made of others.
+"""The base of predicates, and the combinations *and*, *or*, *not*.
 
 They are joined one by one, in as many steps, whatever is joined already. Few parts are copied with each that is joined to
 them. Of many it is noted only what was joined, and the parts are found when they are asked for.

@@ -238,7 +238,7 @@ FOREIGN_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 class _Remedy:
-    """What a name of others raises: a descriptor that stands on a class."""
+    """The error of a foreign name: a descriptor that stands on a class."""
 
     def __init__(self, cls: type, name: str, remedy: str, describe: Describe, face: Face) -> None:
         self._cls = cls

@@ -1,4 +1,4 @@
-"""What can be done with predicates: take them apart, write them down, replace their constants; calculations too.
+"""Operations on predicates and calculations: split, serialise, parametrise.
 
 A predicate with `Parameter`s for constants stands for all queries that differ in their constants only.
 """

@@ -1,8 +1,8 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `expressions.python_source`, and both say
-the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
-exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
+An expression is data. An engine compiles it to SQL, and `expressions.python_source` to Python. Both give the same results,
+because predicates are two-valued. A comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly where
+``p`` is false; ``x == None`` means ``x.is_null()``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Attr(Number[O, T]):
 
     @cached_property
     def source(self) -> tuple[str, tuple[str, ...], Truncation | str | None]:
-        """What two attributes have in common if they always have the same value."""
+        """The identity of attributes that always have the same value."""
         return self.name, self.path, "text" if self.type is TEXT else self.part
 
     @property
@@ -123,7 +123,7 @@ class Attr(Number[O, T]):
 
     @property
     def time_kind(self) -> Kind:
-        """What this is cut from: datetime, or date."""
+        """The type that this is cut from: datetime, or date."""
         return self.whole.type.kind
 
     def __hash__(self) -> int:
@@ -486,7 +486,7 @@ class SameText(Leaf[O_contra]):
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """What the slots make of a value."""
+        """The formats of the slots."""
         return tuple(text.spec for text in self.texts)
 
     def holds(self, field_value: Any, value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Between which two keys the rows lie that some conditions leave.
+"""Bounds of keys, made from conditions.
 
 What conditions say about a template is decided in two steps. Their *form* (which fields are known, how the next one is
 compared) decides the `KeyBounds`: which slots are fixed, and whether anything has to be checked again. That is done once
@@ -39,7 +39,7 @@ NOTHING = Bound(empty=True)
 
 @attrs.frozen(eq=False)
 class KeyBounds:
-    """How far conditions of one form go along a template.
+    """The bounds that conditions of one shape give along a template.
 
     Attributes:
         fixed: the literals and slots in front, whose text is known.

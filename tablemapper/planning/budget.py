@@ -1,4 +1,4 @@
-"""What a query may use: time, and rows examined."""
+"""Query budgets: time, and rows examined."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def start(budget: Budget | None, query: object) -> BudgetMeter | None:
 
 @attrs.define(eq=False)
 class BudgetMeter:
-    """What one run of a query has used so far."""
+    """The use of a budget by one run of a query."""
 
     budget: Budget
     label: str

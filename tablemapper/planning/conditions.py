@@ -1,4 +1,4 @@
-"""What a query's predicates say, in the form that planning wants: first normalised, then field by field.
+"""Predicates in normal form, by field.
 
 All constants are `Parameter`s here: nothing depends on their values.
 """
@@ -168,7 +168,7 @@ def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
 
 @attrs.frozen(eq=False)
 class Conditions:
-    """What one alternative says about single fields, by the field's name, dotted where nested."""
+    """The conditions of one alternative on single fields, by the field's name, dotted where nested."""
 
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)

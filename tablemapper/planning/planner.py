@@ -1,8 +1,8 @@
-"""From a question to a plan: which key or index is read, how its bounds are made, and what is left to do.
+"""The planner: chooses the key or index, its bounds, the residual filter and the sort.
 
-A pure function in stages: take the conditions apart (`conditions`); see how far they go along the key and along every
-index; choose, by an explicit order; say what remains to be filtered and sorted. A question holds no values, only their
-numbers, so one plan serves all queries of its form. `planning.ranges` makes the bounds of one of them.
+A pure function in stages. It splits the conditions (`conditions`), bounds the key and every index with them, and
+chooses by an explicit order. The plan says which filter and sort remain. A query shape holds no values, only their
+numbers, so one plan serves all its queries. `planning.ranges` makes the bounds of one query.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def _covers(form: QueryShape, path: AccessPath, required: Iterable[Attr[Any, Any
 
 
 class _SlotConditions:
-    """What the conditions of one alternative say of the slots of a path, each taken in turn."""
+    """The conditions of one alternative on the slots of a path, each taken in turn."""
 
     def __init__(self, form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool) -> None:
         self._way = way

@@ -1,4 +1,4 @@
-"""What a query wants: with its values, and as the form that queries share which differ in their values only."""
+"""Queries with their values, and their shapes without them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .query_parts import QueryPart
 
 @attrs.frozen(eq=False)
 class QueryShape:
-    """What queries of one form have in common: everything but their constants, which are parameters."""
+    """The shape of a query: everything but its constants, which are parameters."""
 
     model: Model
     where: tuple[AnyPredicate, ...] = ()
@@ -54,7 +54,7 @@ class QueryShape:
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
 class QuerySpec:
-    """What a query asks, values and all."""
+    """A query with its values."""
 
     model: Model
     range: IndexRange[Any] | None = None

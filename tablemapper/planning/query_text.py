@@ -1,4 +1,4 @@
-"""What a query asks without its values: as data that a file can keep, as text to read, and as a form to plan."""
+"""A query shape as data that a file can keep, as text to read, and as a shape to plan."""
 
 from __future__ import annotations
 

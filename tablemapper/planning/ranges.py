@@ -1,4 +1,4 @@
-"""From a plan and values to the ranges of keys that are read: disjoint, in key order."""
+"""Key ranges of a plan with values: disjoint, in key order."""
 
 from __future__ import annotations
 

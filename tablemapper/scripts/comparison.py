@@ -49,7 +49,7 @@ def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Sc
 
 @attrs.frozen
 class SchemaSnapshot:
-    """What a schema.json holds: the classes of an application, and the script that led to them."""
+    """The contents of a schema.json: the classes of an application, and the script that led to them."""
 
     classes: dict[str, ModelSpec]
     script: str | None = None

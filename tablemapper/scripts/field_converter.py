@@ -1,4 +1,4 @@
-"""From an entity of the old shape to the same entity of the new one, field by field."""
+"""Conversion of an entity of the old shape to the new one, field by field."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _Level = Literal["writes", "reads"]
 
 
 class _Unlinked(Exception):
-    """There can be no link from an old class to a new one."""
+    """The error of an old class that no link can lead from."""
 
 
 def links_of(
@@ -84,7 +84,7 @@ def _same_version(old: Any, new: Any) -> bool:
 
 
 class _Correspondence:
-    """What corresponds in an old class and the new one that replaces it.
+    """The corresponding fields of an old class and the new one that replaces it.
 
     Attributes:
         writes: whether the old version can write; else it can only read.

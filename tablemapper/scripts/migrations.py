@@ -60,8 +60,8 @@ class Migrations:
                 default, the schema.json of the package.
 
         Raises:
-            InvalidMigration: the earlier classes cannot be read, there is neither a schema.json nor a script, the script
-                that schema.json belongs to is missing, or a script does not name a class that it affects.
+            InvalidMigration: the earlier classes cannot be read, or there is neither a schema.json nor a script. Or the
+                script that schema.json belongs to is missing, or a script does not name a class that it affects.
             InvalidModel: the classes do not fit together.
         """
         schema = compile_schema(models)
@@ -76,7 +76,8 @@ class Migrations:
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
         """Write the next script, and store a description of the classes in schema.json beside it.
 
-        The script is tried first: it is imported, compared with both shapes, and checked as `tablemapper.migrate` would.
+        It tries the script first: it imports the script, compares it with both shapes, and checks it as
+        `tablemapper.migrate` would.
 
         Where only you can write a function, the script contains ``...``. You cannot load it until you replace that.
 
@@ -88,8 +89,9 @@ class Migrations:
             The path of the script, or that of schema.json if no change needs one.
 
         Raises:
-            InvalidMigration: the scripts are not a package, its schema.json cannot be read, the script that this belongs to
-                is missing, no script can make a change, or the script would not run. Nothing is written then.
+            InvalidMigration: the scripts are not a package, or its schema.json cannot be read, or the script that this
+                belongs to is missing. Or no script can make a change, or the script would not run. Nothing is written
+                then.
             InvalidModel: the classes do not fit together.
         """
         folder = self._folder

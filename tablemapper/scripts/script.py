@@ -40,7 +40,7 @@ E2 = TypeVar("E2", bound=Entity)
 if TYPE_CHECKING:
 
     class _IndexOf(Protocol[T]):
-        """What ``Product.by_name`` is for the checkers."""
+        """The type of ``Product.by_name`` for type checkers."""
 
         def __call__(self, /) -> IndexRange[T]: ...
 

@@ -1,4 +1,4 @@
-"""What every step of a migration script answers, and what those of fields and of classes share.
+"""The base of migration steps, and those of fields and of classes.
 
 A field is an `Attr` of a class in the old or the new shape, an index is what ``Product.by_name`` is.
 """
@@ -23,7 +23,7 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Step:
-    """What every step answers; each answer here is that of most."""
+    """A migration step; each answer here is that of most steps."""
 
     __slots__ = ()
     method: ClassVar[str] = ""
@@ -38,7 +38,7 @@ class Step:
 
     @property
     def subjects(self) -> list[tuple[_Side, Any]]:
-        """What it is about, each with its shape."""
+        """Its subjects, each with its shape."""
         return [(side, getattr(self, name)) for name, side in self.sides]
 
     @property
@@ -97,7 +97,7 @@ class Step:
 
     @property
     def irreversible_reason(self) -> str:
-        """Why it cannot be undone, if it cannot."""
+        """The reason why it cannot be undone, if there is one."""
         return ""
 
     def undone(self, shapes: ScriptModels) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What a migration script can do, as data: one class for each step, which answers all questions about it.
+"""Migration steps as data: one class for each step, which answers all questions about it.
 
 A field is an `Attr` of a class in the old or the new shape, an index is what ``Product.by_name`` is. The shapes are
 ordinary entity classes, frozen in the script, so they say all that a runner has to know of both sides.

@@ -1,4 +1,4 @@
-"""What keys leave room for: how long the texts of a field may be, and which other values its keys can hold."""
+"""Key budgets: the room that keys leave for the texts and other values of a field."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FREE = ("str", "bytes", "tuple")
 
 @attrs.frozen
 class KeyBudget:
-    """What a value may be, so that all keys that it is part of can hold it."""
+    """The values that fit into all keys that they are part of."""
 
     units: int
     """The UTF-16 units of a key, or of a property, that there are for it."""

@@ -1,8 +1,8 @@
 """Fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]`` in the conftest.py at the top.
 
-No fixture is used by itself, and each test gets a store of its own. It is no entry point of the package: pytest
-rewrites the assertions of all modules of a package that has one, which costs whoever imports it 0.2 s in each run, and
-1.5 s where Python keeps no bytecode.
+No fixture is used by itself, and each test gets a store of its own. It is no entry point of the package, as pytest
+rewrites the assertions of all modules of a package that has one. That costs 0.2 s in each run, and 1.5 s where Python
+keeps no bytecode.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _SPECIAL = ' !"./~}\x00\x9fßé\uffff\U0001f600'
 
 @attrs.frozen
 class ValueRange:
-    """What is asked of a value."""
+    """The range of a value."""
 
     type: ValueType
     room: KeyBudget

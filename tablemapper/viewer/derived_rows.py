@@ -1,4 +1,4 @@
-"""What is maintained from an entity: its rows in indexes, its groups; what a write of it touches; its class as source."""
+"""Derived rows of an entity: index rows and groups; the rows that a write touches; its class as source."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _GUARDED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the 
 
 @attrs.frozen
 class _Question:
-    """What was asked, as texts and as a query."""
+    """A query of the form, as texts and as a query of the store."""
 
     cls: type[Any]
     lines: list[tuple[str, str, str]]

@@ -1,4 +1,4 @@
-"""What a request has to pass before a page is made, and the headers that every answer carries."""
+"""Request guards, and the headers that every response carries."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _PARTITIONS = 50
 
 
 class TimedCache:
-    """What reads much: made by one request at a time, and kept for a minute."""
+    """A cache of expensive results: one request at a time computes them, and they stay for a minute."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -89,7 +89,7 @@ def partitions(ask: PageRequest) -> PageResponse:
 
 
 def statistics(ask: PageRequest) -> PageResponse:
-    """How large the entities and the indexes of a class are."""
+    """The sizes of the entities and of the indexes of a class."""
     numbers, age = _statistics(ask)
     shows = {
         "found": numbers,
@@ -102,6 +102,6 @@ def statistics(ask: PageRequest) -> PageResponse:
 
 
 def advice(ask: PageRequest) -> PageResponse:
-    """What is unwise in the classes, judged by what the store holds."""
+    """Advice on the classes, judged by the contents of the store."""
     items, age = _cached(ask, "advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
     return PageResponse("advice.html", {"advice": items, "age": age}, {"advice": [item.to_dict() for item in items]})

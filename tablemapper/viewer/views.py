@@ -1,4 +1,4 @@
-"""What stands on each page: data for its template, and the same for programs."""
+"""Page data: for templates, and the same for programs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def public_text(error: TableMapperError) -> str:
 
 
 class NotFound(Exception):
-    """There is nothing of this name or key; its text says what there is."""
+    """The error of a name or key that does not exist; its text says what there is."""
 
 
 @attrs.frozen
@@ -201,7 +201,7 @@ def _template(template: Any) -> str:
 
 
 def status(ask: PageRequest) -> PageResponse:
-    """What is built and copied, and the migrations."""
+    """The builds, copies and migrations of a store."""
     state = ask.store.status()
     return PageResponse("status.html", {"state": state, "moving": _moving(state)}, _status(state), moving=_busy(state))
 
