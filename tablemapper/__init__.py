@@ -71,12 +71,13 @@ from .scripts.script import Migration, migration
 from .store.administration import copy
 from .store.opening import open as open
 from .store.store import Store, UnknownRow
-from .store.transaction import Transaction
 from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.hooks import converter
+from .values.registered import register
 from .values.scalars import Int32
+from .verbs.transaction import Transaction
 from .viewer.inspector import inspector
 from .viewer.notebook import install as _notebooks
 
@@ -151,6 +152,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "register",
     "restore",
     "schema_snapshot",
     "size",

@@ -11,6 +11,7 @@ def main() -> None:
         from .cli import (  # noqa: F401  their commands
             administration_commands,
             analysis_commands,
+            data_commands,
             diagram,
             inspect,
             migration_commands,

@@ -53,6 +53,7 @@ class Workers:
     """Whether a brief call takes less time than waking a thread; if not, each call can be cancelled while it runs."""
     clock: staticmethod[[], float] = staticmethod(time.monotonic)
     current_task: staticmethod[[], asyncio.Task[Any] | None] = staticmethod(asyncio.current_task)
+    sleep = staticmethod(asyncio.sleep)
 
     def __init__(self, *, threads: int, cursors: int, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from ..engines.check import Problem
 from ..engines.locations import open_engine
 from ..engines.locations import restore as restore_store
 from ..engines.locations import status as status_of
-from ..errors import InvalidModel
+from ..errors import InvalidModel, NotAStore, TableMapperError
 from ..schema.model import Schema
 from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
@@ -81,6 +81,38 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
     summary = str(report).partition("\n")[0]
     unchecked = [f"not compared: {label}" for label in report.unchecked]
     return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
+
+
+@app.command
+def adopt(
+    place: StoreArgument,
+    /,
+    *,
+    models: Models,
+    table: Annotated[
+        list[str] | None,
+        Parameter(help="a table that may hold entities already; without it, each of the models", negative=""),
+    ] = None,
+    json: Json = False,
+) -> Exit:
+    """Open tables of an account that hold entities of other programs, and build what is maintained from them.
+
+    Ends with 1 if two entities hold the same value of a unique index.
+    """
+    where = located(place)
+    if isinstance(where["path"], Path):
+        raise NotAStore("this command is for tables of an account of Azure; a file holds what this library wrote")
+    classes = load_models(models)
+    try:
+        store = open_store(**where, models=classes, adopt=table or True, build=False)
+    except ValueError as error:
+        if isinstance(error, TableMapperError):
+            raise
+        raise InvalidModel(str(error).replace("adopt=", "--table", 1)) from None  # (no class has the table)
+    with store:
+        ok = store.build(progress=not json).ok
+        report = store.status()
+    return show(report, json=json, ok=ok)
 
 
 @app.command

@@ -15,10 +15,11 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Toml
 
-from ..engines.locations import check_file, is_account, named_place, status
+from ..engines.locations import check_file, is_account, named_place, split_prefix, status
 from ..entities.declaration import has_table
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
+from ..limits import check_table_name
 from .output import Exit, fail, prepare_streams
 
 _PROJECT = Toml(
@@ -58,7 +59,8 @@ StoreArgument = Annotated[
     str,
     Parameter(
         help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
-        "it from an environment variable, so that no key stands in the list of processes"
+        "it from an environment variable, so that no key stands in the list of processes; azure://account/Staging and "
+        "env:NAME/Staging: the store with that prefix"
     ),
 ]
 Models = Annotated[
@@ -138,9 +140,15 @@ def located(place: str) -> dict[str, Any]:
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
     """
-    if not is_account(place := named_place(place)):
+    named, prefix = split_prefix(place)
+    if not is_account(place := named_place(named)):
+        if prefix is not None:
+            raise NotAStore(f"{named}/{prefix}: a prefix is for an account of Azure, and {named} names a file")
         return {"path": Path(place)}
-    return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    if prefix is not None and (fault := check_table_name(prefix)) is not None:
+        raise NotAStore(f"{named}/…: {fault}")
+    where = {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    return where | ({} if prefix is None else {"prefix": prefix})
 
 
 def existing(place: str) -> dict[str, Any]:
@@ -152,7 +160,7 @@ def existing(place: str) -> dict[str, Any]:
     """
     where = located(place)
     if isinstance(where["path"], str):
-        status(where["path"], credential=where["credential"])
+        status(where["path"], **{name: value for name, value in where.items() if name != "path"})
     elif not where["path"].exists():
         raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
     else:

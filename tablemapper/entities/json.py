@@ -272,7 +272,7 @@ def json_schema(cls: type[_Record], /, *, etag: bool = False) -> dict[str, Any]:
 def _annotation(f: FieldModel) -> Any:
     """Return the type of a field for its schema: msgspec takes a datetime that may be naive for text of any form."""
     if f.type.kind is not Builtin.datetime:
-        return f.annotation
+        return f.annotation if f.type.own is None else f.type.kind | None if f.optional else f.type.kind
     return _AWARE | None if f.optional else _AWARE
 
 

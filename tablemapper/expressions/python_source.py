@@ -89,10 +89,17 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     """
 
     def value(attr: Attr[Any, Any]) -> str:
-        return attribute_source(attr, field(attr.name), names)
+        return scalar(attr, attribute_source(attr, field(attr.name), names))
 
-    def constant_source(constant: Any) -> str:
-        return f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
+    def constant_source(attr: Attr[Any, Any], constant: Any) -> str:
+        return scalar(
+            attr, f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
+        )
+
+    def scalar(attr: Attr[Any, Any], source: str) -> str:
+        """Return source of the scalar that a value is stored as: a class of a user need not know its order."""
+        own_type = attr.type.own
+        return source if own_type is None else f"{names.name('scalar', own_type.plain)}({source})"
 
     def is_present(attr: Attr[Any, Any]) -> str:
         # An undeclared property may hold a number where a text is looked for.
@@ -109,14 +116,14 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
             case Compare(attr=attr, op=op, value=right_side) if attr.type.dynamic or (
                 isinstance(right_side, Attr) and right_side.type.dynamic
             ):
-                right = value(right_side) if isinstance(right_side, Attr) else constant_source(right_side)
+                right = value(right_side) if isinstance(right_side, Attr) else constant_source(attr, right_side)
                 return f"({names.name('alike', alike)}(a := {value(attr)}, b := {right}) and a {op} b)"
             case Compare(attr=attr, op=op, value=Attr() as right_side):
                 return f"((a := {value(attr)}) is not None and (b := {value(right_side)}) is not None and a {op} b)"
             case Compare(attr=attr, op=op, value=constant):
-                return f"((a := {value(attr)}) is not None and a {op} {constant_source(constant)})"
+                return f"((a := {value(attr)}) is not None and a {op} {constant_source(attr, constant)})"
             case In(attr=attr, values=values):
-                members = f"({''.join(f'{constant_source(item)}, ' for item in values)})"
+                members = f"({''.join(f'{constant_source(attr, item)}, ' for item in values)})"
                 if attr.type.dynamic:
                     same = names.name("alike", alike)
                     return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {members}]))"
@@ -125,15 +132,15 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"({value(attr)} is None)"
             case StartsWith(attr=attr, text=text):
                 if attr.type.hierarchy:
-                    return f"((a := {value(attr)}) is not None and a[:len({constant_source(text)})] == {constant_source(text)})"
-                return f"({is_present(attr)} and a.startswith({constant_source(text)}))"
+                    return f"((a := {value(attr)}) is not None and a[:len({constant_source(attr, text)})] == {constant_source(attr, text)})"
+                return f"({is_present(attr)} and a.startswith({constant_source(attr, text)}))"
             case Contains(attr=attr, value=constant) if attr.type.element is None:
-                return f"({is_present(attr)} and {constant_source(constant)} in a)"
+                return f"({is_present(attr)} and {constant_source(attr, constant)} in a)"
             case Contains(attr=attr, value=constant):
-                return f"((a := {value(attr)}) is not None and {constant_source(constant)} in a)"
+                return f"((a := {value(attr)}) is not None and {constant_source(attr, constant)} in a)"
             case SameText(attr=attr, value=constant):
                 same = names.name("same", predicate.holds)
-                return f"((a := {value(attr)}) is not None and {same}(a, {constant_source(constant)}))"
+                return f"((a := {value(attr)}) is not None and {same}(a, {constant_source(attr, constant)}))"
         raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
     return lower(predicate)

@@ -21,13 +21,16 @@ def _builtin_kind(kind: ValueType) -> ValueType:
 
 def sortable(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
+    if kind.own is not None:
+        form, plain = sortable(SCALARS[kind.kind]), kind.own.plain
+        return lambda value: form(plain(value))
     return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _builtin_kind(kind).store
 
 
 def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
     """Return source of what `sortable` gives."""
-    if kind.name in _BY_KEY:
-        return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
+    if kind.name in _BY_KEY or kind.own is not None:
+        return f"{names.name('sortable', sortable(kind))}({variable})"
     return _builtin_kind(kind).store_source(variable, names)
 
 
@@ -36,8 +39,10 @@ def store_sortable(kind: ValueType, value: Any) -> Any:
     return sortable(kind)(value)
 
 
-def load_sortable(kind: ValueType, sortable: Any) -> Any:
+def load_sortable(kind: ValueType, sort_value: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
-    if sortable.__class__ is int and kind.kind is int and kind.enum is None:
-        return sortable  # (one that is a sum can be beyond 64 bits)
-    return _BY_KEY[kind.name].parse(sortable) if kind.name in _BY_KEY else _builtin_kind(kind).load(sortable)
+    if kind.own is not None:
+        return kind.own.load(load_sortable(SCALARS[kind.kind], sort_value))
+    if sort_value.__class__ is int and kind.kind is int and kind.enum is None:
+        return sort_value  # (one that is a sum can be beyond 64 bits)
+    return _BY_KEY[kind.name].parse(sort_value) if kind.name in _BY_KEY else _builtin_kind(kind).load(sort_value)

@@ -257,6 +257,8 @@ def _checked(kind: ValueType, value: Any) -> Any:
     try:
         return kind.check(value)
     except ValueFault:
+        if kind.own is not None and isinstance(value, kind.kind):
+            return kind.own.load(SCALARS[kind.kind].check(value))
         if value.__class__ in (str, int) and (kind.enum is not None or kind.kind in (UUID, object)):
             return kind.load(value)  # as it stands in an Arrow column
         raise

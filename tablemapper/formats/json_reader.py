@@ -36,6 +36,8 @@ class JsonReader:
 
     def __init__(self, annotation: Any, kind: ValueType) -> None:
         self._kind = kind
+        if kind.own is not None:
+            annotation = kind.own.scalar | None
         self._type = annotation | str if kind.kind is float else annotation  # as text a float can be infinite
         self._info = inspect.type_info(annotation)
         self._decoder = msgspec.json.Decoder(self._type, dec_hook=structure)
@@ -69,7 +71,8 @@ class JsonReader:
             except ValueError:
                 pass
             raise unexpected("float", value)
-        return value
+        own = self._kind.own
+        return value if own is None or value is None else own.load(value)
 
     def losses(self, plain: Any) -> Iterator[ValueFault]:
         """Yield what a value would lose: members inside that its type does not know, and digits that no float has."""

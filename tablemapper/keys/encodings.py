@@ -454,3 +454,14 @@ DESCENDING: dict[type, Encoding] = {
     ),
     UUID: _mirrored(UUID, _complement),
 }  # fmt: skip
+
+
+def literal_fault(text: str) -> str | None:
+    """Return why a text cannot stand in a template as it is; None if it can."""
+    if match := FORBIDDEN.search(text):
+        return f"the literal {text!r} holds U+{ord(match[0]):04X}, which Azure forbids in keys (/ \\ # ? and controls)"
+    if SEPARATOR in text or ' "' in text:
+        return f"the literal {text!r} holds a space before ! or a quote, which separates or escapes"
+    if text.startswith(" ") or text.endswith(" "):
+        return f"the literal {text!r} has a space at its edge, which would be lost beside a value"
+    return None

@@ -99,8 +99,9 @@ def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int 
     Args:
         footprint: what it reads; None if that is not known.
     """
+    stops = limit is not None and not plan.sorted and not plan.merged  # (the first range may have as many)
     if footprint is None:
-        return Cost(ranges, None, None, at_least=True)
+        return Cost(min(ranges, 1) if stops else ranges, None, None, at_least=True)
     rows: Sequence[int] = footprint.rows
     joined_rows = footprint.joined
     if limit is not None and not plan.filter and not plan.sorted:

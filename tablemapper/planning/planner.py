@@ -174,7 +174,8 @@ def _unfit(form: QueryShape, index: IndexModel, where: tuple[AnyPredicate, ...],
         for name in index.fields:
             missing = "." in name or form.model.optional(name)
             if missing and name != index.fan_out and name not in way.present:
-                return f"entities without {name} are not in it"
+                mend = f"; add .where({form.model.name}.{name}.is_not_null())" if "." not in name else ""
+                return f"entities without {name} are not in it{mend}"
         if index.partition.slots and not _has_condition(index.partition.slots[0], way):
             return lack(index.partition.slots[0].field, where)
     return None

@@ -24,9 +24,10 @@ def type_name(type: ValueType, cls: Any) -> str | None:
     if type.enum is None and type.members is not None:
         return _literal_name(type.members, cls)
     plain = type.uncut or type
-    if type.enum is None and plain.name != plain.kind.__name__:
+    if type.enum is None and type.own is None and plain.name != plain.kind.__name__:
         return None
-    kind = type.enum or plain.kind
+    kind: Any = plain.kind if type.own is None else type.own.cls
+    kind = type.enum or kind
     return _name(kind, kind.__qualname__, cls)
 
 

@@ -18,7 +18,7 @@ from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.plan_reader import PlanReader
 from ..execution.prepared import PreparedPlan
-from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up
+from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up, totals_by_engine
 from ..expressions.arithmetic import Computed
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import conjuncts
@@ -180,7 +180,10 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = reads.explain(bound, prepared.layout), dict(totals_served(self._plans, self._spec))
+        explained, totals = (
+            reads.explain(bound, prepared.layout, self._spec.limit),
+            dict(totals_served(self._plans, self._spec)),
+        )
         older = any(total in self._plans.engine.eventual for total in totals.values())
         return Explanation(
             str(plan.path),
@@ -532,8 +535,10 @@ class Query(ClassResults[E]):
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
-        wanted = by if measure is None else (*by, measure)
-        return summed_up(Rows[Any](self._plans, spec, wanted), slot)
+        rows = Rows[Any](self._plans, spec, by if measure is None else (*by, measure))
+        whole = spec.limit is None and spec.budget is None
+        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if whole else None
+        return summed_up(rows, slot) if states is None else states
 
     def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""

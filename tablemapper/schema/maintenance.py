@@ -404,6 +404,29 @@ def sound_test(model: Model, places: tuple[int, ...], keys: tuple[str, ...] = ()
 
 
 @cached_on_owner
+def written_test(model: Model) -> Callable[[Sequence[Row], int | None], bool]:
+    """Return the function that tells whether the rows of entities are as a write stores them, their keys, too.
+
+    Its second argument is the highest timestamp that was given out; None if nobody knows.
+    """
+    names, made = Names(DAMAGE=UNREADABLE), model.declaration
+    variables = {name: f"f_{name}" for name in made.arguments}
+    keys = [template.encode_source(variables, names) for template in made.templates]
+    tests = [
+        *[sound_source(field, f"row[{at}]", names) for at, field in enumerate(model.columns, FIRST)],
+        "(last is None or 0 < row[2] <= last)",
+    ]
+    lines = [
+        f"if not ({' and '.join(tests)}): return False",
+        *RowFields(model, names).values(made.arguments),
+        f"if {keys[0]} != row[0] or {keys[1]} != row[1]: return False",
+    ]
+    source = ["def written(rows, last):", "    try:", "        for row in rows:", *indented(indented(indented(lines)))]
+    source += ["    except DAMAGE: return False", "    return True"]
+    return compile_functions(f"{model.name} written", "\n".join(source), names)["written"]
+
+
+@cached_on_owner
 def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=too_many)
     fields = RowFields(model, names)

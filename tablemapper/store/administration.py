@@ -21,9 +21,9 @@ from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
+from ..verbs.operations import Operations
 from .builds import HOLD, REST, BuildReport, build
 from .copy import CopyReport, copy_engine, copy_to_file
-from .operations import Operations
 
 _RECENT = timedelta(hours=1)
 
@@ -142,7 +142,8 @@ class Administration:
         in between, this does the rest. It leaves a write alone for its first minute.
 
         Args:
-            full: also remove what is not needed any more to finish writes; it reads the tables of aggregates.
+            full: also look for such writes where no catalogue says that there are some, as one was lost, and remove what
+                is not needed any more to finish writes; it reads through the tables of classes and aggregates.
             progress: True for a bar, or a function.
 
         Raises:

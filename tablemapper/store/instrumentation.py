@@ -15,9 +15,9 @@ from ..expressions.tree import Predicate
 from ..query.observed_queries import ObservedPlans, class_names, observed
 from ..query.partitions import Partition
 from ..query.results import Results
-from .operations import Operations
+from ..verbs.operations import Operations
+from ..verbs.transaction import TransactionBuffer
 from .store import Store, UnknownRow
-from .transaction import Transaction, TransactionBuffer
 
 T = TypeVar("T")
 
@@ -130,6 +130,7 @@ class ObservedStore(Store):
     replace_many = _stream_reported(Store.replace_many)
     delete_many = _stream_reported(Store.delete_many)
     insert_columns = _reported(Store.insert_columns, _wrote_several)
+    upsert_columns = _reported(Store.upsert_columns, _wrote_several)
     clear = _reported(Store.clear, _wrote_several)
     build = _reported(Store.build)
     status = _reported(Store.status)
@@ -184,8 +185,8 @@ class ObservedStore(Store):
         model = _names(_class_of(key))
         return self._observer.call("update", model, model and f"{model}.key").run(work)
 
-    def transaction(self, *, across_partitions: bool = False) -> Transaction:
-        return Transaction(ObservedBuffer(self._operations, self._observer, across=across_partitions))
+    def _new_buffer(self, *, across: bool) -> TransactionBuffer:
+        return ObservedBuffer(self._operations, self._observer, across=across)
 
 
 class ObservedBuffer(TransactionBuffer):

@@ -2,7 +2,8 @@
 
 - `clock`: a clock that a test moves, for the timestamps of a store and for UUIDs.
 - `store_fixture`: empty stores, by a clock of the test, which are checked at its end.
-- `plugin`: fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]``.
+- `async_face`: the store of a test for asyncio, in whichever event loop runs the test.
+- ``autoload``: what pytest and Hypothesis load by themselves: two modules that are installed beside the package.
 - `key_budget`: what keys leave room for: how long the texts of a field may be.
 - `scalar_strategies`: strategies of Hypothesis for single values.
 - `values`: strategies of Hypothesis for the values of fields, nested ones too.

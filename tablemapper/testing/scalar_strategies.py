@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ..datetime_types import Builtin
 from ..limits import MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 from .key_budget import WORST, KeyBudget
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
@@ -59,7 +59,18 @@ def scalars(value_range: ValueRange) -> Strategy:
         return st.sampled_from(value_range.type.enum)
     if value_range.type.members is not None:
         return st.sampled_from(value_range.type.members)
+    if value_range.type.own is not None:
+        plain = scalars(attrs.evolve(value_range, type=SCALARS[value_range.type.kind]))
+        return plain.map(partial(_loaded, value_range.type)).filter(value_range.takes)
     return _STRATEGIES[value_range.type.kind](value_range)
+
+
+def _loaded(kind: ValueType, plain: Any) -> Any:
+    """Return the value of a class of a user that a scalar stands for; None if it stands for none."""
+    try:
+        return kind.own and kind.own.load(plain)
+    except ValueError:
+        return None
 
 
 def seldom(strategy: Strategy, other: Strategy) -> Strategy:

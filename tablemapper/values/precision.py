@@ -49,7 +49,7 @@ _STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 def with_precision(type: ValueType, precision: object) -> ValueType:
     """Return a type of times that are cut when they are set; raise `ValueFault` if there is none."""
-    if type.plain.kind not in (Builtin.datetime, time) or type.element is not None:
+    if type.plain.kind not in (Builtin.datetime, time) or type.element is not None or type.own is not None:
         raise ValueFault(f"precision={safe_repr(precision)} is for datetime and time, this is {type.name}")
     step = _STEPS.get(precision) if isinstance(precision, str) else None
     if step is None or not isinstance(precision, str):

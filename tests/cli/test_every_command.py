@@ -19,6 +19,7 @@ import tablemapper as tm
 from tablemapper.cli import (  # noqa: F401  their commands
     administration_commands,
     analysis_commands,
+    data_commands,
     diagram,
     inspect,
     migration_commands,
@@ -61,6 +62,7 @@ READING = [
     Case("show {} Part --format json"),
     Case("show {} Part --format jsonl", json=False),
     Case("show {} Part --format csv", json=False),
+    Case("show {} Part --format markdown", json=False),
     *(Case(f"show {{}} {name}") for name in ("Colors", "Bin", "Bill", "Note", "Other")),
     Case("get {} Part a 2"),
     Case("get {} Bin a"),
@@ -75,6 +77,9 @@ READING = [
     Case("migrate {} --scripts scripts --dry-run"),
 ]
 WRITING = [
+    Case("import {} Note notes.jsonl --upsert", models=True),
+    Case("set {} Note 2026 1 text=changed", models=True),
+    Case("delete {} Part --where bin==a --where number>9 --yes", models=True),
     Case("build {}", models=True),
     Case("repair {}", models=True),
     Case("sweep {}", models=True),
@@ -111,6 +116,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)  # (it would serve until Ctrl-C)
     shutil.copy(made / "all.db", "all.db")
+    Path("notes.jsonl").write_bytes(tm.to_json(everything.Note(2026, 1, "more")) + b"\n")
     Path("scripts").mkdir()
     Path("scripts/__init__.py").touch()
     tm.Migrations("scripts").write(load_models(MODELS), "first")

@@ -16,6 +16,7 @@ import tablemapper as tm
 
 from ..engines.azure.memory import Memory, Stored
 from ..engines.azure.place import AzurePlace
+from .kinds import KINDS, entities
 from .make import NOTES, Genre, first, renamed
 
 
@@ -115,6 +116,10 @@ def make() -> Memory:
         store.build()
         store.insert_many([book.replace() for book in BOOKS[1:]])
         store.insert(Shelf("a", "hall"))
+        store.sweep()
+    with tm.open(place, models=KINDS) as store:
+        for entity in entities():
+            store.insert(entity)
         store.sweep()
     tm.migrate(place, [renamed], contract=True)
     return memory

@@ -49,7 +49,6 @@ from .rows.build_steps import build_batch, violations
 from .rows.catalogue_cache import CatalogueCache
 from .rows.check import examine, examine_twins
 from .rows.duplicate_values import violated
-from .rows.group_build import SqliteGroupBuild
 from .rows.maintenance_writer import write_changes
 from .rows.mirrors import stale_twins
 from .rows.partition_reader import next_partition, partition_rows
@@ -345,10 +344,6 @@ class SqliteEngine:
         if built.ended:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
-
-    def group_build(self, labels: Collection[str] | None) -> SqliteGroupBuild:
-        """Return what builds groups ahead of the next entities, while nobody else writes."""
-        return SqliteGroupBuild(self.file, lambda: self._sqlite, self._write, _end_job, labels)
 
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""

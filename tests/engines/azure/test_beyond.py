@@ -47,7 +47,7 @@ from tablemapper.engines.azure.tables.service import (
 from tablemapper.engines.azure.writing import batch_writes, writes
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from ...classes import grouped
 from ...stores import repaired, sound_store

@@ -15,7 +15,7 @@ from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
-from ....errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
+from ....errors import CorruptStore, InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.encodings import NotAKey
@@ -36,13 +36,14 @@ from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
-from ..tables.reserved_names import BASE_ROW
-from ..tables.service import PARTITION, ROW, ErrorResponse, Members
+from ..tables.service import MAX_CHANGES, ErrorResponse
+from .opening import open_catalogue
 from .placement import is_inner
-from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
+from .publication import UNWRITTEN, Head, StoredCatalogue, names_of, no_catalogue, read_catalogue, read_head
 
 T = TypeVar("T")
 _BRIEF = 1.0  # seconds; for as long who reads keys waits for the catalogue, and as often a frozen store is looked at
+_PAGES = 6  # of the values of a group, in the transaction of entities
 _log = logging.getLogger("tablemapper.azure")
 
 
@@ -163,8 +164,7 @@ class OpenClasses:
             ]
             codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
             if (followed := self.followed.get(model)) is not None and (followed.narrow or followed.narrow_keys):
-                row, check = partial(_known_row, codec.row, followed), partial(_known_value, followed)
-                codec = attrs.evolve(codec, row=row, check=check)
+                codec = attrs.evolve(codec, check=partial(_known_value, followed), check_row=followed.check_row)
             self._codecs[model] = codec
         return codec
 
@@ -209,6 +209,23 @@ class OpenClasses:
     @cached_property
     def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
         return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+
+    # -- how many rows a write has
+
+    def most_rows(self, model: Model) -> int:
+        """Return how many rows the write of an entity is expected to have at most."""
+        duties = self.maintained(model)
+        groups = [2 + 2 * len(self.maintained(one.model).indexes) for one in duties.aggregates]
+        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
+
+    def most_new(self, model: Model) -> int:
+        """Return how many new entities a transaction may take, if few groups change in their partition."""
+        duties = self.inner[model]
+        rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
+        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
+        return max((MAX_CHANGES - self.has_intent(model) - groups) // rows, 1)
+
+    # -- which rows are theirs
 
     def claims(self, model: Model, partition: str, row: str) -> bool:
         """Return whether a key is one of a class's entities, and not of another class of its table."""
@@ -267,18 +284,9 @@ def _is_inside(model: Model, part: MaintainedPart) -> bool:
     return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
 
 
-def _known_row(read: Callable[[Members], Row], followed: ExtendedModel, entity: Members) -> Row:
-    """Return the row of an entity; raise SchemaMismatch if it holds a value that only a newer version knows."""
-    row = read(entity)
-    followed.check_row(row)
-    return row
-
-
-def _known_value(followed: ExtendedModel, field: FieldModel, value: Any, entity: Members) -> Any:
-    """Return a value in the row of an index; raise SchemaMismatch if only a newer version knows it."""
-    if field.name not in followed.narrow:
-        return value
-    return followed.check(field.name, value, entity[PARTITION], entity.get(BASE_ROW, entity[ROW]))
+def _known_value(followed: ExtendedModel, field: str, value: Any, partition: str, row: str) -> Any:
+    """Return a value of a key; raise SchemaMismatch if only another version knows it."""
+    return followed.check(field, value, partition, row) if field in followed.narrow else value
 
 
 class CatalogueRefresher:
@@ -332,7 +340,7 @@ class CatalogueRefresher:
         try:
             return (yield from self.look(min(self._timeout, _BRIEF)))
         except (StoreError, ErrorResponse) as error:
-            if isinstance(error, SchemaMismatch):
+            if isinstance(error, SchemaMismatch | CorruptStore):
                 raise
             self._believed = now + self._times.look
             _log.warning("%s: the catalogue cannot be read, so keys are read by what it was: %s", self._table, error)
@@ -343,10 +351,16 @@ class CatalogueRefresher:
 
         Raises:
             SchemaMismatch: a class cannot be used any more.
+            CorruptStore: somebody deleted the catalogue.
         """
         known, now = self.known, (yield from clock())
+        if known.head.id == UNWRITTEN.id:
+            known.seen = now
+            return known
         head: Head | None = yield from read_head(self._table, self._timeout if timeout is None else timeout)
-        if head is not None and head.generation != known.head.generation:
+        if head is None:
+            raise no_catalogue(self._table)
+        if head.generation != known.head.generation:
             self.known, former = OpenClasses(known.schema, (yield from self._published())), self.known
             self.known.seen = now if former is known else max(now, former.seen)
         elif self.known is known:

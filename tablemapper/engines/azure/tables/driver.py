@@ -24,12 +24,12 @@ from ....progress import check_cancelled
 from ...protocol import NoteConflict
 from .service import (
     WAIT,
-    CreateTable,
-    DeleteTable,
     Entity,
     EntityPage,
     ErrorResponse,
+    GetEntity,
     GroupTransaction,
+    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -161,12 +161,12 @@ def server_time(catalogue: str, timeout: float) -> Effects[int]:
     return int(Stamp(etag))
 
 
-def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
+def found(find: QueryEntities | ListTables, timeout: float) -> Effects[list[Entity]]:
     """Read all entities of a request."""
     return (yield from found_with_date(find, timeout))[0]
 
 
-def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[Entity], str]]:
+def found_with_date(find: QueryEntities | ListTables, timeout: float) -> Effects[tuple[list[Entity], str]]:
     """Read all entities of a request; return them, and when they were read by the clock of the service."""
     page: EntityPage = yield from read(find, timeout)
     entities, date = list(page.entities), page.date
@@ -253,12 +253,18 @@ class Driver:
 
     def _send(self, request: Request, *wait: float) -> Any:
         check_cancelled()
-        if (names := self.names()) and not isinstance(request, CreateTable | DeleteTable) and request.table in names:
-            request = attrs.evolve(request, table=names[request.table])
+        table = ""
+        if isinstance(request, GetEntity | QueryEntities | GroupTransaction):
+            table = self.names().get(request.table, request.table)
+            if table != request.table:
+                request = attrs.evolve(request, table=table)
         try:
             return self._service.send(request, *wait)
         except NoResponse:
             self.has_lost = True
+            raise
+        except ErrorResponse as refused:
+            refused.table = table
             raise
 
     def _pause(self, seconds: float) -> None:
@@ -325,5 +331,5 @@ def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterat
             raise StoreError(f"{name}: {refused.denial}") from None
         if refused.code == "TableNotFound":
             look()
-            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
+            raise CorruptStore(f"{name}: {refused.gone}") from None
         raise StoreError(f"{name}: {refused}") from None

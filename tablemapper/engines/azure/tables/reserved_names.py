@@ -23,6 +23,9 @@ NEXT_OP, NEXT_ROW = f"{OURS}op2", "_rk2"
 """In the row of a unique value: the write that passes it on to another entity of the partition, and that entity."""
 TYPE_NAME = "EntityType"
 CATALOGUE = "TableMapper"
+"""The catalogue of a store whose tables have no prefix."""
+CLAIM = ' "k'
+"""The partition key and the row key of the row that says which catalogue a table belongs to."""
 END = "  "
 """What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
 separator, too: so rows have the order of what the index gives, then of the entities' keys."""

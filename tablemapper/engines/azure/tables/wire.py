@@ -29,6 +29,8 @@ from .service import (
     PARTITION,
     ROW,
     WAIT,
+    AllOf,
+    Comparison,
     CreateTable,
     DeleteTable,
     Entity,
@@ -36,6 +38,7 @@ from .service import (
     ErrorResponse,
     GetEntity,
     GroupTransaction,
+    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -189,6 +192,8 @@ class Wire:
                     raise
             case QueryEntities():
                 return self._find(request, wait)
+            case ListTables():
+                return self._tables(request, wait)
             case GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
                 etags = send(table, partition, changes, wait)
@@ -234,6 +239,18 @@ class Wire:
             return EntityPage(entities, after, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
+
+    def _tables(self, request: ListTables, wait: float) -> EntityPage:
+        name = "TableName"
+        where = AllOf((Comparison(name, "ge", "String", request.first), Comparison(name, "lt", "String", request.end)))
+        query = {"$filter": filter_text(where)} | ({} if request.after is None else {"NextTableName": request.after})
+        text = "&".join([f"{key}={_quoted(value)}" for key, value in query.items()])
+        status, headers, body = self._call("GET", "/Tables", text, wait=wait)
+        try:
+            tables = [{name: str(one[name])} for one in _read(status, body)["value"]]
+            return EntityPage(tables, headers.get(f"{_NEXT}TableName"), headers.get("Date", ""))
+        except (KeyError, TypeError):
+            raise NoResponse("the answer to a list of tables is none") from None
 
     def _change(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
         method, path, headers, body = _part(table, partition, changes[0], self._encode)

@@ -233,7 +233,7 @@ def same_write(model: Model, one: Row, other: Row) -> bool:
     ours, theirs = one[-1], other[-1]
     if not isinstance(ours, HiddenProperties) or not isinstance(theirs, HiddenProperties) or len(one) != len(other):
         return False
-    if not ours.op or ours.op != theirs.op or ours.undeclared != theirs.undeclared:
+    if not ours.op or (ours.op, ours.undeclared, ours.ticks) != (theirs.op, theirs.undeclared, theirs.ticks):
         return False
     maintained = {model.position[field.name] for field in model.maintained}  # (from other entities)
     return all(one[at] == other[at] for at in range(FIRST, len(one) - 1) if at not in maintained)

@@ -38,7 +38,7 @@ from ..cross_partition.remote_groups import check_room, checked
 from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
 from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
-from ..tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
+from ..tables.entity_json import HiddenProperties, as_stored, hidden_of, included, local_key, members_of, ops_member
 from ..tables.reserved_names import BASE_ROW, OP
 from ..tables.service import (
     ETAG,
@@ -221,7 +221,7 @@ class _Transaction:
         if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
             return RowChange("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
         codec = self._classes.codec(operation.model)
-        undeclared = {} if change.old is None else change.old[-1].undeclared
+        undeclared = hidden_of(change.old).undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
             names = ", ".join([name for name in undeclared if "@" not in name])
             raise InvalidEntity(
@@ -231,7 +231,8 @@ class _Transaction:
                 ],
             )
         ops = self.outer.ops[self.decision.entities.index(change)]
-        members = {**codec.members(change.new), **undeclared, **ops_member(ops), OP: self.op}
+        members = codec.members(change.new)
+        members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
         return RowChange("upsert" if row in self._known.blind else "insert", row, members)
@@ -324,8 +325,10 @@ class _Transaction:
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
             if change.new is not None and change.operation.verb != "require":
-                undeclared = {} if change.old is None else change.old[-1].undeclared
-                rows[change.operation.row] = (*change.new, HiddenProperties(self.op, undeclared, ops))
+                hidden = hidden_of(change.old)
+                members = self._classes.codec(change.operation.model).members(change.new) if hidden.ticks else {}
+                kept = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
+                rows[change.operation.row] = (*change.new, kept)
         return rows
 
     def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:

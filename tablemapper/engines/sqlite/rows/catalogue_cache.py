@@ -95,7 +95,7 @@ class RowGetters(dict[Model, RowGetter]):
         statements = self._sqlite.statements[model]  # (of a class that was retired there are none: SchemaMismatch)
         if any(label in self._sqlite.unready for label in self._sqlite.needed(model)):
             return self._when_ready(model)
-        get = self[model] = RowGetter(statements)
+        get = self[model] = RowGetter(statements.reading)
         return get
 
 
