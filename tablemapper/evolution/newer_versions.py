@@ -213,14 +213,14 @@ class ExtendedModel:
         )
 
 
-def unknown_value(followed: ExtendedModel | None) -> Callable[[Row], str | None] | None:
+def unknown_value(extended: ExtendedModel | None) -> Callable[[Row], str | None] | None:
     """Return the function that says which value of a row only another version of its class knows; None if none does."""
-    if followed is None or not (followed.narrow or followed.narrow_keys):
+    if extended is None or not (extended.narrow or extended.narrow_keys):
         return None
 
     def unknown(row: Row) -> str | None:
         try:
-            followed.check_row(row)
+            extended.check_row(row)
         except SchemaMismatch as error:
             return "; ".join(error.faults)
         return None
@@ -294,15 +294,15 @@ def stored_maintenance(
 
 
 @lru_cache(maxsize=256)
-def _as_stored(part: Part, stored: Model) -> Part:
+def _as_stored(part: Part, catalogue_model: Model) -> Part:
     """Return a part of a class's maintenance that reads values as the catalogue knows them: no Enum lacks a member there."""
     with suppress(*UNCOMPILED):  # (else it counts what this version knows)
         if isinstance(part, IndexMaintenance):
-            index = index_model(stored, part.model.name, part.owner.form.indexes[part.model.name])
-            return attrs.evolve(part, rows=index_maintenance(stored, index).rows)
-        target = aggregate_model(part.model.name, part.model.form, stored, stored.form, part.model)
-        made = aggregate_maintenance(stored, target)
-        return attrs.evolve(part, collect=made.collect, key=made.key)
+            index = index_model(catalogue_model, part.model.name, part.owner.form.indexes[part.model.name])
+            return attrs.evolve(part, rows=index_maintenance(catalogue_model, index).rows)
+        target = aggregate_model(part.model.name, part.model.form, catalogue_model, catalogue_model.form, part.model)
+        stored_part = aggregate_maintenance(catalogue_model, target)
+        return attrs.evolve(part, collect=stored_part.collect, key=stored_part.key)
     return part
 
 

@@ -167,7 +167,7 @@ def _script_steps(
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
     copies = not is_edit(script) and any(True for step in script.steps for _ in step.sources(script))
     stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
-    links, level = links_of(script, pairs(script), frozenset(affected), back=is_undoing)
+    links, level = links_of(script, pairs(script), frozenset(affected), is_undoing=is_undoing)
     return tuple(
         [
             MigrationStep(

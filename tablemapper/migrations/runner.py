@@ -413,12 +413,12 @@ class _Run:
         dropped_labels = engine.dropped(
             {other_script.id: [*map(model_of, other_script.new)] for other_script in self._scripts}
         )
-        check_old(script, engine.forms(), dropped_labels, back=is_undoing)
-        transition = transition_of(script, engine.forms(), dropped_labels, back=is_undoing)
+        check_old(script, engine.forms(), dropped_labels, is_undoing=is_undoing)
+        transition = transition_of(script, engine.forms(), dropped_labels, is_undoing=is_undoing)
         if self._replaces and not is_undoing:
             check_names(script, engine.forms(), transition)
         if transition is None:
-            engine.edit(edit_of(script, engine.forms(), back=is_undoing))
+            engine.edit(edit_of(script, engine.forms(), is_undoing=is_undoing))
             self._applied.append(script.id)
             return True
         if isinstance(engine, CopyingEngine):

@@ -226,8 +226,8 @@ def _texts(components: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _free(name: str, used: Iterable[str]) -> str:
+def _free(name: str, occupied: Iterable[str]) -> str:
     """Return a name that is not taken, not even in other case; with a number if need be."""
-    lowered = {text.lower() for text in used}
+    lowered = {text.lower() for text in occupied}
     numbered = (f"{name}{number}" for number in count(2))
     return next(candidate for candidate in chain([name], numbered) if candidate.lower() not in lowered)

@@ -101,7 +101,7 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
     for previous, ids_after in followers.items():
         if len(names := list(dict.fromkeys(ids_after))) > 1:
             problem = "are first (after=None)" if previous is None else f"follow {previous}"
-            yield f"{_joined(names)} {'both' if len(names) == 2 else 'all'} {problem}: change after= of one"
+            yield f"{_enumeration(names)} {'both' if len(names) == 2 else 'all'} {problem}: change after= of one"
     unreached = dict.fromkeys(ids)
     reached: list[str | None] = [None, *(script.after for script in scripts if script.after not in ids)]
     while reached:
@@ -111,9 +111,9 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
                 reached.append(id)
     if unreached:
         circle = "follow each other in a circle" if len(unreached) > 1 else "follows itself"
-        yield f"{_joined(unreached)} {circle}; the first says after=None"
+        yield f"{_enumeration(unreached)} {circle}; the first says after=None"
 
 
-def _joined(names: Iterable[str]) -> str:
+def _enumeration(names: Iterable[str]) -> str:
     *most, final = names
     return f"{', '.join(most)} and {final}" if most else final

@@ -34,12 +34,12 @@ from .steps import AnyStep, Drop, Join, Resolve, Rewrite, is_edit, names_of, pai
 # ---------------------------------------------------------------------------------------------- the store and ``old=``
 
 
-def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False) -> None:
+def check_old(script: Script, forms: Forms, dropped_labels: Collection[str] = (), *, is_undoing: bool = False) -> None:
     """Raise InvalidMigration, with every difference, if the classes of a store are not those in ``old=``.
 
     Args:
-        dropped: the labels that are older than an earlier script, which drops what it calls so; a later one cannot name them.
-        back: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
+        dropped_labels: the labels that are older than an earlier script, which drops what it calls so; a later one cannot name them.
+        is_undoing: whether the script undoes another one. It drops the indexes that later versions added: they hold nothing of
             their own.
     """
     affected = affected_classes(script, forms)
@@ -49,17 +49,22 @@ def check_old(script: Script, forms: Forms, dropped: Collection[str] = (), *, ba
         fault
         for cls in script.old
         for fault in _differences(
-            cls, forms, dropped, exact=cls.__name__ in affected, back=back, after=new_forms.get(cls.__name__)
+            cls,
+            forms,
+            dropped_labels,
+            exact=cls.__name__ in affected,
+            is_undoing=is_undoing,
+            after=new_forms.get(cls.__name__),
         )
     ]
-    if not back:
-        faults += [*_not_in_old(script, forms), *_beside_anew(script, forms, dropped)]
+    if not is_undoing:
+        faults += [*_not_in_old(script, forms), *_beside_anew(script, forms, dropped_labels)]
     if faults:
-        differs = "it cannot be undone" if back else "the store differs from old="
+        differs = "it cannot be undone" if is_undoing else "the store differs from old="
         raise InvalidMigration(f"{script.id}: {differs}", faults)
 
 
-def _beside_anew(script: Script, forms: Forms, dropped: Collection[str]) -> Iterator[str]:
+def _beside_anew(script: Script, forms: Forms, dropped_labels: Collection[str]) -> Iterator[str]:
     """Yield the faults of classes beside an aggregate that is dropped and declared anew, which is copied with them."""
     new, old_names = {cls.__name__: cls for cls in script.new}, {cls.__name__ for cls in script.old}
     for step in script.steps:
@@ -72,7 +77,7 @@ def _beside_anew(script: Script, forms: Forms, dropped: Collection[str]) -> Iter
             table = abstract_declaration(new[dropped_class.__name__]).table
             for name, form in forms.items():
                 if form.table == table and name not in old_names and not is_former(name):
-                    yield _unnamed(name, forms, dropped, back=False)
+                    yield _unnamed(name, forms, dropped_labels, is_undoing=False)
 
 
 def _not_in_old(script: Script, forms: Forms) -> list[str]:
@@ -91,8 +96,8 @@ def check_back(scripts: Iterable[Script], forms: Forms) -> None:
         scripts: the scripts that undo others, in the order in which they run.
     """
     for script in scripts:
-        check_old(script, forms, back=True)
-        forms = _evolution_after(script, forms, transition_of(script, forms, back=True)).models_after
+        check_old(script, forms, is_undoing=True)
+        forms = _evolution_after(script, forms, transition_of(script, forms, is_undoing=True)).models_after
 
 
 def redeclared_labels(script: Script, forms: Forms, transition: Transition | None) -> tuple[str, ...]:
@@ -128,10 +133,10 @@ def matches(classes: Iterable[type[Any]], forms: Forms) -> bool:
 def _differences(
     cls: Any,
     forms: Forms,
-    dropped: Collection[str] = (),
+    dropped_labels: Collection[str] = (),
     *,
     exact: bool,
-    back: bool = False,
+    is_undoing: bool = False,
     after: ModelSpec | None = None,
 ) -> Iterator[str]:
     """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class.
@@ -158,11 +163,11 @@ def _differences(
         if index not in stored_indexes:
             yield f"{name}.{index}: the index is {'another one' if index in stored_form.indexes else 'not'} in the store"
     if exact:
-        for kind, part in _undeclared(class_form, stored_form, back=back):
+        for kind, part in _undeclared(class_form, stored_form, is_undoing=is_undoing):
             label = f"{name}.{part}"
-            if back:
+            if is_undoing:
                 yield _loss_fault(label, f"the {kind} is in the store")
-            elif kind == "field" or label not in dropped:
+            elif kind == "field" or label not in dropped_labels:
                 yield f"{label}: the {kind} is in the store, and not in old: name it there, and in new or in m.drop(…)"
     if class_form.aggregate != stored_form.aggregate:
         yield f"{name}: it aggregates something else in the store"
@@ -181,12 +186,12 @@ def _class_differences(
             yield f"{name}: its {part} is {in_store} in the store, and {in_old} in old"
 
 
-def _undeclared(class_form: ModelSpec, stored_form: ModelSpec, *, back: bool) -> Iterator[tuple[str, str]]:
+def _undeclared(class_form: ModelSpec, stored_form: ModelSpec, *, is_undoing: bool) -> Iterator[tuple[str, str]]:
     """Yield the fields and, unless the script undoes another one, the indexes that only the store has of a class."""
     yield from [("field", property) for property in stored_form.fields if property not in class_form.fields]
     # (An index whose name the class declares in another way is what the name stood for before.)
     declared_names = {*class_form.indexes, *indexes_in(stored_form.indexes, class_form.indexes).values()}
-    if not back:
+    if not is_undoing:
         yield from [
             ("index", index) for index in stored_form.indexes if index not in declared_names and not is_former(index)
         ]
@@ -214,13 +219,13 @@ def _loss_fault(label: str, how: str) -> str:
 
 
 def transition_of(
-    script: Script, forms: Forms, dropped: Collection[str] = (), *, back: bool = False
+    script: Script, forms: Forms, dropped_labels: Collection[str] = (), *, is_undoing: bool = False
 ) -> Transition | None:
     """Return the transition of a script; None if it copies nothing.
 
     Args:
-        dropped: as for `check_old`.
-        back: whether the script undoes another one.
+        dropped_labels: as for `check_old`.
+        is_undoing: whether the script undoes another one.
 
     Raises:
         InvalidMigration: the script does not fit the store.
@@ -230,11 +235,11 @@ def transition_of(
         return None
     old = {cls.__name__: cls for cls in script.old}
     ending_with_class = frozenset([
-        name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped, back=back))
+        name for name in affected if is_former(name) or (name not in old and _goes_with(name, forms, dropped_labels, is_undoing=is_undoing))
     ])  # fmt: skip
     new = _new_classes(script, affected)
     faults = [
-        _unnamed(name, forms, dropped, back=back)
+        _unnamed(name, forms, dropped_labels, is_undoing=is_undoing)
         for name in affected
         if name not in old and name not in ending_with_class
     ]
@@ -242,14 +247,14 @@ def transition_of(
     faults += [f"{name} is in the store already: name it in old=, too" for name in strangers]
     if faults:
         raise InvalidMigration(script.id, faults)
-    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
+    links, level = links_of(script, pairs(script), frozenset(affected), is_undoing=is_undoing)
     try:
         schema = compile_schema([old[name] for name in affected if name not in ending_with_class])
         target = compile_schema(new) if new else Schema(())
         conversions = tuple(_conversions(script, affected, links))
     except InvalidModel as error:
         raise InvalidMigration(script.id, error.faults or [str(error)]) from error
-    drops = () if back else _drops(script, forms, affected)
+    drops = () if is_undoing else _drops(script, forms, affected)
     contested = {repr(step.index) for step in script.steps if isinstance(step, Resolve) and step.index.entity in new}
     return Transition(
         script.id,
@@ -263,26 +268,26 @@ def transition_of(
         ending_with_class,
         links,
         level == "writes",
-        back,
+        is_undoing,
     )
 
 
-def _goes_with(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> bool:
+def _goes_with(name: str, forms: Forms, dropped_labels: Collection[str], *, is_undoing: bool) -> bool:
     """Return whether an aggregate that a script does not name ends with its class.
 
     An undoing ends the aggregates that later versions added, too.
     """
-    return bool(forms[name].aggregate) and (name in dropped or (back and kept_field(name) is None))
+    return bool(forms[name].aggregate) and (name in dropped_labels or (is_undoing and kept_field(name) is None))
 
 
-def _unnamed(name: str, forms: Forms, dropped: Collection[str], *, back: bool) -> str:
+def _unnamed(name: str, forms: Forms, dropped_labels: Collection[str], *, is_undoing: bool) -> str:
     """Return the fault of a script that does not name a class which it affects."""
     maintained = kept_field(name)
     reason = "is maintained from" if forms[name].aggregate else "shares a table with"
     subject, owner = (name, "it") if maintained is None else (".".join(maintained), maintained[0])
-    if back:
+    if is_undoing:
         return _loss_fault(subject, f"it {reason} what is migrated")
-    if name in dropped:
+    if name in dropped_labels:
         return f"{subject} {reason} what is migrated, and an earlier script drops it: contract that one first"
     return f"{subject} {reason} what is migrated: name {owner} in old=, and in new= or in m.drop(…)"
 
@@ -340,14 +345,14 @@ def _drops(script: Script, forms: Forms, affected: Collection[str] = ()) -> tupl
     return tuple(labels)
 
 
-def edit_of(script: Script, forms: Forms, *, back: bool = False) -> MetadataChange:
+def edit_of(script: Script, forms: Forms, *, is_undoing: bool = False) -> MetadataChange:
     """Return the edit of a script that copies nothing, over a store with these classes."""
     names = names_of(script) if is_edit(script) else {}
     renamed = {n for o, n in pairs(script).items() if o.__name__ in names}
     new = [model_of(cls) for cls in script.new if cls in renamed or abstract_declaration(cls).of in renamed]
     steps = tuple(map(str, script.steps))
     return MetadataChange(
-        script.id, script.digest, steps, names, tuple(new), () if back else _drops(script, forms), back
+        script.id, script.digest, steps, names, tuple(new), () if is_undoing else _drops(script, forms), is_undoing
     )
 
 

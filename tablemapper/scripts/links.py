@@ -39,14 +39,14 @@ class _Unlinked(Exception):
 
 
 def links_of(
-    script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, back: bool = False
+    script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, is_undoing: bool = False
 ) -> tuple[tuple[LinkSpec, ...], _Level]:
     """Return the links from old classes to new ones, and whether the old version goes on; no links if it stops.
 
     Args:
         pairs: the old classes, each with the new class that replaces it.
         affected: the names of the old classes that end.
-        back: whether the script undoes a migration. Then no process has its functions: programs have the script that it
+        is_undoing: whether the script undoes a migration. Then no process has its functions: programs have the script that it
             undoes.
     """
     try:
@@ -56,7 +56,7 @@ def links_of(
         links = (*rewrites, *[correspondence.link() for correspondence in correspondences])
     except _Unlinked:
         return (), "writes"
-    if back and any(link.steps for link in links):
+    if is_undoing and any(link.steps for link in links):
         return (), "writes"
     return links, "writes" if not rewrites and all(
         correspondence.writes for correspondence in correspondences

@@ -111,8 +111,12 @@ def question(ask: PageRequest) -> PageResponse:
 
 def _plan(explanation: Any) -> str:
     """Return how a question is answered, without what has its own place on the page."""
-    elsewhere = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {line}" for line in explanation.database))
-    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(elsewhere)])
+    own_prefixes = (
+        "not ",
+        "on Azure: ",
+        *(f"{explanation.capabilities.engine}: {line}" for line in explanation.database),
+    )
+    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(own_prefixes)])
 
 
 def _range(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
@@ -190,10 +194,10 @@ def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
     attr, op, value = _parts(predicate)
     values = value if op == "in" else [value]
     texts = [plain_text(value.value if isinstance(value, Enum) else value) for value in values if value is not None]
-    joined = (
+    value_list = (
         msgspec.json.encode(texts).decode() if any("," in text for text in texts) and op == "in" else ",".join(texts)
     )
-    return ".".join((attr.name, *attr.path)), op, joined
+    return ".".join((attr.name, *attr.path)), op, value_list
 
 
 # -------------------------------------------------------------------------------------------------------------- export
