@@ -28,7 +28,7 @@ OF_INDEXES = ("TM001", "TM002", "TM003", "TM005", "TM009", "TM106", "TM203")
 
 
 def accept_faults(accept: object, *, index: bool) -> Iterator[str]:
-    """Yield what is wrong with an ``accept=``."""
+    """Yield the faults of an ``accept=``."""
     codes = OF_INDEXES if index else OF_CLASSES
     if accept is None:
         return

@@ -55,7 +55,7 @@ def forget_cached(entity: Any) -> None:
 
 
 def cached_attributes(bases: tuple[type, ...], body: Mapping[str, Any]) -> dict[str, CachedAttribute]:
-    """Return what stands for the cached properties of a class, its own and those of its bases, by name."""
+    """Return the stand-ins of the cached properties of a class, its own and those of its bases, by name."""
     inherited: dict[str, Any] = {}
     for base in reversed(bases):
         for cls in reversed(base.__mro__):

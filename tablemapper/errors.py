@@ -331,7 +331,7 @@ def note_written(error: BaseException, verb: str, written: int, more: str = "") 
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:
-    """Return what was added to an error on its way."""
+    """Return the notes that were added to an error."""
     return tuple(getattr(error, "__notes__", ()))
 
 

@@ -150,7 +150,7 @@ class Call:
 
 
 def observer(observe: Callable[[Event], object] | None, slow: float | None) -> Observer | None:
-    """Return what observes the calls of a store; None if nobody listens.
+    """Return the observer of the calls of a store; None if nobody listens.
 
     Raises:
         TypeError, ValueError: it cannot be called, or is no number of seconds.

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 
 def unfolded(annotation: Any) -> Any:
-    """Return what an alias stands for, with its arguments; any other annotation as it is.
+    """Return the type that an alias stands for, with its arguments; any other annotation as it is.
 
     Raises:
         ValueError: it lacks an argument, has a parameter that is no type, or stands for something that holds it.

@@ -101,7 +101,7 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
     page = awaited(ClassResults[T].page)
 
     async def explain(self) -> Explanation:
-        """Return how the query is answered, with its cost; as `Query.explain`.
+        """Return the plan of the query, with its cost; as `Query.explain`.
 
         Raises:
             ScanRefused: no key or index bounds the query.
@@ -315,7 +315,7 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return self._with(self._sync.backwards())
 
     async def explain(self) -> Any:
-        """Return how the store would answer the query, class by class; as `MixedQuery.explain`."""
+        """Return the plan of the query, class by class; as `MixedQuery.explain`."""
         return await self._workers.run(lambda: _with_cost(self._sync.explain()))
 
 

@@ -344,7 +344,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
 
 
 async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:
-    """Yield what comes, as much as a store writes in one transaction."""
+    """Yield the items of a stream, as many as a store writes in one transaction."""
     pace = WindowPace(time.monotonic)
     window: list[T] = []
     async for item in items:

@@ -132,7 +132,7 @@ class _Call(asyncio.Future[Any]):
     work: list[_Work]  # the thread takes it out, or the task that is cancelled: one of both
 
     def begin(self) -> _Work | None:
-        """Return what is to be called, in a thread; None if the call was cancelled before."""
+        """Return the function to call in a thread; None if the call was cancelled before."""
         try:
             return self.work.pop()
         except IndexError:

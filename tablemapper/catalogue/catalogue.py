@@ -152,7 +152,7 @@ class Catalogue:
             names |= extended
 
     def part(self, names: Collection[str]) -> Catalogue:
-        """Return what there is of some classes, with nothing that is being built or copied."""
+        """Return the part of the catalogue for some classes, without builds and copies."""
         models = {name: self.models[name] for name in self.models if name in names}
         labels = {label for name, form in models.items() for label in labels_of(name, form)}
         tables = {form.table for form in models.values()}

@@ -77,7 +77,7 @@ class Table:
         return self._column[property]
 
     def type_number(self, name: str) -> int | None:
-        """Return what ``_type`` holds for the rows of a class."""
+        """Return the value of ``_type`` in the rows of a class."""
         return self.types.index(name) or None
 
     def renamed(self, property: str) -> Table:
@@ -136,7 +136,7 @@ class Table:
         return Table(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
 
     def form(self) -> TableSpec:
-        """Return what the catalogue keeps."""
+        """Return the catalogue spec."""
         columns = [(column.name, _dump(column.default)) for column in self.columns]
         return TableSpec(columns, list(self.properties), list(self.types), list(self.spills), self.name)
 

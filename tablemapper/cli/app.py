@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
 
 
 def _usage(error: CycloptsError) -> str:
-    """Return what is wrong with a command line."""
+    """Return the fault of a command line."""
     if not isinstance(error, MissingArgumentError) or error.argument is None or error.argument.tokens or error.keyword:
         return str(error).removesuffix(".")
     name = error.argument.name
@@ -135,7 +135,7 @@ def _as_typed(text: str) -> str:
 
 
 def located(place: str) -> dict[str, Any]:
-    """Return where a store is, or is to be, as `tablemapper.open` and others take it.
+    """Return the place of a store, present or future, as `tablemapper.open` and others take it.
 
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
@@ -152,7 +152,7 @@ def located(place: str) -> dict[str, Any]:
 
 
 def existing(place: str) -> dict[str, Any]:
-    """Return where a store is: a command that looks after a store creates none.
+    """Return the place of an existing store: a command that looks after a store creates none.
 
     Raises:
         NotAStore: there is nothing, or something else.
@@ -169,7 +169,7 @@ def existing(place: str) -> dict[str, Any]:
 
 
 def _credential() -> Any:
-    """Return what proves to an account who asks: as the tools of Azure find it."""
+    """Return the credential for an account, as the tools of Azure find it."""
     for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
         if value := os.environ.get(name):
             return value
@@ -194,7 +194,7 @@ def existing_file(place: str) -> Path:
 
 
 def title_of(place: str) -> str:
-    """Return what a store is called where people read it, without a secret."""
+    """Return the title of a store for people, without a secret."""
     return place if place.startswith(("env:", "azure:")) else "Azure Tables" if is_account(place) else Path(place).name
 
 

@@ -136,7 +136,7 @@ def _of_csv(cls: type[Any], title: str, stream: Iterable[str]) -> Iterator[Any]:
 
 
 def _read(title: str, number: int, read: Any, data: Any) -> Any:
-    """Return what a function reads of a line, which is named where that is no entity."""
+    """Return the entity that a function reads from a line; name the line if it is none."""
     try:
         return read(data)
     except (InvalidEntity, msgspec.DecodeError) as error:

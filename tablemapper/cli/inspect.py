@@ -113,7 +113,7 @@ class _FollowedStore:
             return self._stores[-1][1]
 
     def _state(self) -> Any:
-        """Return what is another one if the store is to be opened anew; None if that cannot be found out."""
+        """Return a value that changes if the store must be opened again; None if it cannot be read."""
         if not self._stores:
             return None
         try:

@@ -120,7 +120,7 @@ def _padded(numbers: Sequence[bool], lines: Sequence[Sequence[str]]) -> Iterable
 
 
 def _within(most: int, widths: Sequence[int]) -> list[int | None]:
-    """Return how wide the first columns are, those that fit a terminal: the widest ones are cut, but stay readable."""
+    """Return the widths of the first columns that fit a terminal: the widest ones are cut, but stay readable."""
     least = [min(width, _READABLE) for width in widths]
     fitting_count = 1
     while fitting_count < len(widths) and sum(least[: fitting_count + 1]) + _GAP * (fitting_count + 1) <= most:

@@ -69,7 +69,7 @@ def _class_by_class(open_reader: Any, classes: Classes) -> tuple[Store, Mapping[
 
 
 def _difference_text(faults: Iterable[str]) -> str:
-    """Return what the code has and the store lacks, and what the store has otherwise."""
+    """Return the parts that only the code has, and those that the store has otherwise."""
     new = [fault for fault in faults if fault.endswith("is new")]
     old = [fault for fault in faults if not fault.endswith("is new")]
     parts = ("only in the code", new), ("otherwise in the store", old)

@@ -132,7 +132,7 @@ def keepers_of(name: str, forms: Forms) -> dict[str, str]:
 
 
 def depth_of(name: str, forms: Forms) -> int:
-    """Return how long the longest chain of maintained fields is that a class depends on; 0 if it has none.
+    """Return the length of the longest chain of maintained fields that a class depends on; 0 if it has none.
 
     A class whose maintained field is computed from another class is one deeper than that one.
     """

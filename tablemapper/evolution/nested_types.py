@@ -62,7 +62,7 @@ class _Comparison:
         self._compared: set[tuple[str, str]] = set()
 
     def faults(self, old: _Schema, new: _Schema, subject: str) -> Iterator[str]:
-        """Yield why values of the old schema are no values of the new one; ``what`` names them."""
+        """Yield the reasons why values of the old schema are no values of the new one; ``subject`` names them."""
         if "anyOf" in old or "anyOf" in new:
             yield from self._alternatives(old.get("anyOf", [old]), new.get("anyOf", [new]), subject)
             return

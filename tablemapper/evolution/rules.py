@@ -109,7 +109,7 @@ def _same_fields(old: ModelSpec, new: ModelSpec) -> bool:
 
 
 def _table_conflicts(model: Model, other: str, old: ModelSpec, contents: StoredContents) -> Iterator[SchemaChange]:
-    """Yield why a new class cannot share its table with another class of the catalogue."""
+    """Yield the reasons why a new class cannot share its table with another class of the catalogue."""
     name = model.name
     if old.table != model.table:
         yield SchemaChange(
@@ -359,7 +359,7 @@ def _conversion(old: FieldSpec, new: FieldSpec) -> tuple[str, ...]:
 
 
 def nested_members(old: FieldSpec, new: FieldSpec) -> MemberComparison:
-    """Return how the nested types of two fields differ.
+    """Return the differences of the nested types of two fields.
 
     Raises:
         CorruptStore: the schema in the catalogue cannot be read.
@@ -440,7 +440,7 @@ def _index_changes(name: str, old: ModelSpec, new: ModelSpec) -> Iterator[Schema
 
 
 def _difference(part: str, old: IndexSpec, new: IndexSpec) -> str:
-    """Return how two indexes differ in one part of their forms, as text."""
+    """Return the difference of two indexes in one part of their forms, as text."""
     old_value, new_value = getattr(old, part), getattr(new, part)
     if part == "where":
         return "its condition (where=) differs"

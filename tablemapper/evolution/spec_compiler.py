@@ -95,7 +95,7 @@ def source_model(declared_model: Model, form: ModelSpec, keepers: Mapping[str, M
 
 
 def _measure(kind: MeasureKind, source: str, name: str) -> Measure:
-    """Return what a maintained field of a followed class measures: what that is, the aggregate says which keeps it."""
+    """Return the measure of a maintained field of a followed class, as the aggregate says that keeps it."""
     return Measure(kind, None, None, name, SourceName(source))
 
 
@@ -225,7 +225,7 @@ def _same(model: Model, compiled: Model | None) -> Model:
 
 
 def _reason(why: object, form: ModelSpec | IndexSpec) -> str:
-    """Return why something cannot be compiled, and below that its form."""
+    """Return the reason why a form cannot be compiled, and below that the form."""
     return f"{why}\n{msgspec.json.format(msgspec.json.encode(form), indent=1).decode()}"
 
 
@@ -254,7 +254,7 @@ def _whole_model(
 
 
 def _measure_of(shape: AggregateSpec, property: str, source: Model | None, names: Mapping[str, str]) -> Measure:
-    """Return what a maintained field measures.
+    """Return the measure of a maintained field.
 
     Args:
         shape: of the aggregate that keeps it.

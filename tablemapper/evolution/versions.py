@@ -99,7 +99,7 @@ class Versions:
         return [version for version in self.of(name) if version.until is None and form in (None, version.form)]
 
     def each(self, change: Callable[[str, Version], Version]) -> Versions:
-        """Return what a function makes of each version and its class."""
+        """Return the results of a function of each class and version."""
         return Versions(
             {name: [change(name, version) for version in of_class] for name, of_class in self.by_class.items()}
         )
@@ -140,14 +140,15 @@ def newest(model: Model, versions: Versions) -> str:
 
 
 def retirement(model: Model, versions: Versions, history: History) -> str | None:
-    """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
+    """Return the reason why a program with this class cannot use the store: its form was retired. None if it was
+    not."""
     same_form = [version for version in versions.of(model.name) if version.form == model.form_hash]
     is_live = not same_form or None in [version.until for version in same_form]
     return None if is_live else retired(model.name, same_form[-1], history)
 
 
 def steps_of(migration: str, name: str, history: History) -> str:
-    """Return what a migration changed of a class, or of others, in words; "" if the store does not know it any more."""
+    """Return the changes of a migration to a class, or to others, in words; "" if the store has forgotten it."""
     entry = history.last(migration)
     words = [] if entry is None else list(map(str, entry.steps))
     words = [step for step in words if _is_in(name, step)] or words
@@ -165,7 +166,7 @@ def _is_in(name: str, step: str) -> bool:
 
 
 def retired(name: str, version: Version, history: History) -> str:
-    """Return why a retired version of a class cannot be used: what changed, and what to do."""
+    """Return the reason why a retired version of a class cannot be used, with the change and the remedy."""
     end_date = _date(version.until or 0)
     if version.undone:
         return "the migration that replaced this form of the class was undone; open the store again"
@@ -186,7 +187,7 @@ def retired(name: str, version: Version, history: History) -> str:
 
 
 def _changed_by(name: str, first_id: str, last_id: str, history: History) -> str:
-    """Return which of several migrations changed a class last; that which ended it, if none names the class.
+    """Return the migration, of several, that changed a class last; the one that ended it, if none names the class.
 
     A migration ends versions of all classes that share a table with those that it names.
 

@@ -131,7 +131,7 @@ def kind_of(operand: Any) -> type | None:
 
 
 def _fault(constant: Any) -> str | None:
-    """Return why a constant cannot be calculated with, though its kind can."""
+    """Return the reason why no calculation takes a constant, though it takes its kind."""
     if isinstance(constant, Decimal) and not constant.is_finite():
         return f"{safe_repr(constant)} is not finite"
     if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
@@ -144,7 +144,7 @@ def _fault(constant: Any) -> str | None:
 
 
 def calculation_fault(error: Exception) -> str:
-    """Return why something cannot be calculated, for what the calculation raised."""
+    """Return the reason why a calculation fails, for the error that it raised."""
     if isinstance(error, ZeroDivisionError) or "DivisionByZero" in str(error):
         return "a division by zero"
     if isinstance(error, ValueError):

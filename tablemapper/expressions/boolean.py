@@ -44,7 +44,7 @@ class Predicate(Generic[O_contra]):
         raise TypeError(NO_TRUTH)
 
     def shape(self, constants: list[Any], /) -> Hashable:
-        """Return what this has in common with predicates that differ in their constants only, and add the constants."""
+        """Return the shape that this shares with predicates of other constants, and add the constants."""
         raise NotImplementedError
 
     def with_constants(self, constants: Iterator[Any], /) -> Predicate[O_contra]:

@@ -290,7 +290,7 @@ _WALKS = frozenset({"attributes", "shape", "with_attributes", "with_constants"})
 
 
 def foreign_name_fault(subject: str, name: str, remedy: str, model: str, face: Face = "either") -> str:
-    """Return what to write instead of a name, for the error of reading it.
+    """Return the replacement of a name, for the error of reading it.
 
     Args:
         subject: that has no such name.

@@ -136,7 +136,7 @@ _STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
 
 
 def label_parts(label: str) -> tuple[str, tuple[str, ...], Truncation | None]:
-    """Return what an attribute is called, the steps to a nested value, and what a time is cut down to.
+    """Return the name of an attribute, the steps to a nested value, and the truncation of a time.
 
     Raises:
         ValueError: it is no label.
@@ -188,7 +188,7 @@ def dump_value(value: Any, label: Callable[[Attr[Any, Any]], str] = attrgetter("
 
 
 def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Computed[Any, Any]:
-    """Return what `dump_value` was given; arguments and errors as `load` has them."""
+    """Return the argument of `dump_value`; arguments and errors as `load` has them."""
     value = _load_operand(form, field)
     if not isinstance(value, Attr | Computed):
         raise ValueError(f"{safe_repr(form)} is no field, and nothing that is calculated of fields")
@@ -196,7 +196,7 @@ def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
 
 
 def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | ElementAttr[Any, Any]:
-    """Return what entities are grouped by, by its label; arguments and errors as `load` has them."""
+    """Return the attribute that entities are grouped by, by its label; arguments and errors as `load` has them."""
     attribute_label = label.removesuffix(".each()")
     attr = attribute(attribute_label, field)
     return attr if attribute_label == label else attr.each()

@@ -65,7 +65,7 @@ class Advice:
         return attrs.asdict(self) | {"evidence": dict(self.evidence), "accept": self.accept}
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 

@@ -517,7 +517,7 @@ def _duplicates(place: str | os.PathLike[str], script: Script) -> tuple[Conversi
 
 
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedSpec]) -> int:
-    """Return how many scripts of a chain have switched in a store.
+    """Return the number of scripts of a chain that have switched in a store.
 
     Raises:
         InvalidMigration: the store ran other scripts, or in another order.

@@ -94,7 +94,7 @@ class Cost:
 
 
 def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int | None) -> Cost:
-    """Return what one run of a plan would cost.
+    """Return the cost of one run of a plan.
 
     Args:
         footprint: what it reads; None if that is not known.
@@ -112,7 +112,7 @@ def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int 
 
 
 def _first(rows: Sequence[int], limit: int, *, merged: bool) -> list[int]:
-    """Return how many rows are read of each range until there are enough; ranges behind that are left out."""
+    """Return the number of rows read of each range until there are enough; later ranges are left out."""
     if merged:  # (all of them begin at once)
         return [min(count, limit) for count in rows]
     rows_read: list[int] = []

@@ -140,7 +140,7 @@ class Explanation:
         }
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 
@@ -197,7 +197,7 @@ class MixedExplanation:
         }
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 

@@ -73,7 +73,7 @@ class PathBounds:
     def front(
         self, slots: int, partition: Bound, values: Mapping[str, Any], texts: Mapping[int, str] | None
     ) -> tuple[str, str]:
-        """Return what the keys of a range begin with, up to what follows so many slots."""
+        """Return the prefix of the keys of a range, up to the text after so many slots."""
         row_slots = slots - len(self.partition.template.slots)
         if row_slots < 0:
             return self.partition.front(values, texts, slots), ""

@@ -80,7 +80,7 @@ class QuerySpec:
         return QuerySpec(self.model, self.range, self.where + where, *_later_fields(self))
 
     def parts(self) -> tuple[Hashable, list[Any]]:
-        """Return what queries that differ in their constants have in common, and the constants."""
+        """Return the part that queries share which differ in their constants only, and the constants."""
         along, order = self.range, self.order
         values: list[Any] = [] if along is None else [*along.values]
         form = (
@@ -111,7 +111,7 @@ def query_form(
     unready: Mapping[str, str] = MappingProxyType({}),
     lacking: Mapping[str, Collection[str] | None] = MappingProxyType({}),
 ) -> QueryShape:
-    """Return what a query asks, with parameters in place of its constants."""
+    """Return the shape of a query, with parameters in place of its constants."""
     model, along = spec.model, spec.range
     where, number = [], 0 if along is None else len(along.values)
     by_name = () if along is None else call_conditions(model.declaration, model.index(along.name), number)

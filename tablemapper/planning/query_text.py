@@ -17,7 +17,7 @@ _VALUE = "?"
 
 
 def wording(spec: QuerySpec) -> dict[str, Any]:
-    """Return what a query asks, in builtins that JSON knows, with ``?`` for each value."""
+    """Return the shape of a query in builtins that JSON knows, with ``?`` for each value."""
     along = spec.range
     return {
         "model": spec.model.name,

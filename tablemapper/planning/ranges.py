@@ -248,7 +248,7 @@ def _begins(op: str, value: Any, slot: Slot) -> bool:
 
 
 def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], limit: int) -> Iterator[dict[int, str]]:
-    """Yield what stands in the slots of which the field is unknown, but not many texts are possible."""
+    """Yield the texts of slots whose field is unknown, but can have few texts."""
     options: list[list[dict[int, str]]] = []
     times: dict[str, list[Slot]] = {}
     for slot in spread:
@@ -265,7 +265,7 @@ def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], lim
 
 
 def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[dict[int, str]]:
-    """Return what stands in the slots of one time, for each of those that satisfy comparisons."""
+    """Return the texts of the slots of one time, for each bucket that satisfies comparisons."""
     finest = max(slots, key=lambda slot: list(UNITS).index(slot.text.unit))
     moments = finest.text.moments_between(compared, limit)
     if moments is None:

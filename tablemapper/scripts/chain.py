@@ -82,7 +82,7 @@ def _chain(subject: str, scripts: Sequence[Script], faults: list[str]) -> tuple[
 
 
 def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
-    """Yield why scripts do not form one chain."""
+    """Yield the reasons why scripts do not form one chain."""
     ids = [script.id for script in scripts]
     for id in dict.fromkeys(ids):
         if not id.isprintable() or not id or " " in id:

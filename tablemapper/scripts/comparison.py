@@ -63,7 +63,7 @@ def load_form(since: Since) -> dict[str, ModelSpec]:
 
 
 def load_snapshot(since: Since) -> SchemaSnapshot:
-    """Return what a file holds; of the result of `schema_snapshot`, the classes.
+    """Return the contents of a file; of the result of `schema_snapshot`, the classes.
 
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.

@@ -81,7 +81,7 @@ def _beside_anew(script: Script, forms: Forms, dropped_labels: Collection[str]) 
 
 
 def _not_in_old(script: Script, forms: Forms) -> list[str]:
-    """Return why a store cannot take over the classes in ``new=`` that are not in ``old=``."""
+    """Return the reasons why a store cannot take over the classes in ``new=`` that are not in ``old=``."""
     old_names = {cls.__name__ for cls in script.old}
     new_models = tuple([model_of(cls) for cls in script.new if cls.__name__ not in old_names])
     other_forms = {name: form for name, form in forms.items() if name not in old_names}
@@ -112,7 +112,7 @@ def redeclared_labels(script: Script, forms: Forms, transition: Transition | Non
 
 
 def _evolution_after(script: Script, forms: Forms, transition: Transition | None) -> Evolution:
-    """Return how a store changes that is opened with the new classes of a script once that has run."""
+    """Return the changes of a store that is opened with the new classes of a script once that has run."""
     if transition is None:
         for name, names in names_of(script).items():
             forms = {
@@ -139,7 +139,7 @@ def _differences(
     is_undoing: bool = False,
     after: ModelSpec | None = None,
 ) -> Iterator[str]:
-    """Yield what a class declares and the store lacks; if ``exact``, also what only the store has of the class.
+    """Yield the parts of a class that the store lacks; if ``exact``, also those that only the store has.
 
     A field may be as it is in the new class, ``after``, of a class that is not copied: a program with that may have opened the
     store before.
@@ -176,7 +176,8 @@ def _differences(
 def _class_differences(
     name: str, class_form: ModelSpec, stored_form: ModelSpec, after: ModelSpec | None
 ) -> Iterator[str]:
-    """Yield how the table, the type name and the key of a class differ; arguments as `_differences` has them."""
+    """Yield the differences in the table, the type name and the key of a class; arguments as `_differences` has
+    them."""
     for part in ("table", "type", "partition", "row"):
         in_store, in_old = getattr(stored_form, part), getattr(class_form, part)
         if part == "type" and in_old is None and after is not None and after.type == in_store:

@@ -174,7 +174,7 @@ def _undeclared(entity: Any) -> Mapping[str, Any]:
 
 
 def _undeclared_value(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
-    """Return what an undeclared property is as a field; None if it is not there, or none of its values."""
+    """Return an undeclared property as the value of a field; None if it is missing, or no such value."""
     if (value := undeclared.get(field.property)) is None:
         return None
     try:
@@ -187,7 +187,8 @@ def _undeclared_value(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
 
 
 def _read_anew(old: FieldModel, new: FieldModel) -> Callable[[Any], Any] | None:
-    """Return what reads a value of a field as one of another, where no step says that and the two have other classes.
+    """Return the function that reads a value of a field as one of another, if no step says it and the classes
+    differ.
 
     A store reads the values of an Enum or a nested class with another one, too, if that is as wide.
     """

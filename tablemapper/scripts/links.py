@@ -261,5 +261,5 @@ def _check_unique(source: ModelSpec, target: ModelSpec, properties: Mapping[str,
 
 
 def _unique_values(index: IndexSpec | None) -> tuple[Any, ...] | None:
-    """Return what determines the values that an index keeps unique; None if there are none."""
+    """Return the fields that determine the values that an index keeps unique; None if there are none."""
     return (index.partition, index.row, index.where) if index is not None and index.unique else None

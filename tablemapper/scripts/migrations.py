@@ -125,7 +125,7 @@ class Migrations:
         return path
 
     def _snapshot(self) -> SchemaSnapshot | None:
-        """Return what schema.json holds; None if there is none.
+        """Return the contents of schema.json; None if there is none.
 
         Raises:
             InvalidMigration: the script that it belongs to is missing.
@@ -196,7 +196,7 @@ def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
 
 
 def ways_back(migrations: ScriptsOption | None) -> tuple[BackwardConversion, ...]:
-    """Return how a store keeps the twins of scripts in step with new entities."""
+    """Return the functions by which a store keeps the mirrors of scripts in step with new entities."""
     return () if migrations is None else tuple(map(_way_back, scripts_of(migrations)))
 
 

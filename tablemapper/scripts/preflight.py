@@ -63,7 +63,7 @@ def try_script(source: str, name: str, path: Path, old: Forms, new: Schema) -> N
 
 
 def _faults(script: Script, old: Forms, new: Schema) -> Iterator[str]:
-    """Yield why a script does not lead from the old classes to the new ones."""
+    """Yield the reasons why a script does not lead from the old classes to the new ones."""
     faults = script_faults(script, unwritten=True)
     yield from faults
     if faults:

@@ -97,7 +97,8 @@ def _unbridged(script: Script, old: Schema, new: Schema) -> Iterator[str]:
 
 
 def _differences(script: Script, before: Forms, forms: Forms, new: Schema) -> Iterator[str]:
-    """Yield what keeps a store from taking over the new classes after the steps; ``before``: the forms without these."""
+    """Yield the reasons why a store cannot take over the new classes after the steps; ``before``: the forms without
+    these."""
     # (New classes that a step or a copy fills need not follow from an old form: the aggregates of copied classes are
     # computed anew, whatever they were.)
     copied = affected_classes(script, before)

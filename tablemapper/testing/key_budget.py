@@ -35,7 +35,7 @@ class KeyBudget:
     """Whether a key has it, which may escape it."""
 
     def intersected(self, other: KeyBudget) -> KeyBudget:
-        """Return what is in both."""
+        """Return the intersection of two budgets."""
         return KeyBudget(
             min(self.units, other.units),
             max(self.least, other.least),

@@ -167,7 +167,7 @@ class _Walk:
         )
 
     def _steps(self, path: str) -> list[str]:
-        """Return what indexes name inside of a value."""
+        """Return the paths inside of a value that indexes name."""
         paths = [room.removeprefix(f"{path}.") for room in self.rooms if room.startswith(f"{path}.")]
         return [step for step in paths if "." not in step]
 
@@ -214,7 +214,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _members(kind: Any) -> list[_Member] | None:
-    """Return what a class is made of; None if it does not say."""
+    """Return the members of a class; None if it does not say."""
     if not isinstance(kind, type):
         return None
     if issubclass(kind, msgspec.Struct):

@@ -110,7 +110,7 @@ def question(ask: PageRequest) -> PageResponse:
 
 
 def _plan(explanation: Any) -> str:
-    """Return how a question is answered, without what has its own place on the page."""
+    """Return the plan of a query, without the lines that have their own place on the page."""
     own_prefixes = (
         "not ",
         "on Azure: ",
@@ -120,7 +120,7 @@ def _plan(explanation: Any) -> str:
 
 
 def _range(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
-    """Return how many rows are read of how many, and the part in percent, unless there can be more; None if not known."""
+    """Return the number of rows read, of all, and the part in percent unless there can be more; None if unknown."""
     if explanation.rows is None:
         return None
     all_entities: Any = (
@@ -218,7 +218,7 @@ def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
 
 
 def _pages(query: Any, limit: int) -> Iterator[list[Any]]:
-    """Yield what a query finds, a page at a time: between two of them nothing of the store is held."""
+    """Yield the results of a query, a page at a time. Between two pages nothing of the store stays open."""
     token: Any = None
     seconds = _PATIENCE
     while limit:

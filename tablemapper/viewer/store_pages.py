@@ -31,7 +31,7 @@ class TimedCache:
         self._values: dict[str, tuple[float, Any]] = {}
 
     def get(self, name: str, make: Callable[[], T], *, fresh: bool = False) -> T:
-        """Return what was made under a name within the last minute, else make it, or in any case if it is to be fresh."""
+        """Return the value that was made under a name within the last minute; else, or if `fresh`, make it."""
         with self._lock:
             entry = self._values.get(name)
             if fresh or entry is None or self._monotonic() - entry[0] > _SECONDS:
@@ -41,7 +41,7 @@ class TimedCache:
             return result
 
     def age(self, name: str) -> str:
-        """Return how long ago something was made."""
+        """Return the age of a value as text."""
         seconds = round(self._monotonic() - self._values[name][0])
         return f"read {seconds} s ago" if seconds else "read just now"
 

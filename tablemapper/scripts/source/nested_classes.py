@@ -188,7 +188,7 @@ def _default(schema: Mapping[str, Any]) -> str | None:
 
 
 def _options(schema: Mapping[str, Any], *, omits: bool) -> list[str]:
-    """Return what a Struct says of itself; ``omits``: values lack the members that have their defaults."""
+    """Return the options of a Struct; ``omits``: values lack the members that have their defaults."""
     options = ["array_like=True"] if "order" in schema else []
     options += ["omit_defaults=True"] if omits else []
     if "tag" in schema:

@@ -36,7 +36,7 @@ class _PlainImports:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return where a module of tablemapper is; None for all others, and where another finder knows it."""
+        """Return the place of a module of tablemapper; None for all others, and where another finder knows it."""
         return PathFinder.find_spec(name, path, target) if name.partition(".")[0] == "tablemapper" else None
 
 
@@ -129,7 +129,7 @@ def _asks_for(request: pytest.FixtureRequest, name: str) -> bool:
 
 
 def _options(node: pytest.Item) -> dict[str, Any]:
-    """Return what the marks of a test say; the mark of a test comes before that of its class or its module."""
+    """Return the options in the marks of a test; the mark of a test comes before that of its class or its module."""
     __tracebackhide__ = True
     options: dict[str, Any] = {}
     for mark in node.iter_markers("tm_store"):
