@@ -1,8 +1,8 @@
-"""Python's own attributes in a class of entities: properties with setters, descriptors, cached properties."""
+"""Python's own attributes: properties, descriptors, cached properties of entities; the module of what is public."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
@@ -84,3 +84,11 @@ def data_descriptor(entity: Any, name: str, method: str) -> Any:
         isinstance(descriptor, property) and (descriptor.fset if method == "__set__" else descriptor.fdel) is None
     )
     return descriptor if not is_slot and not read_only and hasattr(descriptor, method) else None
+
+
+def publish(module: str, names: Mapping[str, object], public: Iterable[str]) -> None:
+    """Let tracebacks, reprs and pickles show public objects under the module that users import them from."""
+    for name in public:
+        value: Any = names[name]
+        if getattr(value, "__module__", "").startswith("tablemapper."):
+            value.__module__ = module

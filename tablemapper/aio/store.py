@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, cast, overload
 
 from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
@@ -103,11 +103,11 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    get = awaited(Store.get, brief=True)
-    __getitem__ = awaited(Store.__getitem__, brief=True)
-    group = awaited(Store.group, brief=True)
-    get_many = awaited(Store.get_many)
-    exists = awaited(Store.exists, brief=True)
+    get: Final = awaited(Store.get, brief=True)
+    __getitem__: Final = awaited(Store.__getitem__, brief=True)
+    group: Final = awaited(Store.group, brief=True)
+    get_many: Final = awaited(Store.get_many)
+    exists: Final = awaited(Store.exists, brief=True)
 
     @overload
     def query(self, what: type[R], /) -> AsyncQuery[R]: ...
@@ -138,15 +138,16 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ writing
 
-    insert = awaited(Store.insert)
-    replace = awaited(Store.replace)
-    upsert = awaited(Store.upsert)
-    delete = awaited(Store.delete)
-    update = awaited(Store.update)
-    clear = awaited(Store.clear)
-    move = awaited(Store.move)
-    insert_columns = awaited(Store.insert_columns, long=True)
-    upsert_columns = awaited(Store.upsert_columns, long=True)
+    insert: Final = awaited(Store.insert)
+    replace: Final = awaited(Store.replace)
+    upsert: Final = awaited(Store.upsert)
+    delete: Final = awaited(Store.delete)
+    update: Final = awaited(Store.update)
+    clear: Final = awaited(Store.clear)
+    drop: Final = awaited(Store.drop, long=True)
+    move: Final = awaited(Store.move)
+    insert_columns: Final = awaited(Store.insert_columns, long=True)
+    upsert_columns: Final = awaited(Store.upsert_columns, long=True)
 
     @overload
     async def merge(
@@ -306,17 +307,17 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ care
 
-    check = awaited(Store.check, long=True)
-    status = awaited(Store.status)
-    statistics = awaited(Store.statistics, long=True)
-    advise = awaited(Store.advise, long=True)
-    sweep = awaited(Store.sweep, long=True)
-    repair = awaited(Store.repair, long=True)
-    compact = awaited(Store.compact, long=True)
-    build = awaited(Store.build, long=True)
-    freeze = awaited(Store.freeze, long=True)
-    unfreeze = awaited(Store.unfreeze)
-    backup = awaited(Store.backup, long=True)
+    check: Final = awaited(Store.check, long=True)
+    status: Final = awaited(Store.status)
+    statistics: Final = awaited(Store.statistics, long=True)
+    advise: Final = awaited(Store.advise, long=True)
+    sweep: Final = awaited(Store.sweep, long=True)
+    repair: Final = awaited(Store.repair, long=True)
+    compact: Final = awaited(Store.compact, long=True)
+    build: Final = awaited(Store.build, long=True)
+    freeze: Final = awaited(Store.freeze, long=True)
+    unfreeze: Final = awaited(Store.unfreeze)
+    backup: Final = awaited(Store.backup, long=True)
 
 
 async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: ProgressOption = False) -> CopyReport:

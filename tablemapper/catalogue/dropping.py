@@ -7,17 +7,19 @@ transactions clear them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import attrs
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
 from ..errors import InvalidQuery
 from ..evolution.definitions import keepers_of, takes_place_of
 from ..evolution.rules import reads
+from ..evolution.versions import Versions
 from ..schema.labels import Label, is_former, plain_name
 from ..schema.specs import BuildStateSpec, TombstoneSpec
 from .actions import (
@@ -45,12 +47,14 @@ def drop(
     replacement: str | None = None,
     *,
     with_owner: bool = False,
+    returns: bool = False,
 ) -> Catalogue:
     """Return a catalogue without an index, an aggregate or a class, and without the aggregates over it.
 
     Args:
         replacement: the label of the index that answers for it, where a program still declares it.
         with_owner: whether the class that keeps it as a maintained field is dropped, too.
+        returns: whether it may come back.
 
     Raises:
         InvalidQuery: the catalogue does not have it, or an index reads it.
@@ -70,17 +74,67 @@ def drop(
         for name in [
             name for name, candidate in catalogue.models.items() if candidate.source == owner or name in keepers
         ]:
-            catalogue = drop(draft, catalogue, name, by, with_owner=True)
+            catalogue = drop(draft, catalogue, name, by, with_owner=True, returns=returns)
         catalogue, physical = _without_class(draft, catalogue, owner)
     draft.do(*map(ForgetIndex, sorted(labels)))
     renamed = _renamed(draft, physical)
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
-    tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed)
+    tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed, returns or UNSET)
     return attrs.evolve(
         without_jobs(draft, catalogue, labels),
         states={other_label: state for other_label, state in catalogue.states.items() if other_label not in labels},
         tombstones=(*catalogue.tombstones, tombstone),
     )
+
+
+def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Collection[str]) -> Catalogue:
+    """Return a catalogue without a class, and what is maintained from it alone; the class may come back, empty.
+
+    Args:
+        name: of the class.
+        declared: the classes and aggregates that the program knows, by name.
+
+    Raises:
+        InvalidQuery: others need it, or a migration runs.
+    """
+    if name not in catalogue.models:
+        raise InvalidQuery(f"drop: the store has no {name}")
+    keepers = keepers_of(name, catalogue.models)
+    over = [one for one, form in catalogue.models.items() if form.source == name or one in keepers]
+    for one in over:
+        if (kept := kept_field(one)) is not None and kept[0] != name:
+            raise InvalidQuery(f"drop: {name} keeps {'.'.join(kept)}; remove that field first")
+        if kept is None and one not in declared:
+            raise InvalidQuery(f"drop: {one} is maintained from {name}; open the store with it, too")
+    _check_alone(catalogue, name, over)
+    under_way = [one.migration for one in (catalogue.staged, *catalogue.twins) if one is not None]
+    if catalogue.history.running is not None:
+        under_way.append(catalogue.history.running.id)
+    if under_way:
+        raise InvalidQuery(f"drop: {under_way[0]} has not ended; run it to its end, and contract it, first")
+    after = drop(draft, catalogue, name, returns=True)
+    gone = catalogue.models.keys() - after.models.keys()
+    # (What it was before it was dropped the last time is of no use.)
+    stones = [one for one in after.tombstones if one.tables or one.since == draft.now or one.bare.owner not in gone]
+    versions = {each: held for each, held in after.versions.by_class.items() if each not in gone}
+    return attrs.evolve(after, tombstones=tuple(stones), versions=Versions(versions))
+
+
+def _check_alone(catalogue: Catalogue, name: str, over: Collection[str]) -> None:
+    """Raise InvalidQuery if a class, or an aggregate over it, shares its table with others."""
+    for one in (name, *over):
+        table = catalogue.models[one].table
+        others = [
+            other for other, form in catalogue.models.items() if form.table == table and other not in (name, *over)
+        ]
+        if others and one == name:
+            raise InvalidQuery(
+                f'drop: {name} shares "{table}" with {others[0]}; delete its entities with store.clear({name})'
+            )
+        if others:
+            raise InvalidQuery(
+                f'drop: {one}, which is maintained from {name}, shares "{table}" with {others[0]}; drop {one} with a script first'
+            )
 
 
 def _renamed(draft: ActionPlan, names: Iterable[str]) -> list[str]:

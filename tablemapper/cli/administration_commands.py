@@ -19,7 +19,7 @@ from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, Scripts, StoreArgument, app, existing, existing_file, load_models, located, title_of
+from .app import Json, Models, Scripts, StoreArgument, existing, existing_file, load_models, located, title_of
 from .output import Exit, show, table
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
@@ -43,14 +43,12 @@ def _problems(title: str, problems: Iterable[Problem]) -> list[Table | str]:
     return [table(title, ("kind", "where", "key", "detail"), rows)] if rows else []
 
 
-@app.command
 def status(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Show what a store holds, the progress of builds, and the migrations that have run."""
     where = existing(place)
     return show(status_of(where.pop("path"), **where), json=json)
 
 
-@app.command
 def build(
     place: StoreArgument,
     /,
@@ -70,7 +68,6 @@ def build(
     return show(report, json=json, ok=report.ok)
 
 
-@app.command
 def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = None, json: Json = False) -> Exit:
     """Compare every index row and every aggregate with the entities; end with 1 if something differs.
 
@@ -83,7 +80,6 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
     return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
 
 
-@app.command
 def adopt(
     place: StoreArgument,
     /,
@@ -115,7 +111,6 @@ def adopt(
     return show(report, json=json, ok=ok)
 
 
-@app.command
 def sweep(place: StoreArgument, /, *, models: Models, full: bool = False, json: Json = False) -> Exit:
     """Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.
 
@@ -127,7 +122,6 @@ def sweep(place: StoreArgument, /, *, models: Models, full: bool = False, json: 
     return show({"ok": True, "writes": write_count}, f"{write_count:,} writes finished or undone", json=json)
 
 
-@app.command
 def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
     """Correct every index row and every aggregate from the entities; end with 1 if a problem remains."""
     with _open(place, models) as store:
@@ -137,7 +131,6 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
     return show(report, summary, *shapes, json=json, ok=report.ok)
 
 
-@app.command
 def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
     path = existing_file(place)
@@ -150,7 +143,6 @@ def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     )
 
 
-@app.command
 def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Let no program change entities any more, so that the store can move; once it returns, none does."""
     with _without_models(existing(place)) as store:
@@ -159,7 +151,6 @@ def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     return show({"ok": True, "frozen": since}, f"{title_of(place)}: frozen, and only read", json=json)
 
 
-@app.command
 def unfreeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Let programs change entities again."""
     with _without_models(existing(place)) as store:
@@ -167,7 +158,6 @@ def unfreeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     return show({"ok": True, "frozen": None}, f"{title_of(place)}: programs write again", json=json)
 
 
-@app.command
 def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None, json: Json = False) -> Exit:
     """Write a copy of the store as it is now, while it is in use; of an account, with the models.
 
@@ -182,7 +172,6 @@ def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None,
     return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 
 
-@app.command
 def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
     """Make the entities of one store those of another, which is created if there is none: a file or an account, either way.
 
@@ -196,7 +185,6 @@ def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, jso
     return show(report, json=json)
 
 
-@app.command
 def restore(copy: Path, place: Path, /, *, overwrite: bool = False, json: Json = False) -> Exit:
     """Put a copy of a backup in the place of a store that no program has open.
 

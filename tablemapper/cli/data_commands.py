@@ -30,7 +30,7 @@ from ..formats.arrow import load_package
 from ..query.parsing import assignment, condition, key, plain_value
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, app, existing, load_models
+from .app import Json, Models, StoreArgument, existing, load_models
 from .output import Exit, fail, show
 from .query_commands import Scan, Where, entity_table, find_class
 
@@ -61,7 +61,6 @@ def _opened(place: str, models: str) -> Store:
     return open_store(**existing(place), models=load_models(models))
 
 
-@app.command(name="import")
 @_refusing
 def import_entities(
     place: StoreArgument,
@@ -153,7 +152,6 @@ def _batches(file: str) -> Iterator[Any]:
         raise InvalidEntity(file, [str(error)]) from error
 
 
-@app.command(name="set")
 @_refusing
 def set_fields(
     place: StoreArgument,
@@ -182,7 +180,6 @@ def set_fields(
     return entity_table(to_dict(entity, etag=True), json=json)
 
 
-@app.command(name="delete")
 @_refusing
 def delete_entities(
     place: StoreArgument,

@@ -9,12 +9,11 @@ from ..diagrams.markup import mermaid, text
 from ..diagrams.svg import svg
 from ..diagrams.trees import trees_of
 from ..errors import InvalidModel
-from .app import Models, StoreArgument, app, load_models
+from .app import Models, StoreArgument, load_models
 from .output import Exit, is_unicode, show
 from .store_reader import open_for_reading
 
 
-@app.command
 def diagram(
     place: StoreArgument | None = None,
     /,

@@ -17,7 +17,7 @@ from ..query.parsing import condition, field, key, orders
 from ..query.partitions import Partition
 from ..store.store import Store
 from ..viewer.cells import escaped
-from .app import Json, Models, StoreArgument, app
+from .app import Json, Models, StoreArgument
 from .output import Exit, fitting, json_text, note, show, table
 from .store_reader import open_for_reading
 
@@ -64,7 +64,6 @@ def find_class(store: Store, name: str) -> type[Any]:
     return cls
 
 
-@app.command(name="show")
 def show_rows(
     place: StoreArgument,
     name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],
@@ -117,7 +116,6 @@ def show_rows(
     return show(None, table("", columns, cells, cut=True), ending, json=False)
 
 
-@app.command
 def get(
     place: StoreArgument,
     name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],

@@ -99,6 +99,10 @@ class CheckView(Protocol):
         """Return the function that says which value of a row only another version of its class knows; None if none does."""
         ...
 
+    def count(self, model: Model) -> int:
+        """Return the number of entities of a class."""
+        ...
+
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
         ...
@@ -197,7 +201,9 @@ class ConsistencyCheck:
             aggregate: {} for duties in maintained.values() for part, _ in duties for aggregate in part.aggregates
         }
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
-        self.entity_count = self.index_count = self.group_count = 0
+        self.entity_count: int = 0
+        self.index_count: int = 0
+        self.group_count: int = 0
 
     def findings(self, own: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
         """Yield what is wrong: entities and their index rows first, then the groups that they add up to.
@@ -205,10 +211,11 @@ class ConsistencyCheck:
         Args:
             own: what is wrong with what the engine keeps besides; it is read last.
         """
+        models = [model for model in self._maintained if model.aggregate is None]
         try:
-            for model in self._maintained:
-                if model.aggregate is None:
-                    yield from self._entities(model)
+            self._meter.expect(lambda: sum(map(self._stored.count, models)))
+            for model in models:
+                yield from self._entities(model)
             for aggregate, groups in self._groups.items():
                 yield from self._aggregate(aggregate, groups)
             yield from own

@@ -104,7 +104,7 @@ class _Account:
 
         if durability != "full":
             raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
-        catalogue = ""
+        name = catalogue = ""
         if not _is_named(self.text):
             account = account_of(self.text, self.credential)
         elif _SECRET.search(self.text):

@@ -468,3 +468,17 @@ class SupportsBackup(Protocol):
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store to a new file."""
         ...
+
+
+@runtime_checkable
+class DropsClasses(Protocol):
+    """An engine that can let a class go with all that it holds."""
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class and what is maintained from it leave the store, with their tables.
+
+        Raises:
+            InvalidQuery: others need it.
+            StoreLocked: the store is frozen.
+        """
+        ...

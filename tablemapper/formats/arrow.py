@@ -86,6 +86,7 @@ class ArrowColumn:
     def __init__(self, kind: ValueType, pa: Any, scale: int | None = None) -> None:
         self.kind = kind
         self._pa = pa
+        self.type: Any
         self._storage, self.type = self._types(kind, scale)
 
     def _types(self, kind: ValueType, scale: int | None) -> tuple[Any, Any]:

@@ -85,7 +85,7 @@ class Workload:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums: dict[tuple[str, str, str, str], _Sums] = {}
-        self.dropped_shapes = 0
+        self.dropped_shapes: int = 0
 
     def __repr__(self) -> str:
         return f"<Workload of {len(self._sums)} shapes>"

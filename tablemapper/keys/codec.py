@@ -188,7 +188,7 @@ class KeyCodec:
             op: ``== < <= > >= startswith``.
             all_of_it: whether times have nothing finer than what the texts, with others in front, hold.
         """
-        value = self._plain(value)
+        value = self.plain(value)
         if self.head:
             return self._cuts_of_head(op, value)
         if op == "startswith" and self.base is tuple:
@@ -218,7 +218,7 @@ class KeyCodec:
             op = self._truncated(op, value, all_of_it=all_of_it)
         return [(_MIRROR.get(op, op) if self.spec == "desc" else op, text)]
 
-    def _plain(self, value: Any) -> Any:
+    def plain(self, value: Any) -> Any:
         """Return what is written for a value: that of an Enum's member, the scalar of a class of a user."""
         if isinstance(value, enum.Enum):
             return value.value
@@ -292,7 +292,7 @@ class KeyCodec:
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
         step = timedelta(days=1) if self.base is Builtin.date else MICROSECOND
-        return _moment(self._plain(value)) + (step if op == ">" else -step if op == "<" else timedelta())
+        return _moment(self.plain(value)) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
         """Return an expression for the text of the value that a local variable holds."""

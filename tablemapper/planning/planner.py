@@ -456,7 +456,7 @@ def _edges(
         match predicate:
             case Compare(attr=Attr(part=None) as attr, op=">=" | "<", value=Parameter(number=number)):
                 is_equated = name in access.equal or name in dict(access.among)
-                is_time = attr.time_kind is Builtin.datetime
+                is_time = attr.time_kind is Builtin.datetime and attr.type.own is None
                 if name is None or is_equated or not is_time or (access.among and access.loose(name)):
                     continue
                 if unit := access.unit(name):

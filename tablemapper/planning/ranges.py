@@ -244,6 +244,7 @@ def _begins(op: str, value: Any, slot: Slot) -> bool:
     """Return whether a comparison leaves nothing out of the bucket of its value: that begins with it."""
     if op == "startswith":
         return len(value) <= slot.text.head
+    value = slot.text.plain(value)
     return op == ">=" and isinstance(value, datetime) and first_moment(value, slot.interval) == value
 
 

@@ -45,13 +45,15 @@ class ArrowWriter:
         decimals: Mapping[Attr[Any, Any], int] | None,
         reader: Callable[[], ColumnReader],
     ) -> None:
-        self.pa = load_package("pyarrow", "arrow", verb)
+        self.pa: Any = load_package("pyarrow", "arrow", verb)
         self._reader = reader
         scales = _scales(verb, attributes, decimals or {})
-        self.columns = {name: ArrowColumn(attr.type, self.pa, scales.get(name)) for name, attr in attributes.items()}
-        self.open = {name for name, attr in attributes.items() if attr.type.kind is Decimal} - scales.keys()
+        self.columns: dict[str, ArrowColumn] = {
+            name: ArrowColumn(attr.type, self.pa, scales.get(name)) for name, attr in attributes.items()
+        }
+        self.open: set[str] = {name for name, attr in attributes.items() if attr.type.kind is Decimal} - scales.keys()
         """The columns of Decimals whose digits the user does not give; they are text first."""
-        self.schema = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
+        self.schema: Any = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yield batches of one size, put together of small ones, as rows of Python take ten times the memory."""

@@ -28,7 +28,6 @@ from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
-from ..schema.model import is_local
 from ..schema.slots import MeasureState
 from .division import Splittable, in_partition
 from .pages import counted, query_identity
@@ -180,11 +179,8 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = (
-            reads.explain(bound, prepared.layout, self._spec.limit),
-            dict(totals_served(self._plans, self._spec)),
-        )
-        older = any(total in self._plans.engine.eventual for total in totals.values())
+        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
             plan,
@@ -196,17 +192,14 @@ class ClassResults(Splittable[T_co]):
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or older,
+            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint, plan = None, bound.plan
-        if plan.covering and not self._spec.eventual and not (plan.index is None or is_local(plan.model, plan.index)):
-            # In other partitions the index may be older than its entities, which are read, too.
-            bound = attrs.evolve(bound, plan=attrs.evolve(plan, covering=False, lowered={}))
+        footprint = None
         with suppress(StoreClosed):
             footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)

@@ -121,31 +121,15 @@ def engine_of(
     models: Sequence[type[Record]] | None,
     *,
     read_only: bool,
-    credential: Any,
     migrations: ScriptsOption | None,
-    durability: Literal["full", "relaxed"],
-    timeout: float | None,
     progress: ProgressOption,
     build: bool,
-    prefix: str | None,
-    adopt: bool | Sequence[str],
-    waited: Callable[[], float] = float,
+    **options: Any,
 ) -> Engine:
-    """Open an engine as `open` does, and build what is new if that is wanted; ``waited``: as for `open_engine`."""
+    """Open an engine as `open` does, and build what is new if that is wanted; ``options``: others of `open_engine`."""
     schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
-    with explaining(where, migrations, credential, prefix):
-        engine = open_engine(
-            where,
-            schema,
-            read_only=read_only,
-            credential=credential,
-            durability=durability,
-            timeout=timeout,
-            waited=waited,
-            ways_back=ways,
-            prefix=prefix,
-            adopt=adopt,
-        )
+    with explaining(where, migrations, options["credential"], options["prefix"]):
+        engine = open_engine(where, schema, read_only=read_only, ways_back=ways, **options)
     if build and not read_only:
         build_declared(engine, progress)
     return engine

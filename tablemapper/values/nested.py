@@ -472,7 +472,7 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
     try:
         if (unused := unused_hooks(annotation)) is not None:
             raise ValueFault(
-                f"{_readable(unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
+                f"{getattr(unused, '__name__', unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
                 "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; use tm.register, for a class of its own"
             )
         return _value_type(annotation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import time, timedelta
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -19,7 +19,7 @@ from .scalars import ValueFault, ValueType, checked_load
 TIMES = (Builtin.datetime, time, timedelta)
 """The types that can be finer than a microsecond in other programs."""
 _TOO_FINE = re.compile(r"(\.\d{6})\d+")
-may_be_too_fine = re.compile(rb"\.\d{7}").search
+may_be_too_fine: Final = re.compile(rb"\.\d{7}").search
 """Whether JSON can hold a time that is finer than a microsecond."""
 
 

@@ -9,14 +9,6 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import (  # noqa: F401  their commands
-    administration_commands,
-    analysis_commands,
-    diagram,
-    inspect,
-    migration_commands,
-    query_commands,
-)
 from tablemapper.cli.app import Exit, run
 from tablemapper.engines import locations
 from tablemapper.engines.azure.tables.reserved_names import CATALOGUE

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import data_commands, query_commands  # noqa: F401  their commands
 from tablemapper.cli.app import Exit, load_models, run
 
 from . import everything

@@ -7,8 +7,10 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -16,15 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import (  # noqa: F401  their commands
-    administration_commands,
-    analysis_commands,
-    data_commands,
-    diagram,
-    inspect,
-    migration_commands,
-    query_commands,
-)
+from tablemapper.cli import app
 from tablemapper.cli.app import load_models, run
 from tablemapper.cli.output import Exit
 
@@ -305,3 +299,18 @@ def test_undeclared_properties_stand_in_the_column_of_their_field(place: str, mo
     assert (whole["one"], whole["text"], "more" in whole) == ("1", "free", False)
     got = ended(["get", place, "Part", "a", "2"], monkeypatch).out
     assert re.search(r"^text +free$", got, re.MULTILINE)
+
+
+def test_the_help_of_the_program_says_what_the_commands_say() -> None:
+    for module, commands in app._COMMANDS.items():
+        for attribute, text in commands.items():
+            command = getattr(import_module(f"tablemapper.cli.{module}"), attribute)
+            said = command.help if attribute == "migrations_app" else command.__doc__
+            assert said.partition("\n")[0] == text
+
+
+def test_the_help_of_the_program_loads_no_command_and_no_engine() -> None:
+    program = "import sys; from tablemapper.cli.app import run; run(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("tablemapper.")}
+    assert not {name for name in loaded if name.endswith("_commands") or name.startswith("tablemapper.engines")}

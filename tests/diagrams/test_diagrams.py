@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import diagram  # noqa: F401  its command
 from tablemapper.cli.app import Exit, run
 from tablemapper.diagrams.markup import mermaid, text
 from tablemapper.diagrams.svg import svg

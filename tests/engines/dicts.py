@@ -680,6 +680,9 @@ class Holding:
             if name == model.name:
                 yield row
 
+    def count(self, model: Model) -> int:
+        return sum(1 for _ in self._of(model))
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (self._state.whole_row(model, row) for row in self._of(model))
 

@@ -1,4 +1,4 @@
-"""Write the tables of an account with one of each kind of thing: ``python -m tests.files.account tests/files/account-1.json``.
+"""Write the tables of an account with one of each kind of thing: ``python -m tests.files.account tests/files``.
 
 The dump of a layout that was released is never written again: a new layout gets a dump of its own beside it.
 """
@@ -104,10 +104,14 @@ def load(path: Path) -> Memory:
     return memory
 
 
-def make() -> Memory:
+CATALOGUES = ("TableMapper", "Shop")
+"""The catalogue of each format: from the second one on its name is the prefix of the tables."""
+
+
+def make(catalogue: str) -> Memory:
     """Return the account: entities, indexes and groups that were written and built, and a migration."""
     memory = Memory()
-    place = AzurePlace(memory=memory)
+    place = AzurePlace(memory=memory, catalogue=catalogue)
     with tm.open(place, models=[first.Note]) as store:
         store.insert_many(NOTES)
     with tm.open(place, models=[before.Book]) as store:
@@ -135,4 +139,7 @@ def text(tables: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(text(dump(make())), encoding="utf-8")
+    for number, catalogue in enumerate(CATALOGUES, 1):
+        path = Path(sys.argv[1]) / f"account-{number}.json"
+        if not path.exists():
+            path.write_text(text(dump(make(catalogue))), encoding="utf-8")

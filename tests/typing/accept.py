@@ -81,6 +81,16 @@ class Reading(tm.Entity, table="SensorReadings"):
     key = tm.Key[str, datetime](partition="{device_id}", row="{taken_at}")
 
 
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.price > Decimal(10)
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
+
+
 class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
     device_id: tm.Field[str] = tm.group_by(Reading.device_id)
     day: tm.Field[date] = tm.group_by(Reading.taken_at.date(), name="Day")
@@ -815,3 +825,8 @@ def accounts() -> None:
     tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
     tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
     assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
+
+
+async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
+    store.drop(Product)
+    await other.drop(Product, progress=True)

@@ -47,6 +47,16 @@ class Wrong(tm.Entity, table="Wrong"):
     by_d = tm.Index[int](partition="{c}", unique="yes")  # type: ignore[arg-type]
 
 
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.prize > Decimal(10)  # type: ignore[attr-defined, no-any-return]
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
+
+
 class WrongMaintained(tm.Entity, table="WrongMaintained"):
     department: tm.Field[str]
     n: tm.Field[str] = tm.count(of=Employee)  # type: ignore[assignment]
@@ -405,3 +415,9 @@ def accounts() -> None:
     tm.open("azure://shop", models=[Product], adopt=5)  # type: ignore[arg-type]
     tm.open("azure://shop", models=[Product], adopt=[Product])  # type: ignore[list-item]
     tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
+
+
+def drops(store: tm.Store) -> None:
+    store.drop(DailyClimate)  # type: ignore[arg-type]
+    store.drop("Product")  # type: ignore[arg-type]
+    store.drop(Product, timeout=5)  # type: ignore[call-arg]

@@ -144,6 +144,40 @@ def test_each_verb_does_with_a_class_what_it_does_with_its_scalar(kind: type[Any
     assert outcomes(where(f"{kind.__name__}Boxed"), box, box, VALUES[kind]) == expected  # type: ignore[arg-type]
 
 
+SPECS = [
+    (str, "{v:fold}", ""), (str, "{v:prefix(2)}", "{v:hash}"), (str, "a{v:shard(3)}", "{v}-x"), (int, "{v:desc}", ""),
+    (int, "all", ("{v:08d}", "{v}")), (Decimal, "all", "{v:desc}"), (date, "{v:%Y-%m}", "{v}"), (datetime, "{v:%Y-%m-%d}", "{v:%H:%M:%S.%f}"),
+    (datetime, "{v:%Y}", "{v:desc}"), (time, "{v:%H}", "{v:%M:%S.%f}"), (UUID, "{v:hash}", "{v}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "partition", "row"), SPECS)
+def test_each_spec_of_a_key_writes_the_scalar(kind: type[Any], partition: str, row: Any) -> None:
+    scalar = kind
+
+    def seen(box: Callable[[Any], Any], kind: Any) -> list[Any]:
+        values = [value for value in VALUES[scalar] if value != "" and (scalar is not int or value >= 0)]
+        item = entity("Item", "Items", {"v": kind, "n": int}, tm.Key(partition=partition, row=row),
+                      by_v=tm.Index(partition="{n:shard(2)}", row=row if "{" in str(row) else "{v}"))  # fmt: skip
+        with tm.open(":memory:", models=[item]) as store:
+            store.insert_many(item(box(value), n) for n, value in enumerate(values))
+            keys = [tuple(one.key)[1:] for one in store.query(item).allow_scan()]
+            assert [store[item.key(box(value))].v for value in values] == [box(value) for value in values]
+            query, low = store.query(item).allow_scan(), box(values[1])
+            found = [
+                sorted([plain(one) for one in query.where(condition)], key=repr)
+                for condition in (item.v == low, item.v > low, item.v <= low, item.v.between(low, box(values[-1])))
+            ]
+            assert store.check().ok
+            return [
+                keys,
+                found,
+                [one.explain().path for one in [query.where(item.v == low), query.where(item.v > low)]],
+            ]
+
+    assert seen(BOXES[kind], BOXES[kind]) == seen(plain, kind)
+
+
 @attrs.frozen(order=False)
 class Slug:
     """A text of letters: an attrs class, which knows no order."""

@@ -129,6 +129,9 @@ class AzureCheckView:
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
         return unknown_value(self.classes.followed.get(model))
 
+    def count(self, model: Model) -> int:
+        return len(self._rows[model])
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (row[:-1] for row in self._rows[model].values())
 

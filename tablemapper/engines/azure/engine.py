@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
@@ -37,6 +37,7 @@ from .catalogue.placement import check_models
 from .catalogue.publication import changed
 from .check import AzureCheckView, Group, held
 from .cross_partition.outbox import Deadline, Outbox, Timing
+from .dropping import deleted, dropped, erased
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
@@ -100,14 +101,14 @@ class AzureEngine:
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
-        self.store_id = classes.head.id
+        self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
-        self.reads = AzureReads(self)
-        self.driver, self._name, self._table = driver, name, catalogue
-        self._outbox = Outbox(catalogue, classes.head.times(times))
-        now = driver.run(clock())
-        self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self.reads: Final = AzureReads(self)
+        self.driver: Final = driver
+        outbox, now = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
+        self._name, self._table, self._outbox = name, catalogue, outbox
+        self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
         self._look = lambda: self.driver.run(self.current.look())
         self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)
@@ -167,6 +168,7 @@ class AzureEngine:
                 published = driver.run(open_catalogue(catalogue, schema, timeout, times, prefix=prefix, adopt=adopt))
                 classes = OpenClasses(schema, published)
                 engine = cls(driver, name, classes, catalogue, timeout, times, background=background)
+                driver.run(erased(catalogue, published.value, engine._outbox.times, timeout))
                 if adopt and "disabled" in classes.unready.values():  # (of a catalogue that was lost)
                     driver.run(sweep(engine.current, engine._outbox, timeout, full=True))
                 return engine
@@ -393,6 +395,15 @@ class AzureEngine:
         """Return None: entities are deleted partition by partition."""
         return None
 
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class leave the store, and delete its tables once every program knows."""
+        self._check_writable()
+        since = self.run(dropped(self._table, model.name, self.schema.by_name, self.timeout))
+        self.catch_up()
+        while self.run(waited(self._table, since, self._outbox.times.settled, self.timeout)):
+            meter.advance(0)
+        self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
+
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Refuse to load everything or nothing."""
         self.capabilities.check_load("insert_many")
@@ -409,17 +420,8 @@ class AzureEngine:
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        """Return for each index the fields that its rows lack.
-
-        In other partitions it is None, as rows may be older than the entities. If that may be, it is the fields that the rows of
-        unique values do not hold.
-        """
-        outer = [one for one in model.indexes if not is_local(model, one)]
-        if not eventual:
-            return {**self._classes.lacking(model), **dict.fromkeys([one.name for one in outer])}
-        return self._classes.lacking(model) | {
-            one.name: [field.name for field in one.include] for one in outer if one.unique
-        }
+        """Return for each index the fields that its rows lack; see `OpenClasses.lacking`."""
+        return self._classes.lacking(model, eventual=eventual)
 
     @property
     def eventual(self) -> Collection[str]:
@@ -429,6 +431,7 @@ class AzureEngine:
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
         self._check_writable()
+        self.run(erased(self._table, self._classes.catalogue, self._outbox.times, self.timeout))
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> PendingBuild:

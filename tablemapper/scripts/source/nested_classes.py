@@ -36,11 +36,11 @@ class NestedTypes:
 
     Args:
         side: ``old`` or ``new``.
-        beside: those of the other shape, written already: equal classes are taken from there.
+        old_types: those of the other shape, written already: equal classes are taken from there.
     """
 
     def __init__(self, side: str, old_types: NestedTypes | None = None) -> None:
-        self.space = f"{side}_types"
+        self.space: str = f"{side}_types"
         self._old_types = old_types
         self._types: dict[str, tuple[dict[str, Any], str]] = {}
         """Their schemas and sources, by name."""

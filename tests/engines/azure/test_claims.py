@@ -307,7 +307,7 @@ def test_a_program_of_an_unknown_format_is_refused_and_one_that_knows_no_prefix(
     opened(memory).close()
     assert memory.tables["TableMapper"]["store", "head"].typed["format"] == ("Int32", 1)
     memory.send(GroupTransaction("Staging", "store", (RowChange("merge", "head", {"format": 3}, "*"),)))
-    with pytest.raises(tm.NotAStore, match="its format is 3"):
+    with pytest.raises(tm.NotAStore, match="Staging has format 3"):
         opened(memory, "Staging")
 
 

@@ -9,7 +9,7 @@ import attrs
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, StoreLocked
 from ....limits import check_table_name
-from ..tables.driver import Effects, clock, found, pause, read, side_by_side, time_of
+from ..tables.driver import Effects, Within, clock, pause, read, side_by_side, time_of
 from ..tables.reserved_names import CLAIM
 from ..tables.service import (
     ETAG,
@@ -21,12 +21,14 @@ from ..tables.service import (
     GetEntity,
     GroupTransaction,
     ListTables,
+    NoResponse,
     QueryEntities,
     RowChange,
 )
 from .publication import if_there, read_catalogue, tables_in
 
 _FRESH = 600.0  # seconds for which a catalogue that claims a table may be about to be published
+_BRIEF = 5.0  # seconds for which a list of tables is waited for
 _SOME = 20  # rows of a table, by which it is judged
 _LAST = "{"  # (above all letters and digits)
 
@@ -49,16 +51,24 @@ NO_NAMES = TableNames(_LAST, "", frozenset())
 """Nothing is known of any table."""
 
 
-def listed(names: Iterable[str], timeout: float) -> Effects[TableNames]:
-    """Return which tables there are between some names and those that begin with them; nothing if that may not be asked."""
+def listed(names: Iterable[str]) -> Effects[TableNames]:
+    """Return which tables there are between some names and those that begin with them.
+
+    Nothing is known if that may not be asked, or is not answered: whoever opens a store waits for its catalogue alone.
+    """
     some = list(names)
-    first = min((one.upper() for one in some), default=_LAST)
-    end = max((one.lower() for one in some), default="") + _LAST
-    try:
-        tables = (yield from found(ListTables(first, end), timeout)) if some else []
-    except ErrorResponse:
+    if not some:
         return NO_NAMES
-    return TableNames(first, end, frozenset([one["TableName"].lower() for one in tables]))
+    first, end = min([one.upper() for one in some]), max([one.lower() for one in some]) + _LAST
+    tables, after = set[str](), None
+    while True:
+        try:
+            page: EntityPage = yield Within(ListTables(first, end, after), _BRIEF)
+        except (ErrorResponse, NoResponse):
+            return NO_NAMES
+        tables |= {one["TableName"].lower() for one in page.entities}
+        if (after := page.after) is None:
+            return TableNames(first, end, frozenset(tables))
 
 
 @attrs.frozen

@@ -28,10 +28,11 @@ from ....evolution.history import History
 from ....evolution.versions import Versions
 from ....limits import MAX_TABLE
 from ....schema.labels import Label
-from ....schema.model import Schema
+from ....schema.model import Model, Schema
 from ....schema.specs import BuildStateSpec, Forms, ModelSpec
 from ..cross_partition.outbox import Timing
 from ..tables.driver import ATTEMPTS, CLOCK, Effects, clock, read, server_time, side_by_side
+from ..tables.reserved_names import digest, fresh_table
 from ..tables.service import Entity, EntityPage, QueryEntities
 from .adoption import Adopted, Adoption, holds_ours, tables_of
 from .claims import NO_NAMES, TableNames, TableView, claimed, listed, looked_at, made, replaceable
@@ -85,9 +86,11 @@ def open_catalogue(
     """
     until = (yield from clock()) + timeout
     opener = _Opener(table, schema, timeout, names, prefix, Adoption(schema, adopt, owner or table))
+    opened = schema
     for attempt in range(ATTEMPTS):
         old, tables = yield from opener.read(follows=follows)
         value = Catalogue() if old is None else old.value
+        schema = without_dropped(opened, value)[0] if follows else opened
         contents = AccountContents(value)
         evolved = partial(evolve, value.models, value.versions, schema, contents, value.history)
         evolution = evolved(now=time.time_ns() // 1000)
@@ -156,13 +159,13 @@ class _Opener:
         public = tables_of(self.schema)
         works: list[Effects[StoredCatalogue | TableNames | None]] = [
             read_catalogue(self.table, self.timeout),
-            listed([self.prefix] if self.prefix else public, self.timeout),
+            listed([self.prefix] if self.prefix else public),
         ]
         old, tables = yield from side_by_side(works)
         assert not isinstance(old, TableNames)
         assert isinstance(tables, TableNames)
         if old is not None and self.prefix and not old.head.prefix:  # (it was created when a name was no prefix)
-            tables = yield from listed(public, self.timeout)
+            tables = yield from listed(public)
         return old, tables
 
     def _has(self, tables: TableNames, name: str) -> bool | None:
@@ -195,7 +198,11 @@ class _Opener:
             NotAStore: one is somebody else's.
         """
         prefix = self.prefix if old is None else old.head.prefix
-        called = {one: self.names.get(one, prefix + one) for one in tables_of(self.schema)}
+        former = {} if old is None else _dropped_tables(old.value)
+        called = {
+            one: self.names.get(one) or (fresh_table(prefix + one, former[one]) if one in former else prefix + one)
+            for one in tables_of(self.schema)
+        }
         new = [one for one in called if old is None or one not in _public_tables(old.value.models)]
         _check_names(called, new, prefix)
         works: list[Effects[TableView | None]] = [
@@ -261,6 +268,27 @@ class _Opener:
         if old is None:
             return Head(number, uuid4().hex, "", times.look, times.deadline, self.prefix)
         return attrs.evolve(old.head, generation=number)
+
+
+def without_dropped(schema: Schema, value: Catalogue) -> tuple[Schema, dict[Model, str]]:
+    """Return the classes that were not dropped since they were opened, and what to say of each that was."""
+    stones = {model: value.gone(model.name, model.form, returning=True) for model in schema.models}
+    gone = {model: str(stone) for model, stone in stones.items() if stone is not None and stone.returns is True}
+    return Schema(tuple([model for model in schema.models if model not in gone])) if gone else schema, gone
+
+
+def _dropped_tables(value: Catalogue) -> dict[str, str]:
+    """Return the tables of classes that were dropped, each with what makes the name of the next one another one.
+
+    The service may take a minute to delete a table, and others still read the old catalogue.
+    """
+    tables: dict[str, str] = {}
+    for one in value.tombstones:
+        if one.returns is True:
+            token = digest(f"{one.label} {one.since}")[:8]
+            forms = [one.form, *one.form.get("indexes", {}).values()]
+            tables |= {form["table"]: token for form in forms if "table" in form}
+    return tables
 
 
 def nothing() -> Effects[None]:

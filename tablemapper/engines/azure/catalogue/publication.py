@@ -38,7 +38,9 @@ from ..tables.service import (
 )
 
 T = TypeVar("T")
-_FORMAT, _PREFIXED = 1, 2
+FORMAT = 2
+"""The newest format of a catalogue: of one that gives its tables a prefix."""
+_UNPREFIXED = 1
 """Of the head; that of a store with a prefix, as who does not know of it would create tables without one."""
 _PIECE = 40_000  # bytes of the body in one property
 STORE = "store"
@@ -111,9 +113,9 @@ def if_there(work: Effects[T]) -> Effects[T | None]:
 
 
 def _look(head: Entity, table: str) -> Head:
-    if head.get("format") not in (_FORMAT, _PREFIXED):
+    if head.get("format") not in (_UNPREFIXED, FORMAT):
         raise NotAStore(
-            f"{table} has format {head.get('format')!r}, this tablemapper reads format {_PREFIXED}; it was left as it is: "
+            f"{table} has format {head.get('format')!r}, this tablemapper reads format {FORMAT}; it was left as it is: "
             "upgrade tablemapper"
         )
     try:
@@ -222,7 +224,7 @@ def _publication(table: str, old: Head | None, new: Head, value: Catalogue) -> G
     head: dict[str, Any] = {
         "generation": new.generation,
         "id": new.id,
-        "format": _PREFIXED if new.prefix else _FORMAT,
+        "format": FORMAT if new.prefix else _UNPREFIXED,
         "look": round(1000 * new.look),
         "deadline": round(1000 * new.deadline),
     }

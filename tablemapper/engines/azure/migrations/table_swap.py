@@ -18,7 +18,6 @@ from ....catalogue.cutover import switched
 from ....catalogue.freeze import check_thawed
 from ....catalogue.transitions import Transition
 from ....entities.etag import Stamp
-from ....limits import MAX_TABLE
 from ....schema.model import Schema
 from ....schema.specs import AppliedSpec, ModelSpec
 from ...migration_protocol import StaleScript
@@ -32,7 +31,7 @@ from ..cross_partition.outbox import Outbox, Timing
 from ..engine import AzureEngine
 from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, read, server_time, store_errors
-from ..tables.reserved_names import digest
+from ..tables.reserved_names import fresh_table
 from ..tables.service import ETAG, DeleteTable, Entity, ErrorResponse, GetEntity, GroupTransaction, RowChange
 
 T = TypeVar("T")
@@ -127,11 +126,7 @@ class AzureReplacement:
         return self._fresh(self.table)
 
     def _fresh(self, name: str) -> str:
-        """Return the name of a table that takes the place of another one."""
-        end = f"x{self._token}"
-        if len(name) + len(end) > MAX_TABLE:  # (two names may begin alike)
-            end = f"x{digest(name.lower())[:16]}{end}"
-        return name[: MAX_TABLE - len(end)] + end
+        return fresh_table(name, self._token)
 
     def _is_mine(self, held: StoredCatalogue) -> bool:
         running = held.value.history.running

@@ -492,11 +492,8 @@ class _Reading:
             return (*place, *row) if layout.places else row
         position = self._model.position
         state = (row[-1].state,) if layout.state else ()
-        return (
-            *(place if layout.places else ()),
-            *[self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields],
-            *state,
-        )
+        values = [self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields]
+        return (*(place if layout.places else ()), *values, *state)
 
     # -- orders that no path gives
 

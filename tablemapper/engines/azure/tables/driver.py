@@ -29,7 +29,6 @@ from .service import (
     ErrorResponse,
     GetEntity,
     GroupTransaction,
-    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -161,12 +160,12 @@ def server_time(catalogue: str, timeout: float) -> Effects[int]:
     return int(Stamp(etag))
 
 
-def found(find: QueryEntities | ListTables, timeout: float) -> Effects[list[Entity]]:
+def found(find: QueryEntities, timeout: float) -> Effects[list[Entity]]:
     """Read all entities of a request."""
     return (yield from found_with_date(find, timeout))[0]
 
 
-def found_with_date(find: QueryEntities | ListTables, timeout: float) -> Effects[tuple[list[Entity], str]]:
+def found_with_date(find: QueryEntities, timeout: float) -> Effects[tuple[list[Entity], str]]:
     """Read all entities of a request; return them, and when they were read by the clock of the service."""
     page: EntityPage = yield from read(find, timeout)
     entities, date = list(page.entities), page.date
@@ -213,7 +212,7 @@ class Driver:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.names: Callable[[], Mapping[str, str]] = dict
-        self.has_lost = False
+        self.has_lost: bool = False
         self._service = service
         self._monotonic = monotonic
         self._sleep = sleep

@@ -317,7 +317,7 @@ def _hidden(entity: Members, usual: frozenset[str], times: Sequence[str], *, has
 
 def _is_fine(entity: Members, name: str) -> bool:
     """Return whether a property is a time with seven digits after the point, the last of which says something."""
-    text = entity.get(name)
+    text: Any = entity.get(name)
     return (
         text.__class__ is str and len(text) == _FINE and text[-2] != "0" and entity.get(name + TYPE) == "Edm.DateTime"
     )

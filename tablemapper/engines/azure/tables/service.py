@@ -34,7 +34,7 @@ class NoResponse(Exception):
         """Seconds that the service asks to wait."""
         self.status = status
         """What it answered, if it did."""
-        self.patience = math.inf
+        self.patience: float = math.inf
         """Seconds for which it makes sense to send the request again: few, where the service was never reached."""
 
 
@@ -47,9 +47,9 @@ class ErrorResponse(Exception):
         self.code = code
         self.index = index
         """The number of the change that was not possible, where the service says so."""
-        self.table = ""
+        self.table: str = ""
         """The table that was asked, as the account calls it."""
-        self.denial = f"the account refuses the key ({code})" if status in (401, 403) else ""
+        self.denial: str = f"the account refuses the key ({code})" if status in (401, 403) else ""
         """Why who asks may not, if that is the reason."""
 
     @property

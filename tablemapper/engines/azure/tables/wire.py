@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from operator import itemgetter, lt
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -107,7 +107,7 @@ class _Fresh:
     """A connection that is closed where nobody has used it for long, and whose answers are whole, or none."""
 
     response_class: Any = WholeHead
-    monotonic = staticmethod(time.monotonic)
+    monotonic: Final = staticmethod(time.monotonic)
     _used = 0.0
 
     def request(self, *args: Any, **options: Any) -> None:
@@ -147,7 +147,7 @@ class Wire:
         self._account = account
         self._clock = clock
         self._boundary = boundary
-        self.elapsed = ElapsedClock()
+        self.elapsed: Final = ElapsedClock()
         self._encode = _encode_ascii if account.is_emulator else _encode
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)

@@ -77,6 +77,9 @@ class _Stored:
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
         return unknown_value(self._sqlite.followed.get(model))
 
+    def count(self, model: Model) -> int:
+        return int(next(self._run(self._sqlite.statements[model].count))[0])
+
     def rows(self, model: Model) -> Iterable[Row]:
         return self._run(self._sqlite.statements[model].scan)
 

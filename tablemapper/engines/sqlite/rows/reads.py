@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
 from operator import itemgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import attrs
 
@@ -74,7 +74,7 @@ class SqliteReads:
     def __init__(self, file: File, current: CatalogueCache) -> None:
         self._file = file
         self._current = current
-        self.catch_up = current.catch_up
+        self.catch_up: Final = current.catch_up
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once.

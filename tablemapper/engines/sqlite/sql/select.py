@@ -93,7 +93,9 @@ class Select:
             room -= 0 if layout is None else len(layout.sql)
             lowering.append((predicate, layout))
         self._filter = [layout for _, layout in lowering if layout is not None]
-        self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
+        self.residual: tuple[Predicate[Any], ...] = tuple(
+            p for p, layout in lowering if layout is None or not layout.exact
+        )
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
         self.totals: dict[Any, tuple[str, str, str] | None] = {}
