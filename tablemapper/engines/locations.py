@@ -92,6 +92,13 @@ class _Account:
 
         return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, background=Background, **given)
 
+    def remove(self) -> None:
+        """Delete the tables of the store."""
+        given = self._connect("full", None)
+        from .azure.dropping import remove
+
+        remove(given["service"], given["name"], given["catalogue"], given["timeout"])
+
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)
         from .azure.migrations.migrating import AzureMigrations
@@ -344,6 +351,19 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
         return engine.status()
     finally:
         engine.close()
+
+
+def remove(account: str, prefix: str, *, credential: Any = None) -> None:
+    """Delete the tables of a store in an account, its catalogue last.
+
+    Raises:
+        NotAStore: it is no account.
+        StoreError: the service does not answer, or refuses.
+    """
+    place = place_of(account, credential, prefix)
+    if not isinstance(place, _Account):
+        raise NotAStore(f"{safe_repr(account)}: expected an account of Azure")
+    place.remove()
 
 
 def open_migrations(

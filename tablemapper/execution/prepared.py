@@ -28,7 +28,7 @@ from ..planning.query_parts import narrowed
 from ..planning.query_spec import QuerySpec, implied, query_form
 from ..planning.ranges import BoundPlan, TooManyRanges, bind
 from ..schema.maintenance import maintenance
-from ..schema.model import Model
+from ..schema.model import Model, is_local
 from ..schema.rows import Row
 
 MAX_PLANS = 512
@@ -137,6 +137,14 @@ class PreparedPlan:
         else:
             places.sort()
         return bool(place == places[-1 if self.plan.descending else 0])
+
+
+def as_read(bound: BoundPlan, *, eventual: bool) -> BoundPlan:
+    """Return a plan as an account reads it: an index elsewhere may be older than its entities, which are read, too."""
+    plan = bound.plan
+    if not plan.covering or eventual or plan.index is None or is_local(plan.model, plan.index):
+        return bound
+    return attrs.evolve(bound, plan=attrs.evolve(plan, covering=False, lowered={}))
 
 
 def _is_point(plan: Plan) -> bool:

@@ -17,7 +17,7 @@ from ..errors import InvalidEntity, InvalidQuery, StoreClosed
 from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.plan_reader import PlanReader
-from ..execution.prepared import PreparedPlan
+from ..execution.prepared import PreparedPlan, as_read
 from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up, totals_by_engine
 from ..expressions.arithmetic import Computed
 from ..expressions.foreign_names import refuse_foreign_names
@@ -199,7 +199,7 @@ class ClassResults(Splittable[T_co]):
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint = None
+        footprint, bound = None, as_read(bound, eventual=self._spec.eventual)
         with suppress(StoreClosed):
             footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)

@@ -17,15 +17,20 @@ from typing import TYPE_CHECKING, Any
 from .clock import Clock
 
 if TYPE_CHECKING:
+    from .store_fixture import account_store
     from .strategies import entities, keys
 
-__all__ = ["Clock", "entities", "keys"]
+__all__ = ["Clock", "account_store", "entities", "keys"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import Hypothesis only for those who ask for a strategy: the fixtures do without it."""
+    """Import stores, and Hypothesis, only for those who ask for them: the fixtures do without Hypothesis."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "account_store":
+        from . import store_fixture
+
+        return getattr(store_fixture, name)
     try:
         from . import strategies
     except ModuleNotFoundError as error:

@@ -259,6 +259,26 @@ def test_programs_that_have_it_open_are_refused_for_it_alone(place: Place) -> No
             assert [one.number for one in beside.query(Log).where(Log.host == "a")] == [0]  # (it is there again)
 
 
+@pytest.mark.parametrize("call", [
+    lambda store: store.get(Log.key("a", 1)),
+    lambda store: list(store.query(Log.by_level("info"))),
+    lambda store: list(store.query(Log).where(Log.host == "a")),
+    lambda store: list(store.partition(Log.host == "a")),
+    lambda store: store.get(Hosts.key("a")),
+    lambda store: store.merge(Log.key("a", 1), level="x"),
+    lambda store: store.insert(Log("a", 77)),
+    lambda store: store.insert_many([Log("a", 77)]),
+])  # fmt: skip
+def test_the_first_call_that_meets_it_elsewhere_says_so(place: Place, call: Any) -> None:
+    for _ in range(2):
+        with tm.open(place, models=MODELS) as store, tm.open(place, models=MODELS) as beside:
+            fill(store)
+            store.drop(Log)
+            with pytest.raises(tm.SchemaMismatch, match="was dropped on"):
+                call(beside)
+            assert beside.check().ok
+
+
 def test_in_an_account_its_new_tables_have_new_names_at_once() -> None:
     class Deleting(Memory):
         """A service that goes on with the name of a table that was deleted."""

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
+import tablemapper as tm
 from docs.pages import ROOT, blocks
+from tablemapper.engines.azure.tables.accounts import account_of
+from tablemapper.engines.azure.tables.service import ListTables
+from tablemapper.engines.azure.tables.wire import Wire
+from tablemapper.testing import account_store
+
+from ..classes import entity
+from ..engines.azure.conftest import azurite, connection  # noqa: F401  (fixtures)
 
 pytestmark = [pytest.mark.one_python, pytest.mark.file]
 CONFTEST = """
@@ -59,10 +67,61 @@ def test_the_engine_is_chosen_by_an_option_or_a_setting(run: Run, pytester: pyte
     run(test, *([] if ini else ["--tm-engine=sqlite"])).assert_outcomes(passed=1)
 
 
+def test_in_an_account_each_test_has_tables_of_its_own_of_which_none_is_left(
+    run: Run,
+    connection: str,  # noqa: F811
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    test = """
+def test_one(tm_store, tm_events):
+    tm_store.insert(Note("a", "x"))
+    assert [one.id for one in tm_store.query(Note.by_text("x"))] == ["a"]
+    assert "insert" in [event.verb for event in tm_events]
+
+def test_other(tm_store):
+    assert tm_store.get(Note.key("a")) is None
+    tm_store.insert(Note("a", "y"))
+    tm_store.close()
+
+def test_failing(tm_store):
+    tm_store.insert(Note("a", "z"))
+    assert False
+
+def test_for_asyncio(tm_async_store):
+    import asyncio
+    asyncio.run(tm_async_store.insert(Note("a", "z")))
+
+def test_clock(tm_store, tm_clock): ...
+"""
+    monkeypatch.setenv("TESTED", connection)
+    pytester.makeini("[pytest]\ntm_account = env:TESTED\n")
+    result = run(test, "--tm-engine=azure")
+    result.assert_outcomes(passed=3, failed=1, errors=1)
+    result.stdout.fnmatch_lines(["*tm_clock: an account has the time of its service; use another --tm-engine*"])
+    run("def test_one(tm_store): ...", "--tm-engine=azure", f"--tm-account={connection}").assert_outcomes(passed=1)
+    wire = Wire(account_of(connection))
+    assert wire.send(ListTables("A", "z{")).entities == []
+    wire.close()
+
+
+def test_a_store_of_an_account_is_one_for_a_while(connection: str) -> None:  # noqa: F811
+    models = [entity("Note", "Notes", {"id": str}, tm.Key[str](partition="{id}"))]
+    with account_store(models, connection, prefix="Shown") as store, account_store(models, connection) as other:
+        store.insert(models[0]("a"))
+        assert other.get(models[0].key("a")) is None
+        with tm.open(connection, models=models, prefix="Shown") as again:
+            assert again.get(models[0].key("a")) is not None
+    with pytest.raises(tm.NotAStore):
+        tm.status(connection, prefix="Shown")
+    with pytest.raises(ValueError, match="prefix= is for an account"), account_store(models, "shop.db"):
+        pass
+
+
 def test_an_engine_that_there_is_not_is_a_usage_error(run: Run) -> None:
     result = run("def test_it(): ...", "--tm-engine=oracle")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--tm-engine=oracle: expected memory or sqlite*"])
+    result.stderr.fnmatch_lines(["*--tm-engine=oracle: expected memory, sqlite or azure*"])
 
 
 def test_without_classes_the_lines_to_write_are_named(run: Run) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis.strategies import SearchStrategy, just
 
 import tablemapper as tm
-from tablemapper.testing import Clock, entities, keys
+from tablemapper.testing import Clock, account_store, entities, keys
 
 UserId = NewType("UserId", str)
 
@@ -810,6 +810,11 @@ def strategies() -> None:
     assert_type(entities(Product), SearchStrategy[Product])
     assert_type(entities(Product, category_id="books", price=just(Decimal(1))), SearchStrategy[Product])
     assert_type(keys(Product), SearchStrategy[tm.KeyOf[Product]])
+
+
+def stores_of_tests() -> None:
+    with account_store([Product], prefix="Mine") as store:
+        assert_type(store, tm.Store)
 
 
 def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> None:

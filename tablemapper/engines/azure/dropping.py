@@ -13,10 +13,10 @@ from ...catalogue.dropping import drop_class
 from ...catalogue.freeze import check_thawed
 from ...entities.etag import Stamp
 from ...schema.labels import Label
-from .catalogue.publication import StoredCatalogue, changed, tables_in
+from .catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
 from .cross_partition.outbox import Timing
-from .tables.driver import Effects, read, server_time, side_by_side
-from .tables.service import DeleteTable
+from .tables.driver import Driver, Effects, read, server_time, side_by_side, store_errors
+from .tables.service import DeleteTable, Service
 from .writing.duplicate_notes import forget, violations
 
 _TOGETHER = 16
@@ -37,24 +37,25 @@ def dropped(table: str, name: str, declared: Collection[str], timeout: float) ->
     """
     now = yield from server_time(table, timeout)
 
-    def after(held: StoredCatalogue) -> Catalogue | None:
-        if _pending(held.value, name, now):  # (the answer was lost)
+    def after(stored: StoredCatalogue) -> Catalogue | None:
+        if _pending(stored.value, name, now):  # (the answer was lost)
             return None
-        check_thawed(held.value)
-        without = drop_class(ActionPlan(now, tuple), held.value, name, declared)
-        before, stays = tables_in(held.value), set(tables_in(without).values())
+        check_thawed(stored.value)
+        without = drop_class(ActionPlan(now, tuple), stored.value, name, declared)
+        before, stays = tables_in(stored.value), set(tables_in(without).values())
         names = sorted(set(before.values()) - stays)
         stones = [
-            replace(one, tables=names) if one.since == now and one.label == name else one for one in without.tombstones
+            replace(stone, tables=names) if stone.since == now and stone.label == name else stone
+            for stone in without.tombstones
         ]
         return attrs.evolve(without, tombstones=tuple(stones))
 
-    held = yield from changed(table, timeout, after)
-    return int(Stamp(held.head.etag))
+    stored = yield from changed(table, timeout, after)
+    return int(Stamp(stored.head.etag))
 
 
 def _pending(value: Catalogue, name: str, since: int) -> bool:
-    return any(one.label == name and one.since == since for one in value.tombstones)
+    return any(stone.label == name and stone.since == since for stone in value.tombstones)
 
 
 def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effects[None]:
@@ -66,27 +67,57 @@ def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effec
         times: how long things last.
         timeout: seconds after which to give up, if no answer comes.
     """
-    stones = [one for one in value.tombstones if one.tables]
+    stones = [stone for stone in value.tombstones if stone.tables]
     now = (yield from server_time(table, timeout)) if stones else 0
-    for one in stones:  # (it may have been published as late as a request can be)
-        if (now - one.since) / 1e6 > times.settled + times.deadline:
-            yield from deleted(table, one.label, value, timeout)
+    for stone in stones:  # (it may have been published as late as a request can be)
+        if (now - stone.since) / 1e6 > times.settled + times.deadline:
+            yield from deleted(table, stone.label, value, timeout)
 
 
 def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[None]:
     """Delete the tables of a class that was dropped, and note that in the catalogue."""
-    stones = [one for one in value.tombstones if one.label == name and one.tables]
-    tables = [one for stone in stones for one in stone.tables]
+    stones = [stone for stone in value.tombstones if stone.label == name and stone.tables]
+    tables = [table_name for stone in stones for table_name in stone.tables]
     for at in range(0, len(tables), _TOGETHER):
-        yield from side_by_side([read(DeleteTable(one), timeout) for one in tables[at : at + _TOGETHER]])
+        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _TOGETHER]])
     for note in (yield from violations(table, timeout)):
         if Label.of(note.label).owner == name:
             yield from forget(table, note)
-    since = [one.since for one in stones]
+    since = [stone.since for stone in stones]
 
-    def without(held: StoredCatalogue) -> Catalogue | None:
-        before = held.value.tombstones
-        after = [replace(one, tables=[]) if one.label == name and one.since in since else one for one in before]
-        return None if tuple(after) == before else attrs.evolve(held.value, tombstones=tuple(after))
+    def without(stored: StoredCatalogue) -> Catalogue | None:
+        before = stored.value.tombstones
+        after = [
+            replace(stone, tables=[]) if stone.label == name and stone.since in since else stone for stone in before
+        ]
+        return None if tuple(after) == before else attrs.evolve(stored.value, tombstones=tuple(after))
 
     yield from changed(table, timeout, without)
+
+
+def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
+    """Delete all tables of a store that nobody uses any more, its catalogue last.
+
+    Args:
+        service: sends requests to the account.
+        name: of the account, for messages.
+        catalogue: its table.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    driver = Driver(service)
+    try:
+        with store_errors(name):
+            driver.run(_removed(catalogue, timeout))
+    finally:
+        driver.close()
+
+
+def _removed(catalogue: str, timeout: float) -> Effects[None]:
+    stored = yield from read_catalogue(catalogue, timeout)
+    tables = set[str]()
+    if stored is not None:
+        tables |= {*tables_in(stored.value).values()}
+        tables |= {name for stone in stored.value.tombstones for name in stone.tables}
+        tables |= {name for entry in stored.value.history for name in entry.kept}
+    yield from side_by_side([read(DeleteTable(name), timeout) for name in sorted(tables)])
+    yield from read(DeleteTable(catalogue), timeout)

@@ -110,7 +110,7 @@ class AzureEngine:
         self._name, self._table, self._outbox = name, catalogue, outbox
         self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
-        self._look = lambda: self.driver.run(self.current.look())
+        self._look = lambda table: self.driver.run(self.current.look()).check_dropped(table)
         self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)
         self._housekeeper = Housekeeper(self._run, self.current, self._outbox, timeout, background=background)
         self._closed = False

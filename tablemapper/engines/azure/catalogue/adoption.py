@@ -19,7 +19,7 @@ Adopted: TypeAlias = bool | Sequence[str]
 
 def tables_of(schema: Schema) -> list[str]:
     """Return the tables of classes, and of their indexes that have some, by their public names."""
-    outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
+    outer = [index.table for model in schema.models for index in model.indexes if not is_local(model, index)]
     return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
 
 
@@ -31,11 +31,11 @@ def check_adopted(schema: Schema, adopt: Any) -> None:
     """
     if isinstance(adopt, bool):
         return
-    if isinstance(adopt, str) or not isinstance(adopt, Sequence) or not all(isinstance(one, str) for one in adopt):
+    if isinstance(adopt, str) or not isinstance(adopt, Sequence) or not all(isinstance(name, str) for name in adopt):
         raise ValueError(
             f'adopt={safe_repr(adopt)}: expected True, or a list of tables by their table=, as in adopt=["Things"]'
         )
-    tables = {one.lower(): one for one in tables_of(schema)}
+    tables = {table.lower(): table for table in tables_of(schema)}
     for name in adopt:
         if name.lower() not in tables:
             mend = did_you_mean(name, list(tables.values())) or f" (tables: {', '.join(tables.values())})"
@@ -60,18 +60,18 @@ class Adoption:
         """Return whether a table may be taken over: it was named, or a class that it is maintained from."""
         if isinstance(self.adopt, bool):
             return self.adopt
-        return not {one.lower() for one in self._sources(name)}.isdisjoint([one.lower() for one in self.adopt])
+        return not {table.lower() for table in self._sources(name)}.isdisjoint([table.lower() for table in self.adopt])
 
     def _sources(self, name: str) -> list[str]:
         """Return a table, and those of the classes that what is in it is maintained from, the last first."""
         tables = [name]
-        while source := next((one for one in self._maintained_from(tables[0]) if one not in tables), None):
+        while source := next((table for table in self._maintained_from(tables[0]) if table not in tables), None):
             tables.insert(0, source)
         return tables
 
     def _maintained_from(self, name: str) -> Iterator[str]:
         for model in self.schema.models:
-            if any(one.table == name and not is_local(model, one) for one in model.indexes):
+            if any(index.table == name and not is_local(model, index) for index in model.indexes):
                 yield model.table
             if model.table == name and model.aggregate is not None:
                 yield self.schema.by_class[model.aggregate.source].table
@@ -84,11 +84,11 @@ class Adoption:
         """
         classes = [model for model in self.schema.models if model.table == name]
         table, rows = view.name, view.rows
-        if not classes and not all(BASE_PARTITION in one and BASE_ROW in one for one in rows):
+        if not classes and not all(BASE_PARTITION in row and BASE_ROW in row for row in rows):
             raise NotAStore(
                 f"the table {table} is to be that of an index, and holds rows that are none: choose another name for it"
             )
-        if classes and all(one.aggregate is not None for one in classes) and not all(map(_is_of_group, rows)):
+        if classes and all(model.aggregate is not None for model in classes) and not all(map(_is_of_group, rows)):
             raise NotAStore(
                 f"the table {table} is to be that of {classes[0].name}, which is maintained, and holds rows of another "
                 "program; choose another table= for it"
@@ -105,10 +105,10 @@ class Adoption:
         labels: dict[str, set[str]] = {}
         for model in self.schema.models:
             source = model if model.aggregate is None else self.schema.by_class[model.aggregate.source]
-            over = {f"{model.name}.{one.name}" for one in model.indexes if one.table in tables}
+            over = {f"{model.name}.{index.name}" for index in model.indexes if index.table in tables}
             if not {model.table, source.table}.isdisjoint(tables) or (over and model is not source):
                 # (An index on groups is built with these.)
-                over = {f"{model.name}.{one.name}" for one in model.indexes} | ({model.name} - {source.name})
+                over = {f"{model.name}.{index.name}" for index in model.indexes} | ({model.name} - {source.name})
             if over:
                 labels.setdefault(source.name, set()).update(over)
         return labels
@@ -117,7 +117,7 @@ class Adoption:
 def holds_ours(schema: Schema, name: str, view: TableView) -> bool:
     """Return whether some of what is in a table was written by this library, so that nothing of it may be believed."""
     is_entities = any(model.table == name and model.aggregate is None for model in schema.models)
-    return view.claim is not None or not is_entities or any(key.startswith(OURS) for one in view.rows for key in one)
+    return view.claim is not None or not is_entities or any(key.startswith(OURS) for row in view.rows for key in row)
 
 
 def _is_of_group(row: Entity) -> bool:

@@ -56,17 +56,17 @@ def listed(names: Iterable[str]) -> Effects[TableNames]:
 
     Nothing is known if that may not be asked, or is not answered: whoever opens a store waits for its catalogue alone.
     """
-    some = list(names)
-    if not some:
+    names = list(names)
+    if not names:
         return NO_NAMES
-    first, end = min([one.upper() for one in some]), max([one.lower() for one in some]) + _LAST
+    first, end = min([name.upper() for name in names]), max([name.lower() for name in names]) + _LAST
     tables, after = set[str](), None
     while True:
         try:
             page: EntityPage = yield Within(ListTables(first, end, after), _BRIEF)
         except (ErrorResponse, NoResponse):
             return NO_NAMES
-        tables |= {one["TableName"].lower() for one in page.entities}
+        tables |= {row["TableName"].lower() for row in page.entities}
         if (after := page.after) is None:
             return TableNames(first, end, frozenset(tables))
 
@@ -93,7 +93,7 @@ def looked_at(name: str, timeout: float) -> Effects[TableView | None]:
     claim, page = yield from side_by_side(works)
     if not isinstance(page, EntityPage):
         return None
-    rows = [one for one in page.entities if one[PARTITION] != CLAIM]
+    rows = [row for row in page.entities if row[PARTITION] != CLAIM]
     return TableView(name, claim if isinstance(claim, dict) else None, rows, page.date)
 
 
@@ -178,8 +178,8 @@ def _knows(catalogue: str, name: str, timeout: float) -> Effects[bool]:
         return True
     if other is None:
         return False
-    kept = [one for entry in other.value.history for one in entry.kept]
-    return name.lower() in [one.lower() for one in (*tables_in(other.value).values(), *kept)]
+    kept = [table for entry in other.value.history for table in entry.kept]
+    return name.lower() in [table.lower() for table in (*tables_in(other.value).values(), *kept)]
 
 
 def _owner(claim: Entity) -> str:

@@ -84,8 +84,9 @@ class OpenClasses:
         self.seen: float = math.inf  # (until a process begins to look)
         self.names: dict[str, str] = names_of(catalogue)
         self.opened = schema
-        schema, self.dropped = without_dropped(schema, catalogue)
+        schema, dropped = without_dropped(schema, catalogue)
         self.schema: Final = schema
+        self.dropped: dict[Model, str] = dropped
         others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
             label: "building" if state == "announced" else state
@@ -185,6 +186,14 @@ class OpenClasses:
                 codec = attrs.evolve(codec, check=partial(_known_value, followed), check_row=followed.check_row)
             self._codecs[model] = codec
         return codec
+
+    def check_dropped(self, table: str) -> None:
+        """Raise SchemaMismatch if a table, which is not there, may be one of a class that was dropped."""
+        for model in self.dropped:
+            for public in (model.table, *[index.table for index in model.indexes]):
+                name = f"{self.head.prefix}{public}".lower()
+                if table.lower() == name or table.lower().startswith(f"{name}x"):
+                    self._check_there(model)
 
     def _check_there(self, model: Model) -> None:
         """Raise SchemaMismatch if a class was dropped."""

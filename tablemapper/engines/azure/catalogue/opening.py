@@ -178,13 +178,13 @@ class _Opener:
         called = tables_in(old.value)
         if not old.head.claims:  # (an older version created it; in tables of indexes that would not know a claim)
             own = {called[form.table] for form in old.value.models.values()}
-            yield from side_by_side([if_there(claimed(one, self.table, self.timeout)) for one in sorted(own)])
+            yield from side_by_side([if_there(claimed(name, self.table, self.timeout)) for name in sorted(own)])
             return old.value
-        missing = [one for one, name in called.items() if self._has(tables, name) is False]
-        created = yield from side_by_side([made(called[one], self.timeout) for one in missing])
-        gone = {one for one, is_new in zip(missing, created, strict=True) if is_new}
-        yield from side_by_side([claimed(called[one], self.table, self.timeout) for one in sorted(gone)])
-        self._created |= {called[one].lower() for one in missing}
+        missing = [public for public, name in called.items() if self._has(tables, name) is False]
+        created = yield from side_by_side([made(called[public], self.timeout) for public in missing])
+        gone = {public for public, is_new in zip(missing, created, strict=True) if is_new}
+        yield from side_by_side([claimed(called[public], self.table, self.timeout) for public in sorted(gone)])
+        self._created |= {called[public].lower() for public in missing}
         return given_up(old, _maintained_there(old.value, gone), while_built=True)
 
     # -- what comes
@@ -200,17 +200,18 @@ class _Opener:
         prefix = self.prefix if old is None else old.head.prefix
         former = {} if old is None else _dropped_tables(old.value)
         called = {
-            one: self.names.get(one) or (fresh_table(prefix + one, former[one]) if one in former else prefix + one)
-            for one in tables_of(self.schema)
+            public: self.names.get(public)
+            or (fresh_table(prefix + public, former[public]) if public in former else prefix + public)
+            for public in tables_of(self.schema)
         }
-        new = [one for one in called if old is None or one not in _public_tables(old.value.models)]
+        new = [public for public in called if old is None or public not in _public_tables(old.value.models)]
         _check_names(called, new, prefix)
         works: list[Effects[TableView | None]] = [
-            nothing() if self._has(tables, called[one]) is False else looked_at(called[one], self.timeout)
-            for one in new
+            nothing() if self._has(tables, called[public]) is False else looked_at(called[public], self.timeout)
+            for public in new
         ]
         views = dict(zip(new, (yield from side_by_side(works)), strict=True))
-        there = {one: view for one, view in views.items() if view is not None}
+        there = {public: view for public, view in views.items() if view is not None}
         if there:  # (who opened it at the same time may have written entities)
             head = yield from read_head(self.table, self.timeout)
             if (head and head.generation) != (old and old.head.generation):
@@ -219,12 +220,12 @@ class _Opener:
         if old is None:
             yield from self._check_catalogue(tables)
         yield from made(self.table, self.timeout)
-        takes = [self._take(called[one], views[one], claims.get(one)) for one in new]
+        takes = [self._take(called[public], views[public], claims.get(public)) for public in new]
         if not all((yield from side_by_side(takes))):
             return None
-        held = [one for one, view in there.items() if view.rows]
-        is_ours = any(holds_ours(self.schema, one, there[one]) for one in held)
-        return _Taken(called, self.adoption.to_build(held), is_ours)
+        filled = [public for public, view in there.items() if view.rows]
+        is_ours = any(holds_ours(self.schema, public, there[public]) for public in filled)
+        return _Taken(called, self.adoption.to_build(filled), is_ours)
 
     def _claims(self, there: Mapping[str, TableView]) -> Effects[dict[str, Entity | None]]:
         """Return the claims that are replaced in tables that are there.
@@ -283,10 +284,10 @@ def _dropped_tables(value: Catalogue) -> dict[str, str]:
     The service may take a minute to delete a table, and others still read the old catalogue.
     """
     tables: dict[str, str] = {}
-    for one in value.tombstones:
-        if one.returns is True:
-            token = digest(f"{one.label} {one.since}")[:8]
-            forms = [one.form, *one.form.get("indexes", {}).values()]
+    for stone in value.tombstones:
+        if stone.returns is True:
+            token = digest(f"{stone.label} {stone.since}")[:8]
+            forms = [stone.form, *stone.form.get("indexes", {}).values()]
             tables |= {form["table"]: token for form in forms if "table" in form}
     return tables
 
@@ -299,15 +300,15 @@ def nothing() -> Effects[None]:
 
 def _check_names(called: Mapping[str, str], new: Iterable[str], prefix: str) -> None:
     """Refuse names of tables that are too long with their prefix, or that another one has with it."""
-    long = [called[one] for one in new if len(called[one]) > MAX_TABLE]
-    faults = [f"{one}: {len(one)} characters, of which the name of a table has {MAX_TABLE}" for one in long]
+    long = [called[public] for public in new if len(called[public]) > MAX_TABLE]
+    faults = [f"{public}: {len(public)} characters, of which the name of a table has {MAX_TABLE}" for public in long]
     if faults:
         faults.append(f"take a shorter prefix than {prefix}, or a shorter table=")
-    of = {name.lower(): one for one, name in called.items() if name != one}
-    for one, name in called.items():
-        if name != one and one.lower() in of:
+    of = {name.lower(): public for public, name in called.items() if name != public}
+    for public, name in called.items():
+        if name != public and public.lower() in of:
             faults.append(
-                f'the table "{one}" has the name that "{of[one.lower()]}" has with the prefix {prefix}; choose another table='
+                f'the table "{public}" has the name that "{of[public.lower()]}" has with the prefix {prefix}; choose another table='
             )
     if faults:
         raise InvalidModel("Azure Tables", faults)
@@ -449,7 +450,7 @@ def as_it_is(
 
 def _unwritten(schema: Schema, timeout: float, prefix: str, adoption: Adoption) -> Effects[StoredCatalogue]:
     """Return the catalogue that tables would have, if they were adopted."""
-    called = {one: prefix + one for one in tables_of(schema)}
+    called = {public: prefix + public for public in tables_of(schema)}
     classes = [model for model in schema.models if model.aggregate is None]
     views = yield from side_by_side([looked_at(called[model.table], timeout) for model in classes])
     for model, view in zip(classes, views, strict=True):
@@ -475,7 +476,7 @@ def _is_foreign(table: str, timeout: float) -> Effects[bool]:
     page: EntityPage | None = yield from if_there(read(QueryEntities(table, top=2), timeout))
     # (Who creates a store writes the row of the clock first.)
     return page is not None and any(
-        one["PartitionKey"] != STORE and (one["PartitionKey"], one["RowKey"]) != (CLOCK, "") for one in page.entities
+        row["PartitionKey"] != STORE and (row["PartitionKey"], row["RowKey"]) != (CLOCK, "") for row in page.entities
     )
 
 

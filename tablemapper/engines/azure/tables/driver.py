@@ -314,21 +314,25 @@ class _Shared:
 
 
 @contextmanager
-def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+def store_errors(name: str, look: Callable[[str], object] = lambda _: None) -> Iterator[None]:
     """Return a context manager in which what the service of an account answers becomes an error of the store.
 
     Args:
         name: of the account.
-        look: is called where a table is not there, and raises if a migration has replaced it.
+        look: is called with the name of a table that is not there, and raises if a migration has replaced it, or it was dropped.
     """
     try:
         yield
     except NoResponse as lost:
         raise StoreError(f"{name}: {lost}") from None
+    except CorruptStore as error:
+        if isinstance(error.__cause__, ErrorResponse):  # (of a write)
+            look(error.__cause__.table)
+        raise
     except ErrorResponse as refused:
         if refused.denial:
             raise StoreError(f"{name}: {refused.denial}") from None
         if refused.code == "TableNotFound":
-            look()
+            look(refused.table)
             raise CorruptStore(f"{name}: {refused.gone}") from None
         raise StoreError(f"{name}: {refused}") from None

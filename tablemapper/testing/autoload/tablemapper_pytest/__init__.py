@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tablemapper.store.store import Store
     from tablemapper.testing.clock import Clock
 
-_ENGINES = ("memory", "sqlite")
+_ENGINES = ("memory", "sqlite", "azure")
 _OPTIONS = ("check", "limits", "models", "scans")
 _FAILED = pytest.StashKey[bool]()
 
@@ -45,9 +45,14 @@ sys.meta_path.insert(0, _PlainImports)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the setting of the engine."""
-    text = "where tm_store keeps its entities: memory, or sqlite for a file in tmp_path"
+    text = "where tm_store keeps its entities: memory, sqlite for a file in tmp_path, or azure for tables of an account"
     parser.getgroup("tablemapper").addoption("--tm-engine", metavar="ENGINE", help=text)
     parser.addini("tm_engine", text, default="memory")
+    account = (
+        "the account of --tm-engine=azure: a connection string, or env:NAME for a variable with one; else the emulator"
+    )
+    parser.getgroup("tablemapper").addoption("--tm-account", metavar="ACCOUNT", help=account)
+    parser.addini("tm_account", account, default="UseDevelopmentStorage=true")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", 'tm_store(models=[…], limits="azure", scans=False, check=False): of the store that this test gets'
     )
     if (name := _engine(config)) not in _ENGINES:
-        raise pytest.UsageError(f"--tm-engine={name}: expected {' or '.join(_ENGINES)}")
+        raise pytest.UsageError(f"--tm-engine={name}: expected memory, sqlite or azure")
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -95,14 +100,20 @@ def tm_clock() -> Iterator[Clock]:
 def tm_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of `tm_models`, which is checked and closed after the test."""
     __tracebackhide__ = True
-    from tablemapper.testing.store_fixture import empty_store, faults_of, no_scans
+    from tablemapper.testing.store_fixture import account_store, empty_store, faults_of, no_scans
 
     options = _options(request.node)
     fixtures = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
     models = options["models"] if "models" in options else request.getfixturevalue("tm_models")
     path = request.getfixturevalue("tmp_path") / "store.db" if _engine(request.config) == "sqlite" else ":memory:"
     with ExitStack() as cleanup:
-        store = cleanup.enter_context(empty_store(path, models, limits=options.get("limits"), **fixtures))
+        if _engine(request.config) == "azure":
+            if "clock" in fixtures:
+                raise pytest.UsageError("tm_clock: an account has the time of its service; use another --tm-engine")
+            account = str(request.config.getoption("--tm-account") or request.config.getini("tm_account"))
+            store = cleanup.enter_context(account_store(models, account, limits=options.get("limits"), **fixtures))
+        else:
+            store = cleanup.enter_context(empty_store(path, models, limits=options.get("limits"), **fixtures))
         if not options.get("scans", True):
             cleanup.enter_context(no_scans())
         yield store
