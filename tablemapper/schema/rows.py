@@ -64,7 +64,7 @@ class Mistyped(NamedTuple):
 
 FIRST = 3  # where the properties begin in a row
 TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as
-_SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
+SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
 
 
 def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
@@ -151,7 +151,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     add("if n > 256:")  # else neither of the keys is long
     for key, part in (("pk", "partition"), ("rk", "row")):
         add(f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})")
-    add(f"    if n > {_SAFE_LENGTH}: check_sizes(row)")
+    add(f"    if n > {SAFE_LENGTH}: check_sizes(row)")
     if extra is not None:
         add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)")
     return lines
@@ -195,7 +195,7 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
             add("    longest += max(lengths, default=0)")
     add(f"    block = list(zip({', '.join(stored)}))")
     extra = any(field.type.undeclared for field in columns)
-    add(f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:")
+    add(f"    if {'True' if extra else f'longest > {SAFE_LENGTH}'}:")
     add("        for row in block: check_sizes(row)")
     add("    rows += block")
     add("    return total, longest")
