@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure import recovery
 from tablemapper.engines.azure.cross_partition.reservations import Reservations
-from tablemapper.engines.azure.recovery import OutboxRecovery
 from tablemapper.engines.azure.tables.service import (
     ETAG,
     PARTITION,
@@ -85,10 +85,10 @@ def test_the_put_of_who_sweeps_comes_behind_its_own_burying() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "table"), [(OutboxRecovery, "_bury", "AccountsByTeam"), (Reservations, "bury", "AccountsByEmail")]
+    ("owner", "name", "table"), [(recovery, "bury", "AccountsByTeam"), (Reservations, "bury", "AccountsByEmail")]
 )
 def test_who_does_not_look_once_more_is_caught(
-    owner: type, name: str, table: str, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bury(*_: Any) -> Any:
         return
