@@ -10,14 +10,12 @@ attributes, conditions and queries in `tm.types`. Of the public names, which ``d
 
 from __future__ import annotations
 
+import importlib
 import logging
+import typing
 
 from . import errors as errors
-from . import reports, types
-from .aio.opening import open_async
-from .aio.store import AsyncStore, copy_async
-from .aio.transaction import AsyncTransaction
-from .engines.locations import restore, status
+from .attributes import publish as _publish
 from .entities.aggregates import Aggregate
 from .entities.entity import Entity, Record, info
 from .entities.fields import Field, avg, count, field, group_by, max_ever, min_ever
@@ -55,30 +53,38 @@ from .errors import (
     TableMapperError,
     UniqueViolation,
 )
-from .events import Event
 from .expressions.tree import Assignment, Order, Predicate
-from .guidance.advisor import advise
-from .guidance.workload import Workload
-from .migrations.runner import migrate
-from .planning.cost import Prices
-from .query.pages import Page
-from .query.query import Query
-from .query.timestamp_attribute import timestamp
-from .schema.model import size
-from .scripts.comparison import changes, schema_snapshot
-from .scripts.migrations import Migrations
-from .scripts.script import Migration, migration
-from .store.administration import copy
-from .store.opening import open as open
-from .store.store import Store, UnknownRow
-from .store.transaction import Transaction
 from .uuids import uuid7
 from .values.extra import Extra
 from .values.geo import GeoPoint
 from .values.hooks import converter
+from .values.registered import register
 from .values.scalars import Int32
-from .viewer.inspector import inspector
-from .viewer.notebook import install as _notebooks
+
+if typing.TYPE_CHECKING:  # (see below)
+    from . import reports as reports
+    from . import types as types
+    from .aio.opening import open_async
+    from .aio.store import AsyncStore, copy_async
+    from .aio.transaction import AsyncTransaction
+    from .engines.locations import restore, status
+    from .events import Event
+    from .guidance.advisor import advise
+    from .guidance.workload import Workload
+    from .migrations.runner import migrate
+    from .planning.cost import Prices
+    from .query.pages import Page
+    from .query.query import Query
+    from .query.timestamp_attribute import timestamp
+    from .schema.model import size
+    from .scripts.comparison import changes, schema_snapshot
+    from .scripts.migrations import Migrations
+    from .scripts.script import Migration, migration
+    from .store.administration import copy
+    from .store.opening import open as open
+    from .store.store import Store, UnknownRow
+    from .verbs.transaction import Transaction
+    from .viewer.inspector import inspector
 
 __all__ = [
     "Aggregate",
@@ -151,6 +157,7 @@ __all__ = [
     "migration",
     "min_ever",
     "open_async",
+    "register",
     "restore",
     "schema_snapshot",
     "size",
@@ -167,20 +174,59 @@ logging.getLogger("tablemapper").addHandler(logging.NullHandler())
 
 
 _BUILTIN_NAMES = ["max", "min", "open", "sum"]
+_LATER = {
+    "aio.opening": ["open_async"],
+    "aio.store": ["AsyncStore", "copy_async"],
+    "aio.transaction": ["AsyncTransaction"],
+    "engines.locations": ["restore", "status"],
+    "events": ["Event"],
+    "guidance.advisor": ["advise"],
+    "guidance.workload": ["Workload"],
+    "migrations.runner": ["migrate"],
+    "planning.cost": ["Prices"],
+    "query.pages": ["Page"],
+    "query.query": ["Query"],
+    "query.timestamp_attribute": ["timestamp"],
+    "schema.model": ["size"],
+    "scripts.comparison": ["changes", "schema_snapshot"],
+    "scripts.migrations": ["Migrations"],
+    "scripts.script": ["Migration", "migration"],
+    "store.administration": ["copy"],
+    "store.opening": ["open"],
+    "store.store": ["Store", "UnknownRow"],
+    "verbs.transaction": ["Transaction"],
+    "viewer.inspector": ["inspector"],
+}
+"""The modules of public names that declarations do not need: they are loaded when one is used."""
+_MODULES = {name: module for module, names in _LATER.items() for name in names}
+
+
+if not typing.TYPE_CHECKING:  # (to a type checker every name would be one of these)
+
+    def __getattr__(name: str) -> object:
+        """Load what a public name is; with the first one, what programs read of its results, and notebooks show."""
+        if name not in _MODULES and name not in ("reports", "types"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        for module in ("reports", "types"):
+            importlib.import_module(f".{module}", __name__)
+        importlib.import_module(".viewer.notebook", __name__).install()
+        if name in _MODULES:
+            module = importlib.import_module(f".{_MODULES[name]}", __name__)
+            globals()[name] = getattr(module, name)
+            _publish(__name__, globals(), [name])
+        return globals()[name]
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, *_BUILTIN_NAMES, "__version__", "errors", "reports", "types"])
 
 
-def _own(module: str, public: dict[str, object]) -> None:
-    """Let tracebacks and reprs show a public object under the module that users import it from."""
-    for value in public.values():
-        if getattr(value, "__module__", "").startswith("tablemapper."):
-            value.__module__ = module
+def _html(record: Record) -> str:
+    """Return what a notebook shows of an entity; the first one loads what shows it."""
+    importlib.import_module(".viewer.notebook", __name__).install()
+    shown: str = typing.cast(typing.Any, record)._repr_html_()
+    return shown
 
 
-_own("tablemapper.reports", {name: getattr(reports, name) for name in reports.__all__})
-_own("tablemapper.types", {name: getattr(types, name) for name in types.__all__})
-_own("tablemapper", {name: globals()[name] for name in (*__all__, *_BUILTIN_NAMES)})
-_notebooks()
+_publish(__name__, globals(), [name for name in (*__all__, *_BUILTIN_NAMES) if name not in _MODULES])
+type.__setattr__(Record, "_repr_html_", _html)

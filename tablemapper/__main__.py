@@ -8,14 +8,6 @@ import sys
 def main() -> None:
     """Run the command line with the arguments of the process, and exit with what it returns."""
     try:
-        from .cli import (  # noqa: F401  their commands
-            administration_commands,
-            analysis_commands,
-            diagram,
-            inspect,
-            migration_commands,
-            query_commands,
-        )
         from .cli.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("cyclopts", "rich"):

@@ -1,8 +1,8 @@
-"""Python's own attributes in a class of entities: properties with setters, descriptors, cached properties."""
+"""Python's own attributes: properties, descriptors, cached properties of entities; the module of what is public."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import Any
@@ -82,3 +82,11 @@ def data_descriptor(entity: Any, name: str, method: str) -> Any:
     own = isinstance(found, MemberDescriptorType | GetSetDescriptorType)
     read_only = isinstance(found, property) and (found.fset if method == "__set__" else found.fdel) is None
     return found if not own and not read_only and hasattr(found, method) else None
+
+
+def publish(module: str, names: Mapping[str, object], public: Iterable[str]) -> None:
+    """Let tracebacks, reprs and pickles show public objects under the module that users import them from."""
+    for name in public:
+        value: Any = names[name]
+        if getattr(value, "__module__", "").startswith("tablemapper."):
+            value.__module__ = module

@@ -268,8 +268,8 @@ class SchemaMismatch(_Faults, ValueError):
 
     def advise(self, remedy: str, /) -> None:
         """Say what to do about the differences."""
-        self.message = "\n".join([*self.faults, remedy])
-        self.args = (self.message,)
+        self.message: str = "\n".join([*self.faults, remedy])
+        self.args: tuple[Any, ...] = (self.message,)
 
 
 class SnapshotTooOld(TableMapperError, TimeoutError):

@@ -34,6 +34,7 @@ __all__ = [
     "MAX_NAME",
     "MAX_OPERATIONS",
     "MAX_PROPERTIES",
+    "MAX_TABLE",
     "MAX_TRANSACTION",
     "MAX_VALUE",
     "MIN_DATETIME",
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 MAX_PROPERTIES: Final = 252  # 255 with PartitionKey, RowKey and Timestamp
+MAX_TABLE: Final = 63  # characters of the name of a table
 MAX_NAME: Final = 255  # UTF-16 units of a property name
 MAX_VALUE: Final = 64 * 1024  # bytes of a String (32,768 UTF-16 units) or a Binary
 MAX_ENTITY: Final = 1024 * 1024  # bytes

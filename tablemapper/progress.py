@@ -88,6 +88,11 @@ class Meter:
             self._next = now + INTERVAL
             self._tell(Progress(self.done, self._total, now - self._start, self._what))
 
+    def expect(self, total: Callable[[], int]) -> None:
+        """Take over how much there is to do, which is counted only if somebody sees it."""
+        if self._tell is not None:
+            self._total = self.done + total()
+
     def __enter__(self) -> Self:
         return self
 

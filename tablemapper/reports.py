@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .attributes import publish as _publish
 from .catalogue.transitions import ConversionFault
 from .engines.check import CheckReport, Problem, RepairReport
 from .engines.protocol import DuplicateValue
@@ -45,3 +46,5 @@ __all__ = [
     "Statistics",
     "Status",
 ]
+
+_publish(__name__, globals(), __all__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .aio.query import AsyncMixedQuery, AsyncQuery, AsyncRows
+from .attributes import publish as _publish
 from .entities.index import IndexRange
 from .execution.totals import GroupedQuery
 from .expressions.tree import Attr, Expr
@@ -22,3 +23,5 @@ __all__ = [
     "Partition",
     "Rows",
 ]
+
+_publish(__name__, globals(), __all__)

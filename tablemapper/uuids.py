@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 
@@ -21,7 +22,7 @@ class Uuid7Generator:
     def __init__(self, clock: Callable[[], int] | None = None, random: Callable[[int], int] = secrets.randbits) -> None:
         self.clock = clock
         self.random = random
-        self.lock = threading.Lock()
+        self.lock: Final = threading.Lock()
         self.last = 0
 
 

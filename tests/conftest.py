@@ -31,8 +31,6 @@ from .engines.azure.place import AzurePlace
 from .engines.dicts import ALL, DictPlace
 from .touched import Touched, touching
 
-pytest_plugins = ["tablemapper.testing.plugin"]
-
 # A machine that is busy is slow: no example has a deadline. Properties that need more or fewer examples than a profile
 # gives call `examples`. No example is kept from one run for the next, so that what fails does not depend on a folder.
 settings.register_profile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import math
@@ -14,7 +15,7 @@ import attrs
 import pytest
 
 from tablemapper.schema.maintenance import ChangeSet
-from tests.benchmarks import columns, contestant, online, scale, sizes, tasks
+from tests.benchmarks import columns, contestant, everyday, online, scale, sizes, tasks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
@@ -273,3 +274,14 @@ def test_a_build_that_leaves_an_entity_out_is_found_out(monkeypatch: pytest.Monk
 def test_a_stream_over_tables_holds_a_few_pages() -> None:
     azure = pytest.importorskip("tests.benchmarks.azure")
     assert azure.grown(3_000) < azure.MOST_MB
+
+
+def test_everyday_work_finds_what_is_found_by_hand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(everyday, "_CALLS", 5)
+    options = argparse.Namespace(rounds=1, clock="cpu", durability="relaxed", folder=str(tmp_path))
+    taken = everyday.measured(options, everyday.ROWS, 300)
+    assert set(taken) == {row.title for row in everyday.ROWS}
+    assert all(len(rounds) == 1 for of_row in taken.values() for rounds in of_row.values())
+    wrong = attrs.evolve(everyday.ROWS[6], hand=lambda hand, order: "x")
+    with pytest.raises(AssertionError, match="get"):
+        everyday.measured(options, [wrong], 300)

@@ -15,9 +15,9 @@ from .parsed import parsed
 
 PACKAGE = Path(tablemapper.__file__).parent
 ROOMS: list[list[dict[str, list[str]]]] = [
-    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "uuids", "attributes"]}],
+    [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
-        {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "nested", "sums"]},
+        {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
         {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
     ],
     [
@@ -41,9 +41,9 @@ ROOMS: list[list[dict[str, list[str]]]] = [
             "engines.azure.tables": ["service", "accounts", "multipart", "elapsed_clock", "wire", "driver", "background", "reserved_names", "entity_json"],
             "engines.azure.cross_partition": ["marks", "named_partitions", "outbox", "reservations", "intent_builder", "value_counts", "remote_groups", "delta_batching", "intent_execution"],
             "engines.azure.reading": ["filters", "rollup_fields", "memory_sort", "scans", "spilled_rows", "reads"],
-            "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "open_classes"],
+            "engines.azure.catalogue": ["placement", "notes", "contents", "publication", "claims", "adoption", "opening", "open_classes"],
             "engines.azure.writing": ["outcomes", "partition_view", "writes", "duplicate_notes", "late_writes", "batch_writes"],
-            "engines.azure": ["group_writer", "recovery", "housekeeping", "freeze_barrier", "builds", "check", "repair", "engine"],
+            "engines.azure": ["group_writer", "recovery", "housekeeping", "freeze_barrier", "dropping", "builds", "check", "repair", "engine"],
             "engines.azure.migrations": ["table_swap", "migrating"],
             "engines.sqlite.driver": ["driver_errors", "functions", "timestamps", "snapshots", "connections", "reader_pool"],
             "engines.sqlite.file": [
@@ -53,7 +53,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
                 "ddl", "catalogue_table", "index_tables", "statements", "sizes", "stored_classes", "schema", "filters", "ranges", "keyset", "select",
             ],
             "engines.sqlite.rows": [
-                "duplicate_values", "truncate", "jobs", "maintenance_writer", "build_steps", "group_build", "mirrors", "write_hooks", "writes", "catalogue_cache", "atomic_load", "check", "reads", "statistics", "partition_reader",
+                "duplicate_values", "truncate", "jobs", "maintenance_writer", "build_steps", "mirrors", "write_hooks", "writes", "catalogue_cache", "atomic_load", "check", "reads", "statistics", "partition_reader",
             ],
             "engines.sqlite.online": ["transition_runner", "dropped_tables", "apply_schema", "repair", "status", "backfill", "migration"],
             "engines.sqlite": ["engine"],
@@ -72,11 +72,12 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"diagrams": ["trees", "svg", "markup"]},
     ],
     [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "writing", "division", "parsing", "query", "salvage", "mixed", "observed_queries"]}],
-    [{"store": ["operations", "write_windows", "column_input", "transaction", "builds", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
+    [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
+    [{"store": ["builds", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],
-    [{"testing": ["clock", "store_fixture", "plugin", "key_budget", "scalar_strategies", "values", "strategies"]}],
+    [{"testing": ["clock", "store_fixture", "async_face", "key_budget", "scalar_strategies", "values", "strategies", "autoload.tablemapper_pytest", "autoload.tablemapper_hypothesis"]}],
     [{"viewer": ["security", "cells", "derived_rows", "views", "query_page", "store_pages", "asgi", "notebook", "inspector"]}],
-    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
+    [{"cli": ["output", "app", "administration_commands", "store_reader", "query_commands", "data_commands", "analysis_commands", "diagram", "inspect", "migration_commands"], "": ["reports", "types", "__main__"]}],
 ]  # fmt: skip
 """Rooms from the left to the right. Rooms that stand in one row are neighbours, which never import each other; the
 modules of a room, and the folders of a neighbour, are listed in order."""

@@ -42,6 +42,7 @@ def test_the_limits_are_those_that_azure_publishes() -> None:
         "MAX_OPERATIONS": 100,
         "MAX_PROPERTIES": 252,
         "MAX_TRANSACTION": 4_194_304,
+        "MAX_TABLE": 63,
         "MAX_VALUE": 65_536,
         "MIN_DATETIME": datetime(1601, 1, 1, tzinfo=UTC),
         "MIN_INT32": -2_147_483_648,

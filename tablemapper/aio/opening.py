@@ -37,6 +37,8 @@ def open_async(
     build: bool = True,
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
+    prefix: str | None = None,
+    adopt: bool | Sequence[str] = False,
     threads: int = 32,
     **unknown: Never,
 ) -> OpenContext:
@@ -54,6 +56,8 @@ def open_async(
         build: as for `tablemapper.open`.
         observe: as for `tablemapper.open`; called in the thread that made the call.
         slow: as for `tablemapper.open`; the wait for a thread does not count.
+        prefix: as for `tablemapper.open`.
+        adopt: as for `tablemapper.open`.
         threads: how many calls run at a time at most; the others wait their turn.
 
     Raises:
@@ -77,6 +81,8 @@ def open_async(
             timeout=timeout,
             progress=progress,
             build=build,
+            prefix=prefix,
+            adopt=adopt,
             waited=waited,
         )
 

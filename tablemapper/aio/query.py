@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Never, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, NoReturn, Self, TypeVar, overload
 
 from ..entities.entity import Entity
 from ..execution.totals import GroupedQuery, Owner
@@ -93,12 +93,12 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
         """
         return await self._workers.run(lambda: [*self._sync])
 
-    first = awaited(ClassResults[T].first)
-    one = awaited(ClassResults[T].one)
-    one_or_none = awaited(ClassResults[T].one_or_none)
-    exists = awaited(ClassResults[T].exists)
-    count = awaited(ClassResults[T].count)
-    page = awaited(ClassResults[T].page)
+    first: Final = awaited(ClassResults[T].first)
+    one: Final = awaited(ClassResults[T].one)
+    one_or_none: Final = awaited(ClassResults[T].one_or_none)
+    exists: Final = awaited(ClassResults[T].exists)
+    count: Final = awaited(ClassResults[T].count)
+    page: Final = awaited(ClassResults[T].page)
 
     async def explain(self) -> Explanation:
         """Return how the query is answered, with its cost; as `Query.explain`.
@@ -137,10 +137,10 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
 class AsyncColumnResults(AsyncResults[T]):
     """What a query of one class finds, which has the same columns in every row."""
 
-    columns = awaited(ClassResults[T].columns)
-    to_arrow = awaited(ClassResults[T].to_arrow)
-    to_polars = awaited(ClassResults[T].to_polars)
-    to_pandas = awaited(ClassResults[T].to_pandas)
+    columns: Final = awaited(ClassResults[T].columns)
+    to_arrow: Final = awaited(ClassResults[T].to_arrow)
+    to_polars: Final = awaited(ClassResults[T].to_polars)
+    to_pandas: Final = awaited(ClassResults[T].to_pandas)
 
     def arrow_batches(self, size: int = 65_536, /, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:
         """Return ``pyarrow.RecordBatch`` after ``RecordBatch``, for ``async for``; as `Query.arrow_batches`."""
@@ -328,10 +328,10 @@ class AsyncRows(AsyncColumnResults[T]):
 class AsyncGroups(AnyOwner, AsyncFacade[GroupedQuery[G, Owner]], Generic[G, Owner]):
     """The groups of what a query finds; as `GroupedQuery`, each method awaited."""
 
-    count = awaited(GroupedQuery[G, Owner].count)
-    sum = awaited(GroupedQuery[G, Owner].sum)
-    min = awaited(GroupedQuery[G, Owner].min)
-    max = awaited(GroupedQuery[G, Owner].max)
+    count: Final = awaited(GroupedQuery[G, Owner].count)
+    sum: Final = awaited(GroupedQuery[G, Owner].sum)
+    min: Final = awaited(GroupedQuery[G, Owner].min)
+    max: Final = awaited(GroupedQuery[G, Owner].max)
 
     @overload
     async def avg(self, field: Expr[Decimal | None, Owner], /) -> dict[G, Decimal | None]: ...  # type: ignore[overload-overlap]

@@ -6,9 +6,10 @@ Each call is that of a `Store`, made in a thread (`tablemapper.workers`), so tha
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, cast, overload
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeVar, cast, overload
 
 from ..engines.protocol import Engine
 from ..entities.entity import Entity, Record
@@ -24,10 +25,11 @@ from ..store.administration import copy
 from ..store.copy import CopyReport
 from ..store.instrumentation import ObservedBuffer, noting
 from ..store.opening import new_store
-from ..store.operations import KeyedVerbs, Operations
 from ..store.store import Store, UnknownRow
-from ..store.transaction import TransactionBuffer
-from ..store.write_windows import WindowPace, write_many
+from ..verbs.lost_races import RACES, LostRaces, check_function
+from ..verbs.operations import KeyedVerbs, Operations
+from ..verbs.transaction import TransactionBuffer
+from ..verbs.write_windows import WindowPace, write_many
 from .awaited import AsyncFacade, awaited
 from .cancellation import Cancellation
 from .cursor import AsyncCursor
@@ -101,11 +103,11 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ reading
 
-    get = awaited(Store.get, brief=True)
-    __getitem__ = awaited(Store.__getitem__, brief=True)
-    group = awaited(Store.group, brief=True)
-    get_many = awaited(Store.get_many)
-    exists = awaited(Store.exists, brief=True)
+    get: Final = awaited(Store.get, brief=True)
+    __getitem__: Final = awaited(Store.__getitem__, brief=True)
+    group: Final = awaited(Store.group, brief=True)
+    get_many: Final = awaited(Store.get_many)
+    exists: Final = awaited(Store.exists, brief=True)
 
     @overload
     def query(self, what: type[R], /) -> AsyncQuery[R]: ...
@@ -136,14 +138,16 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ writing
 
-    insert = awaited(Store.insert)
-    replace = awaited(Store.replace)
-    upsert = awaited(Store.upsert)
-    delete = awaited(Store.delete)
-    update = awaited(Store.update)
-    clear = awaited(Store.clear)
-    move = awaited(Store.move)
-    insert_columns = awaited(Store.insert_columns, long=True)
+    insert: Final = awaited(Store.insert)
+    replace: Final = awaited(Store.replace)
+    upsert: Final = awaited(Store.upsert)
+    delete: Final = awaited(Store.delete)
+    update: Final = awaited(Store.update)
+    clear: Final = awaited(Store.clear)
+    drop: Final = awaited(Store.drop, long=True)
+    move: Final = awaited(Store.move)
+    insert_columns: Final = awaited(Store.insert_columns, long=True)
+    upsert_columns: Final = awaited(Store.upsert_columns, long=True)
 
     @overload
     async def merge(
@@ -152,6 +156,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
         /,
         *assignments: Assignment[M],
         if_match: str | None = None,
+        or_insert: M | None = None,
         returning: Literal[False] = False,
         **values: Any,
     ) -> None: ...
@@ -162,6 +167,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
         /,
         *assignments: Assignment[M],
         if_match: str | None = None,
+        or_insert: M | None = None,
         returning: Literal[True],
         **values: Any,
     ) -> M: ...
@@ -171,21 +177,53 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
         /,
         *assignments: Assignment[M],
         if_match: str | None = None,
+        or_insert: M | None = None,
         returning: bool = False,
         **values: Any,
     ) -> M | None:
         """Change some fields of an entity, without reading it first; as `Store.merge`."""
         merge: Any = self._sync.merge  # (whose overloads know no bool)
         merged: M | None = await self._workers.run(
-            merge, key, *assignments, if_match=if_match, returning=returning, **values
+            merge, key, *assignments, if_match=if_match, or_insert=or_insert, returning=returning, **values
         )
         return merged
 
     def transaction(self, *, across_partitions: bool = False) -> AsyncTransaction:
         """Return an entity group transaction, for ``async with store.transaction() as tx:``; as `Store.transaction`."""
+        return AsyncTransaction(self._new_buffer(across=across_partitions), self._workers)
+
+    def _new_buffer(self, *, across: bool) -> TransactionBuffer:
         kind = TransactionBuffer if self._watch is None else partial(ObservedBuffer, observer=self._watch)
-        buffer = kind(self._operations, across=across_partitions, here=self._workers.current_task)
-        return AsyncTransaction(buffer, self._workers)
+        return kind(self._operations, across=across, here=self._workers.current_task)
+
+    @overload
+    async def run(
+        self, function: Callable[[AsyncTransaction], Awaitable[T]], /, *, across_partitions: bool = False
+    ) -> T: ...
+    @overload
+    async def run(self, function: Callable[[AsyncTransaction], T], /, *, across_partitions: bool = False) -> T: ...
+    async def run(self, function: Callable[[AsyncTransaction], Any], /, *, across_partitions: bool = False) -> Any:
+        """Call a function of a transaction, write what it collects, and return what it returned; as `Store.run`.
+
+        Args:
+            function: a coroutine function, or a plain one that only writes.
+            across_partitions: as for `transaction`.
+        """
+        check_function(function)
+        races = LostRaces()
+        while True:
+            buffer = self._new_buffer(across=across_partitions)
+            with buffer.collecting():
+                result = function(AsyncTransaction(buffer, self._workers))
+                if isawaitable(result):
+                    result = await result
+            try:
+                if pending := buffer.end():
+                    await self._workers.run(buffer.write, pending)
+            except RACES as error:
+                await self._workers.sleep(races.delay(error, buffer.versions))
+            else:
+                return result
 
     async def insert_many(
         self,
@@ -269,17 +307,17 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     # ------------------------------------------------------------------------------------------ care
 
-    check = awaited(Store.check, long=True)
-    status = awaited(Store.status)
-    statistics = awaited(Store.statistics, long=True)
-    advise = awaited(Store.advise, long=True)
-    sweep = awaited(Store.sweep, long=True)
-    repair = awaited(Store.repair, long=True)
-    compact = awaited(Store.compact, long=True)
-    build = awaited(Store.build, long=True)
-    freeze = awaited(Store.freeze, long=True)
-    unfreeze = awaited(Store.unfreeze)
-    backup = awaited(Store.backup, long=True)
+    check: Final = awaited(Store.check, long=True)
+    status: Final = awaited(Store.status)
+    statistics: Final = awaited(Store.statistics, long=True)
+    advise: Final = awaited(Store.advise, long=True)
+    sweep: Final = awaited(Store.sweep, long=True)
+    repair: Final = awaited(Store.repair, long=True)
+    compact: Final = awaited(Store.compact, long=True)
+    build: Final = awaited(Store.build, long=True)
+    freeze: Final = awaited(Store.freeze, long=True)
+    unfreeze: Final = awaited(Store.unfreeze)
+    backup: Final = awaited(Store.backup, long=True)
 
 
 async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: ProgressOption = False) -> CopyReport:

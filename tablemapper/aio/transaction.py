@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
+from ..engines.protocol import Operation
 from ..entities.aggregates import Aggregate
 from ..entities.entity import Entity, Record
 from ..entities.key import KeyOf
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment
-from ..store.operations import KeyedVerbs, not_found
-from ..store.transaction import TransactionBuffer
+from ..verbs.operations import KeyedVerbs, not_found
+from ..verbs.transaction import TransactionBuffer
 
 if TYPE_CHECKING:  # it imports asyncio, which a program without an event loop need not load
     from .workers import Workers
@@ -103,12 +104,48 @@ class AsyncTransaction(KeyedVerbs):
         self._buffer.add(self._buffer.operations.replace(entity, if_match))
         return _NOTED
 
+    @overload
     def merge(
-        self, key: KeyOf[M], /, *assignments: Assignment[M], if_match: str | None = None, **values: Any
-    ) -> Awaitable[None]:
-        """Change some fields of an entity; as `Transaction.merge`."""
-        self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        or_insert: M | None = None,
+        returning: Literal[False] = False,
+        **values: Any,
+    ) -> Awaitable[None]: ...
+    @overload
+    def merge(
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        or_insert: M | None = None,
+        returning: Literal[True],
+        **values: Any,
+    ) -> Awaitable[M]: ...
+    def merge(
+        self,
+        key: KeyOf[M],
+        /,
+        *assignments: Assignment[M],
+        if_match: str | None = None,
+        or_insert: M | None = None,
+        returning: bool = False,
+        **values: Any,
+    ) -> Awaitable[Any]:
+        """Change some fields of an entity; as `Transaction.merge`. With ``returning=True``, await it."""
+        operation = self._buffer.operations.merge(key, assignments, values, if_match, or_insert)
+        if returning:
+            self._buffer.check_owner()
+            return self._merged(operation)
+        self._buffer.add(operation)
         return _NOTED
+
+    async def _merged(self, operation: Operation) -> Any:
+        return self._buffer.add_resolved(await self._run(self._buffer.resolve, operation))
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> Awaitable[None]:
         """Insert an entity, or replace or merge into the stored one; as `Transaction.upsert`."""

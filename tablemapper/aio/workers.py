@@ -23,7 +23,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -55,6 +55,7 @@ class Workers:
     """Whether a brief call takes less time than waking a thread; if not, each call can be cancelled while it runs."""
     clock: staticmethod[[], float] = staticmethod(time.monotonic)
     current_task: staticmethod[[], asyncio.Task[Any] | None] = staticmethod(asyncio.current_task)
+    sleep: staticmethod[[float], Coroutine[Any, Any, None]] = staticmethod(asyncio.sleep)
 
     def __init__(self, *, threads: int, cursors: int, timeout: float) -> None:
         self._loop = asyncio.get_running_loop()

@@ -179,7 +179,7 @@ class ActionPlan:
         self.past: set[str] = set(past)
         self.actions: list[Action] = []
         self._read_names = names
-        self._given = set[str]()
+        self._issued = set[str]()
 
     @cached_property
     def names(self) -> set[str]:
@@ -192,12 +192,12 @@ class ActionPlan:
 
     def is_free(self, name: str) -> bool:
         """Return whether no table has or had a name."""
-        return name.lower() not in self.names | self.past | self._given
+        return name.lower() not in self.names | self.past | self._issued
 
     def fresh(self, name: str) -> str:
         """Return a name that no table has or had, and that is given once."""
-        fresh = fresh_name(name, self.names | self.past | self._given)
-        self._given.add(fresh.lower())
+        fresh = fresh_name(name, self.names | self.past | self._issued)
+        self._issued.add(fresh.lower())
         return fresh
 
     def do(self, *actions: Action) -> None:

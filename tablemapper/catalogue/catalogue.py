@@ -106,36 +106,43 @@ class Catalogue:
     @property
     def parts(self) -> list[Catalogue]:
         """The classes of the file, and what lies beside them: what a migration writes, and the twins."""
-        return [self, *(one.catalogue for one in (self.staged, *self.twins) if one is not None)]
+        return [self, *(part.catalogue for part in (self.staged, *self.twins) if part is not None)]
 
     def table_of(self, name: str) -> Table:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
 
-    def gone(self, name: str, form: ModelSpec) -> TombstoneSpec | None:
-        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
+    def gone(self, name: str, form: ModelSpec, *, returning: bool = False) -> TombstoneSpec | None:
+        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all.
+
+        Args:
+            name: of the class.
+            form: as a program declares it.
+            returning: also of a class that may come back, with the next program that opens it.
+        """
         if not self.tombstones:
             return None
-        held = aggregate_in(self.models, name, form)
-        if held is None or held not in self.models:
+        stored_name = aggregate_in(self.models, name, form)
+        if stored_name is None or stored_name not in self.models:
             labels = {name}
         else:
-            known = indexes_in(self.models[held].indexes, form.indexes, self.instead(name))
-            labels = {f"{name}.{index}" for index in form.indexes if index not in known}
+            indexes = indexes_in(self.models[stored_name].indexes, form.indexes, self.instead(name))
+            labels = {f"{name}.{index}" for index in form.indexes if index not in indexes}
         # (Beside another definition, what no program declared any more may come back, unlike what a migration dropped.)
         stones = [
-            one
-            for one in self.tombstones
-            if str(one.bare) in labels and one.may_be_of(form) and (held is not None or one.by is not None)
+            stone
+            for stone in self.tombstones
+            if str(stone.bare) in labels and stone.may_be_of(form)
+            if stored_name is not None or stone.by is not None or (returning and stone.returns is True)
         ]
         return stones[-1] if stones else None
 
     def instead(self, name: str) -> dict[str, str]:
         """Return the indexes of a class that others answer for, by name, each with the name of that."""
         return {
-            one.bare.index: Label.of(one.instead).index
-            for one in self.tombstones
-            if one.instead is not None and one.bare.owner == name
+            stone.bare.index: Label.of(stone.instead).index
+            for stone in self.tombstones
+            if stone.instead is not None and stone.bare.owner == name
         }
 
     def group(self, twin: Mirror) -> frozenset[str]:
@@ -143,13 +150,13 @@ class Catalogue:
         names = {link.new for link in twin.links} & self.models.keys()
         while True:
             tables = {self.models[name].table for name in names}
-            more = {name for name, form in self.models.items() if form.table in tables}
+            extended = {name for name, form in self.models.items() if form.table in tables}
             aggregates = {name: form.aggregate.of for name, form in self.models.items() if form.aggregate is not UNSET}
-            more |= {name for name, of in aggregates.items() if of in more}
-            more |= {of for name, of in aggregates.items() if name in more}
-            if more <= names:
+            extended |= {name for name, of in aggregates.items() if of in extended}
+            extended |= {of for name, of in aggregates.items() if name in extended}
+            if extended <= names:
                 return frozenset(names)
-            names |= more
+            names |= extended
 
     def part(self, names: Collection[str]) -> Catalogue:
         """Return what there is of some classes, with nothing that is being built or copied."""
@@ -165,13 +172,13 @@ class Catalogue:
 
     def without(self, names: Collection[str]) -> Catalogue:
         """Return the catalogue without some classes, of which nothing shares a table with others."""
-        gone = self.part(names)
-        labels = {label for name, form in gone.models.items() for label in labels_of(name, form)}
+        removed_part = self.part(names)
+        labels = {label for name, form in removed_part.models.items() for label in labels_of(name, form)}
         return attrs.evolve(
             self,
             models={name: form for name, form in self.models.items() if name not in names},
             states={label: form for label, form in self.states.items() if label not in labels},
-            tables={name: table for name, table in self.tables.items() if name not in gone.tables},
+            tables={name: table for name, table in self.tables.items() if name not in removed_part.tables},
             index_tables={label: name for label, name in self.index_tables.items() if label not in labels},
             jobs=tuple([job for job in self.jobs if job.owner not in names]),
             copies=tuple([copy for copy in self.copies if not set(copy.sources) & set(names)]),
@@ -192,15 +199,20 @@ class Catalogue:
         check_names(self.models)
         for name, form in self.models.items():
             table = self.tables[form.table]
-            held = dict(table.properties)
-            if name not in table.types or any(p not in held for p, f in form.fields.items() if not f.in_key):
+            columns = dict(table.properties)
+            if name not in table.types or any(p not in columns for p, f in form.fields.items() if not f.in_key):
                 raise ValueError(f'the table "{table.name}" has no place for {name}')
-            if lost := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
-                raise ValueError(f"the indexes {', '.join(lost)} of {name} have no table")
+            if missing := [index for index in form.indexes if f"{name}.{index}" not in self.index_tables]:
+                raise ValueError(f"the indexes {', '.join(missing)} of {name} have no table")
             if form.aggregate and (unheld := form.aggregate.measures.keys() - form.fields.keys()):
                 raise ValueError(f"the measures {', '.join(sorted(unheld))} of {name} are no fields")
-        running = {name_of(one.id, back=back) for one in self.history if one.undone is None for back in (False, True)}
-        unknown = {one.migration for one in self.twins} - {one.id for one in self.history}
+        running = {
+            name_of(entry.id, back=is_undoing)
+            for entry in self.history
+            if entry.undone is None
+            for is_undoing in (False, True)
+        }
+        unknown = {entry.migration for entry in self.twins} - {entry.id for entry in self.history}
         if self.staged is not None:
             unknown |= {self.staged.migration} - running
         if unknown:

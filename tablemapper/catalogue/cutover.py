@@ -34,7 +34,7 @@ def switched(draft: ActionPlan, catalogue: Catalogue, transition: Transition, en
     """
     check_thawed(catalogue)
     assert catalogue.staged is not None
-    staged, ending, now, id = catalogue.staged.catalogue, transition.ending, draft.now, transition.id
+    staged, ending, now_us, id = catalogue.staged.catalogue, transition.ending, draft.now, transition.id
     entry = catalogue.history.current(id)
     assert entry is not None
     for twin in catalogue.twins:  # of a version that is older still
@@ -43,36 +43,36 @@ def switched(draft: ActionPlan, catalogue: Catalogue, transition: Transition, en
     old = catalogue.part(ending)
     versions = dict(catalogue.versions.by_class)
     for name in ending & versions.keys():
-        opened, stay = versions[name], {version.form for version in staged.versions.of(name)}
-        decides = {version.form: version for version in sorted(opened, key=lambda version: version.in_use)}
+        existing, stay = versions[name], {version.form for version in staged.versions.of(name)}
+        decides = {version.form: version for version in sorted(existing, key=lambda version: version.in_use)}
         versions[name] = [
-            _stayed(version, decides) if version.form in stay else _replaced(version, transition, now, entry.started)
-            for version in opened
+            _stayed(version, decides) if version.form in stay else _replaced(version, transition, now_us, entry.started)
+            for version in existing
         ]
     for name, staged_versions in staged.versions.by_class.items():
-        opened = versions.get(name, ())
-        in_use = {version.form for version in opened if version.in_use}
-        versions[name] = [*opened, *(version for version in staged_versions if version.form not in in_use)]
+        existing = versions.get(name, ())
+        in_use = {version.form for version in existing if version.in_use}
+        versions[name] = [*existing, *(version for version in staged_versions if version.form not in in_use)]
     labels = {label for name, form in old.models.items() for label in labels_of(name, form)}
     for label in labels - transition.contested:
         draft.do(ForgetIndex(label))
-    kept: list[str] = []
+    kept_tables: list[str] = []
     catalogue = _without_classes(draft, catalogue, ending)
     draft.do(EndCopies())
     if transition.links:
         twin = Mirror(id, transition.links, transition.writes, _without_builds(old))
         catalogue = attrs.evolve(catalogue, twins=(*catalogue.twins, twin))
     else:
-        catalogue, kept = _set_aside(draft, catalogue, old, id)
+        catalogue, kept_tables = _set_aside(draft, catalogue, old, id)
     catalogue = with_drops(catalogue.together(staged), transition)
     catalogue = attrs.evolve(
         catalogue,
         versions=_revived(catalogue, Versions(versions), transition),
         states=catalogue.states | states_after(draft, staged.states, transition.contested),
         staged=None,
-        history=_history(catalogue.history, transition, now, entities, kept),
+        history=_history(catalogue.history, transition, now_us, entities, kept_tables),
     )
-    return catalogue if transition.links else _with_tombstones(catalogue, old.models, transition.name, now)
+    return catalogue if transition.links else _with_tombstones(catalogue, old.models, transition.name, now_us)
 
 
 def swapped(draft: ActionPlan, catalogue: Catalogue, twin: Mirror, transition: Transition) -> Catalogue:
@@ -80,33 +80,33 @@ def swapped(draft: ActionPlan, catalogue: Catalogue, twin: Mirror, transition: T
 
     Nothing is copied. The classes end if the twin could not be written.
     """
-    now, names = draft.now, catalogue.group(twin)
+    now_us, names = draft.now, catalogue.group(twin)
     current = catalogue.part(names)
-    both = _forms_of(transition.old) & _forms_of(transition.new)
+    unchanged = _forms_of(transition.old) & _forms_of(transition.new)
 
     def after_swap(name: str, version: Version) -> Version:
         if version.until is not None:
-            return _ended_again(version, transition.name, now) if name in names else version
+            return _ended_again(version, transition.name, now_us) if name in names else version
         if version.beside == twin.migration:
             return version.live_after(twin.migration)
-        stays = version.beside or name not in names or (name, version.form) in both
+        stays = version.beside or name not in names or (name, version.form) in unchanged
         return version if stays else version.live_beside(twin.migration)
 
     versions = _revived(catalogue, catalogue.versions.each(after_swap), transition)
     new_twin = Mirror(twin.migration, tuple([link.reverse for link in twin.links]), True, _without_builds(current))
-    after = attrs.evolve(
+    new = attrs.evolve(
         with_drops(_without_classes(draft, catalogue, names).together(twin.catalogue), transition),
         versions=versions,
-        twins=tuple([new_twin if each is twin else each for each in catalogue.twins]),
+        twins=tuple([new_twin if mirror is twin else mirror for mirror in catalogue.twins]),
     )
     if not transition.back:
-        entry = AppliedSpec(transition.id, transition.script, list(transition.steps), started=now)
-        after = attrs.evolve(after, history=after.history.and_(entry))
-    after = attrs.evolve(after, history=_history(after.history, transition, now, 0, []))
+        entry = AppliedSpec(transition.id, transition.script, list(transition.steps), started=now_us)
+        new = attrs.evolve(new, history=new.history.and_(entry))
+    new = attrs.evolve(new, history=_history(new.history, transition, now_us, 0, []))
     for label, form in twin.catalogue.states.items():
-        if form.state == "disabled" and label in after.states:  # what a build left of it is not built on
-            after = disable(draft, after, label, keep_ever=True)
-    return after if twin.writes else ended(draft, after, new_twin, transition.name)
+        if form.state == "disabled" and label in new.states:  # what a build left of it is not built on
+            new = disable(draft, new, label, keep_ever=True)
+    return new if twin.writes else ended(draft, new, new_twin, transition.name)
 
 
 def ended(draft: ActionPlan, catalogue: Catalogue, twin: Mirror, by: str, *, unkept: bool = False) -> Catalogue:
@@ -115,14 +115,14 @@ def ended(draft: ActionPlan, catalogue: Catalogue, twin: Mirror, by: str, *, unk
     Args:
         unkept: whether it ends because a process is about to write that does not know the script.
     """
-    catalogue, kept = _set_aside(draft, catalogue, twin.catalogue, twin.migration)
-    last = catalogue.history.last(twin.migration)
-    assert last is not None
-    history = catalogue.history.with_(last, kept=[*last.kept, *kept])
+    catalogue, kept_tables = _set_aside(draft, catalogue, twin.catalogue, twin.migration)
+    entry = catalogue.history.last(twin.migration)
+    assert entry is not None
+    history = catalogue.history.with_(entry, kept=[*entry.kept, *kept_tables])
     versions = catalogue.versions.retire(
         draft.now, by, lambda _, version: version.beside == twin.migration, unkept=unkept
     )
-    twins = tuple([other for other in catalogue.twins if other.migration != twin.migration])
+    twins = tuple([sibling for sibling in catalogue.twins if sibling.migration != twin.migration])
     catalogue = attrs.evolve(catalogue, versions=versions, twins=twins, history=history)
     return _with_tombstones(catalogue, twin.catalogue.models, by, draft.now)
 
@@ -150,7 +150,9 @@ def with_drops(catalogue: Catalogue, change: Transition | MetadataChange) -> Cat
         label: replace(catalogue.states[label], declared=change.back) for label in labels if label in catalogue.states
     }
     since = 0 if applied is None else applied.started
-    stones = [one for one in catalogue.tombstones if one.tables or one.label not in labels or one.since < since]
+    stones = [
+        stone for stone in catalogue.tombstones if stone.tables or stone.label not in labels or stone.since < since
+    ]
     return attrs.evolve(
         catalogue,
         states=catalogue.states | states,
@@ -158,30 +160,30 @@ def with_drops(catalogue: Catalogue, change: Transition | MetadataChange) -> Cat
     )
 
 
-def with_new_versions(catalogue: Catalogue, edit: MetadataChange, now: int) -> Catalogue:
+def with_new_versions(catalogue: Catalogue, edit: MetadataChange, now_us: int) -> Catalogue:
     """Return a catalogue with the versions after an edit; older ones go on under their names of properties."""
     versions = dict(catalogue.versions.by_class)
     for model in edit.new:
         if model.name not in catalogue.models:  # an aggregate that is new: it is built when it is opened
             continue
         names = edit.names[model.name] if model.aggregate is None else {}
-        opened = versions.get(model.name, ())
+        existing = versions.get(model.name, ())
         older = [
             replace(version, renames=composed(version, names), behind=version.behind or edit.id)
-            for version in opened
+            for version in existing
             if version.in_use and version.form != model.form_hash
         ]
         # (A class that declares more is noted when it is opened. What was opened before keeps its former definitions.)
-        known = [version.since for version in opened if version.in_use and version.form == model.form_hash]
-        stored = catalogue.models[model.name]
-        fits = known or (holds_all(stored, model.form) and has_names_of(stored, model.form))
-        new = [Version(model.form_hash, min(known, default=now))] if fits else []
-        ended = [
-            version.retire(version.until or now, edit.id) if version.undone else version
-            for version in opened
+        same_since = [version.since for version in existing if version.in_use and version.form == model.form_hash]
+        stored_form = catalogue.models[model.name]
+        fits = same_since or (holds_all(stored_form, model.form) and has_names_of(stored_form, model.form))
+        new = [Version(model.form_hash, min(same_since, default=now_us))] if fits else []
+        ended_versions = [
+            version.retire(version.until or now_us, edit.id) if version.undone else version
+            for version in existing
             if not version.in_use
         ]
-        versions[model.name] = [*ended, *older, *new]
+        versions[model.name] = [*ended_versions, *older, *new]
     return attrs.evolve(catalogue, versions=Versions(versions))
 
 
@@ -210,20 +212,20 @@ def _stayed(version: Version, decides: Mapping[str, Version]) -> Version:
     return replace(version, until=None, undone=False) if may_run else version
 
 
-def _replaced(version: Version, transition: Transition, now: int, started: int) -> Version:
+def _replaced(version: Version, transition: Transition, now_us: int, started: int) -> Version:
     """Return a version that a migration, which started then, replaced: it goes on beside the new one, or is retired."""
     if version.until is not None:
-        return _ended_again(version, transition.name, now)
+        return _ended_again(version, transition.name, now_us)
     if transition.links:
         return version.live_beside(transition.id)
     if transition.back and version.since < started:  # it was in use before the migration, too
-        return replace(version, until=now, undone=True)
-    return version.retire(now, transition.name)
+        return replace(version, until=now_us, undone=True)
+    return version.retire(now_us, transition.name)
 
 
-def _ended_again(version: Version, by: str, now: int) -> Version:
+def _ended_again(version: Version, by: str, now_us: int) -> Version:
     """Return a version that was retired, and might be opened again since that was undone; now it may not any more."""
-    return version.retire(now, by) if version.undone else version
+    return version.retire(now_us, by) if version.undone else version
 
 
 def _revived(catalogue: Catalogue, versions: Versions, transition: Transition) -> Versions:
@@ -232,11 +234,13 @@ def _revived(catalogue: Catalogue, versions: Versions, transition: Transition) -
     runs = [entry.script for entry in catalogue.history if entry.id == id and entry.undone is not None]
     is_other = runs[-1:] != [transition.script]  # it never ran, or was edited, and may make other classes
     if is_other and not transition.back:
-        opened = versions.by_class.items()
-        made = {(name, each.form) for name, of_class in opened for each in of_class if each.retired_by == by}
-        same = {name for name, _ in made & _forms_of(transition.new)}
-        others = {model.name for model in transition.new.models if model.aggregate is None} - same
-        return versions.revive(id, by, but=others)
+        by_class = versions.by_class.items()
+        retired_forms = {
+            (name, version.form) for name, of_class in by_class for version in of_class if version.retired_by == by
+        }
+        same = {name for name, _ in retired_forms & _forms_of(transition.new)}
+        other_names = {model.name for model in transition.new.models if model.aggregate is None} - same
+        return versions.revive(id, by, but=other_names)
     return versions.revive(id, by)
 
 
@@ -271,20 +275,20 @@ def _set_aside(draft: ActionPlan, catalogue: Catalogue, part: Catalogue, id: str
     def new_name(*before: str, number: int = 1) -> str:
         """Choose a new name of a table, and of the tables that begin with its name; return the first."""
         first, end = before[0], "" if number == 1 else f"_{number}"
-        after = [f"{first}_before_{id}{end}{name.removeprefix(first)}" for name in before]
-        if not all(map(draft.is_free, after)):
+        new_names = [f"{first}_before_{id}{end}{name.removeprefix(first)}" for name in before]
+        if not all(map(draft.is_free, new_names)):
             return new_name(*before, number=number + 1)
-        names.update(zip(before, map(draft.fresh, after), strict=True))
-        return after[0]
+        names.update(zip(before, map(draft.fresh, new_names), strict=True))
+        return new_names[0]
 
     tables = {public: attrs.evolve(table, name=new_name(*table.names)) for public, table in part.tables.items()}
     indexes = {label: new_name(name) for label, name in part.index_tables.items() if draft.has(name)}
     draft.do(*(RenameTable(old, new) for old, new in names.items()))
-    former = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
-    return attrs.evolve(catalogue, former=catalogue.former | {id: former}), [*names.values()]
+    former_part = attrs.evolve(part, tables=tables, index_tables=part.index_tables | indexes)
+    return attrs.evolve(catalogue, former=catalogue.former | {id: former_part}), [*names.values()]
 
 
-def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> Catalogue:
+def _with_tombstones(catalogue: Catalogue, ended_forms: Forms, by: str, now_us: int) -> Catalogue:
     """Return a catalogue with tombstones of aggregates that ended, where their class has the same form as before.
 
     Nothing else tells the older programs apart: they would bring the aggregate back, and the next script does not know
@@ -292,27 +296,27 @@ def _with_tombstones(catalogue: Catalogue, ended: Forms, by: str, now: int) -> C
     """
     same = {
         name
-        for name, form in ended.items()
+        for name, form in ended_forms.items()
         if name in catalogue.models and form_hash(form) == form_hash(catalogue.models[name])
     }
-    taken = {(form.table, str(form.partition), str(form.row)) for form in catalogue.models.values()}
+    used_keys = {(form.table, str(form.partition), str(form.row)) for form in catalogue.models.values()}
     stones = [
-        TombstoneSpec(name, msgspec.to_builtins(form), now, by)
-        for name, form in ended.items()
+        TombstoneSpec(name, msgspec.to_builtins(form), now_us, by)
+        for name, form in ended_forms.items()
         if form.source in same and kept_field(name) is None and not is_former(name) and name not in catalogue.models
-        if (form.table, str(form.partition), str(form.row)) not in taken  # (else it has another name now)
+        if (form.table, str(form.partition), str(form.row)) not in used_keys  # (else it has another name now)
     ]
     labels = {stone.label for stone in stones}
-    others = [stone for stone in catalogue.tombstones if stone.label not in labels or stone.tables]
-    return attrs.evolve(catalogue, tombstones=(*others, *stones))
+    other_stones = [stone for stone in catalogue.tombstones if stone.label not in labels or stone.tables]
+    return attrs.evolve(catalogue, tombstones=(*other_stones, *stones))
 
 
-def _history(history: History, transition: Transition, now: int, entities: int, kept: list[str]) -> History:
-    """Return the history after a switch, in which ``entities`` were copied, and the tables ``kept`` were left."""
+def _history(history: History, transition: Transition, now_us: int, entities: int, kept_tables: list[str]) -> History:
+    """Return the history after a switch, in which ``entities`` were copied, and the tables ``kept_tables`` were left."""
     entry = history.current(transition.id)
     assert entry is not None
-    kept = [*entry.kept, *kept]
+    kept_tables = [*entry.kept, *kept_tables]
     if transition.back:
-        return history.with_(entry, kept=kept, undone=now)
-    seconds, drops = (now - entry.started) / 1e6, list(transition.drops)
-    return history.with_(entry, kept=kept, switched=now, entities=entities, seconds=seconds, drops=drops)
+        return history.with_(entry, kept=kept_tables, undone=now_us)
+    seconds, drops = (now_us - entry.started) / 1e6, list(transition.drops)
+    return history.with_(entry, kept=kept_tables, switched=now_us, entities=entities, seconds=seconds, drops=drops)

@@ -7,17 +7,19 @@ transactions clear them afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 import attrs
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from ..entities.aggregates import kept_field
 from ..errors import InvalidQuery
 from ..evolution.definitions import keepers_of, takes_place_of
 from ..evolution.rules import reads
+from ..evolution.versions import Versions
 from ..schema.labels import Label, is_former, plain_name
 from ..schema.specs import BuildStateSpec, TombstoneSpec
 from .actions import (
@@ -45,12 +47,14 @@ def drop(
     replacement: str | None = None,
     *,
     with_owner: bool = False,
+    returns: bool = False,
 ) -> Catalogue:
     """Return a catalogue without an index, an aggregate or a class, and without the aggregates over it.
 
     Args:
         replacement: the label of the index that answers for it, where a program still declares it.
         with_owner: whether the class that keeps it as a maintained field is dropped, too.
+        returns: whether it may come back.
 
     Raises:
         InvalidQuery: the catalogue does not have it, or an index reads it.
@@ -67,18 +71,72 @@ def drop(
     else:
         labels = {owner, *(f"{owner}.{name}" for name in form.indexes)}
         keepers = keepers_of(owner, catalogue.models)
-        for name in [name for name, other in catalogue.models.items() if other.source == owner or name in keepers]:
-            catalogue = drop(draft, catalogue, name, by, with_owner=True)
+        for name in [
+            name for name, candidate in catalogue.models.items() if candidate.source == owner or name in keepers
+        ]:
+            catalogue = drop(draft, catalogue, name, by, with_owner=True, returns=returns)
         catalogue, physical = _without_class(draft, catalogue, owner)
     draft.do(*map(ForgetIndex, sorted(labels)))
     renamed = _renamed(draft, physical)
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
-    tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed)
+    tombstone = TombstoneSpec(label, definition, draft.now, by, replacement, renamed, returns or UNSET)
     return attrs.evolve(
         without_jobs(draft, catalogue, labels),
-        states={other: state for other, state in catalogue.states.items() if other not in labels},
+        states={other_label: state for other_label, state in catalogue.states.items() if other_label not in labels},
         tombstones=(*catalogue.tombstones, tombstone),
     )
+
+
+def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Collection[str]) -> Catalogue:
+    """Return a catalogue without a class, and what is maintained from it alone; the class may come back, empty.
+
+    Args:
+        name: of the class.
+        declared: the classes and aggregates that the program knows, by name.
+
+    Raises:
+        InvalidQuery: others need it, or a migration runs.
+    """
+    if name not in catalogue.models:
+        raise InvalidQuery(f"drop: the store has no {name}")
+    keepers = keepers_of(name, catalogue.models)
+    over = [label for label, form in catalogue.models.items() if form.source == name or label in keepers]
+    for aggregate in over:
+        if (kept := kept_field(aggregate)) is not None and kept[0] != name:
+            raise InvalidQuery(f"drop: {name} keeps {'.'.join(kept)}; remove that field first")
+        if kept is None and aggregate not in declared:
+            raise InvalidQuery(f"drop: {aggregate} is maintained from {name}; open the store with it, too")
+    _check_alone(catalogue, name, over)
+    under_way = [part.migration for part in (catalogue.staged, *catalogue.twins) if part is not None]
+    if catalogue.history.running is not None:
+        under_way.append(catalogue.history.running.id)
+    if under_way:
+        raise InvalidQuery(f"drop: {under_way[0]} has not ended; run it to its end, and contract it, first")
+    after = drop(draft, catalogue, name, returns=True)
+    gone = catalogue.models.keys() - after.models.keys()
+    # (What it was before it was dropped the last time is of no use.)
+    stones = [
+        stone for stone in after.tombstones if stone.tables or stone.since == draft.now or stone.bare.owner not in gone
+    ]
+    versions = {label: opened for label, opened in after.versions.by_class.items() if label not in gone}
+    return attrs.evolve(after, tombstones=tuple(stones), versions=Versions(versions))
+
+
+def _check_alone(catalogue: Catalogue, name: str, over: Collection[str]) -> None:
+    """Raise InvalidQuery if a class, or an aggregate over it, shares its table with others."""
+    for label in (name, *over):
+        table = catalogue.models[label].table
+        others = [
+            other for other, form in catalogue.models.items() if form.table == table and other not in (name, *over)
+        ]
+        if others and label == name:
+            raise InvalidQuery(
+                f'drop: {name} shares "{table}" with {others[0]}; delete its entities with store.clear({name})'
+            )
+        if others:
+            raise InvalidQuery(
+                f'drop: {label}, which is maintained from {name}, shares "{table}" with {others[0]}; drop {label} with a script first'
+            )
 
 
 def _renamed(draft: ActionPlan, names: Iterable[str]) -> list[str]:
@@ -96,7 +154,7 @@ def _is_shared(table: Table) -> bool:
 def _without_index(catalogue: Catalogue, owner: str, index: str) -> tuple[Catalogue, list[str]]:
     """Return a catalogue without an index, and the physical name of its table."""
     form = catalogue.models[owner]
-    indexes = {name: other for name, other in form.indexes.items() if name != index}
+    indexes = {name: index_form for name, index_form in form.indexes.items() if name != index}
     models = catalogue.models | {owner: replace(form, indexes=indexes)}
     index_tables = dict(catalogue.index_tables)
     physical = [index_tables.pop(f"{owner}.{index}")]
@@ -114,7 +172,9 @@ def _without_class(draft: ActionPlan, catalogue: Catalogue, name: str) -> tuple[
     table = tables[form.table]
     if _is_shared(table):
         draft.do(DeleteClass(table, name))
-        types = tuple([f"{other}#" if other == name else other for other in table.types])  # (its number stays taken)
+        types = tuple(
+            [f"{type_name}#" if type_name == name else type_name for type_name in table.types]
+        )  # (its number stays taken)
         tables[form.table] = attrs.evolve(table, types=types)
     else:
         del tables[form.table]
@@ -170,9 +230,9 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
         return fresh
 
     index_tables, tables = dict(catalogue.index_tables), dict(catalogue.tables)
-    for each in [*index_labels, *([] if index else [values_label(owner)])]:
-        if (name := index_tables.get(each)) is not None and draft.has(name):
-            index_tables[each] = empty_table_like(name)
+    for table_label in [*index_labels, *([] if index else [values_label(owner)])]:
+        if (name := index_tables.get(table_label)) is not None and draft.has(name):
+            index_tables[table_label] = empty_table_like(name)
     keeps = keep_ever and form.keeps_ever
     if not index and len(table.types) > 1:
         if not keeps:
@@ -180,16 +240,16 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
         catalogue = with_other_name(draft, catalogue, form.table)
         tables[form.table] = catalogue.tables[form.table]
     elif not index:
-        after = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
+        emptied = tables[form.table] = attrs.evolve(table, name=empty_table_like(table.name))
         if keeps:
-            draft.do(CopyRows(table.name, after.name))
+            draft.do(CopyRows(table.name, emptied.name))
         if table.spills:
-            draft.do(CreateOverflowTable(after))
+            draft.do(CreateOverflowTable(emptied))
             replaced.append(table.big_name)
     draft.do(*map(ForgetIndex, sorted(labels)))
     states = {
-        each: replace(state, state="disabled", since=draft.now) if each in labels else state
-        for each, state in catalogue.states.items()
+        state_label: replace(state, state="disabled", since=draft.now) if state_label in labels else state
+        for state_label, state in catalogue.states.items()
     }
     definition = msgspec.to_builtins(form.indexes[index] if index else form)
     return attrs.evolve(
@@ -206,10 +266,10 @@ def disable(draft: ActionPlan, catalogue: Catalogue, label: str, *, keep_ever: b
 
 def _indexes_over(catalogue: Catalogue, name: str) -> list[str]:
     """Return the labels of the indexes that read the maintained field of an aggregate; none if it keeps no field."""
-    kept = None if is_former(name) else kept_field(name)
-    if kept is None or kept[0] not in catalogue.models:
+    maintained = None if is_former(name) else kept_field(name)
+    if maintained is None or maintained[0] not in catalogue.models:
         return []
-    owner, property = kept
+    owner, property = maintained
     return [f"{owner}.{name}" for name, index in catalogue.models[owner].indexes.items() if reads(index, property)]
 
 
@@ -237,9 +297,9 @@ def finished(draft: ActionPlan, catalogue: Catalogue, labels: Iterable[str]) -> 
     for label in sorted(built):
         owner, index = Label.of(label)
         indexes = catalogue.models[owner].indexes
-        for other, form in indexes.items() if index else ():
-            if plain_name(other) == plain_name(index) and takes_place_of(indexes[index], form):
-                catalogue = drop(draft, catalogue, f"{owner}.{other}", replacement=label)
+        for sibling, form in indexes.items() if index else ():
+            if plain_name(sibling) == plain_name(index) and takes_place_of(indexes[index], form):
+                catalogue = drop(draft, catalogue, f"{owner}.{sibling}", replacement=label)
     return catalogue
 
 
@@ -247,17 +307,20 @@ def states_after(
     draft: ActionPlan, states: dict[str, BuildStateSpec], labels: Iterable[str]
 ) -> dict[str, BuildStateSpec]:
     """Return the states once some labels are built: ready, or violated if a unique index has duplicates."""
-    after: dict[str, BuildStateSpec] = {}
+    new_states: dict[str, BuildStateSpec] = {}
     for label in labels:
         state: Literal["violated", "ready"] = "violated" if draft.is_violated(label) else "ready"
-        after[label] = replace(states[label], state=state, since=draft.now, by=None)
-    return states | after
+        new_states[label] = replace(states[label], state=state, since=draft.now, by=None)
+    return states | new_states
 
 
 def cleared(draft: ActionPlan, catalogue: Catalogue, name: str) -> Catalogue:
     """Return a catalogue without a table that a drop left, which is empty."""
     draft.do(DropTable(name))
-    stones = [replace(one, tables=[each for each in one.tables if each != name]) for one in catalogue.tombstones]
+    stones = [
+        replace(stone, tables=[table_name for table_name in stone.tables if table_name != name])
+        for stone in catalogue.tombstones
+    ]
     return attrs.evolve(catalogue, tombstones=tuple(stones))
 
 
@@ -279,10 +342,10 @@ def tidied(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
         return name
 
     def table_of(name: str, table: Table) -> Table:
-        after = attrs.evolve(table, name=public(table.name, name))
-        if table.spills and after.name != table.name:
-            public(table.big_name, after.big_name)
-        return after
+        new_table = attrs.evolve(table, name=public(table.name, name))
+        if table.spills and new_table.name != table.name:
+            public(table.big_name, new_table.big_name)
+        return new_table
 
     names = {f"{name}.{i}": index.table for name, form in catalogue.models.items() for i, index in form.indexes.items()}
     names |= {values_label(name): values_table(form.table, name) for name, form in catalogue.models.items()}

@@ -20,9 +20,9 @@ from .catalogue import Catalogue
 def with_other_name(draft: ActionPlan, catalogue: Catalogue, public: str) -> Catalogue:
     """Return a catalogue in which an entity table has another physical name."""
     table = catalogue.tables[public]
-    after = attrs.evolve(table, name=draft.fresh(public))
-    draft.rename(table, after)
-    return attrs.evolve(catalogue, tables={**catalogue.tables, public: after})
+    renamed = attrs.evolve(table, name=draft.fresh(public))
+    draft.rename(table, renamed)
+    return attrs.evolve(catalogue, tables={**catalogue.tables, public: renamed})
 
 
 def _with_other_index_name(draft: ActionPlan, catalogue: Catalogue, label: str) -> Catalogue:
@@ -33,55 +33,55 @@ def _with_other_index_name(draft: ActionPlan, catalogue: Catalogue, label: str) 
     return attrs.evolve(catalogue, index_tables={**catalogue.index_tables, label: new})
 
 
-def rename_fence(draft: ActionPlan, after: Catalogue, before: Catalogue) -> Catalogue:
-    """Return a catalogue with other names of the tables that versions read which it has ended; ``before``: until now."""
-    readable = {name for seen, ended in _ended(before, after) for name in _read(seen, ended)}
+def rename_fence(draft: ActionPlan, new: Catalogue, old: Catalogue) -> Catalogue:
+    """Return a catalogue with other names of the tables that versions read which it has ended; ``old``: until now."""
+    readable = {name for seen, class_names in _ended_versions(old, new) for name in _read(seen, class_names)}
     if not readable:
-        return after
+        return new
 
-    def apart(part: Catalogue) -> Catalogue:
+    def renamed_part(part: Catalogue) -> Catalogue:
         for public in [public for public, table in part.tables.items() if table.name in readable]:
             part = with_other_name(draft, part, public)
         for label in [label for label, name in part.index_tables.items() if name in readable]:
             part = _with_other_index_name(draft, part, label)
         return part
 
-    after = apart(after)
+    new = renamed_part(new)
     return attrs.evolve(
-        after, twins=tuple([attrs.evolve(twin, catalogue=apart(twin.catalogue)) for twin in after.twins])
+        new, twins=tuple([attrs.evolve(twin, catalogue=renamed_part(twin.catalogue)) for twin in new.twins])
     )
 
 
-def _ended(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set[str]]]:
+def _ended_versions(before: Catalogue, after: Catalogue) -> Iterator[tuple[Catalogue, set[str]]]:
     """Yield the classes of which versions have ended, each time with the catalogue as these versions saw it."""
-    ended: dict[str | None, set[str]] = {}
+    by_mirror: dict[str | None, set[str]] = {}
     for name in before.versions.by_class:
         live = {version.form for version in after.versions.live(name)}
         for version in before.versions.live(name):
             if version.form not in live:
-                ended.setdefault(version.beside, set()).add(name)
-    known = {(tombstone.label, tombstone.since) for tombstone in before.tombstones}
+                by_mirror.setdefault(version.beside, set()).add(name)
+    old_stones = {(tombstone.label, tombstone.since) for tombstone in before.tombstones}
     for tombstone in after.tombstones:  # (versions that declare it have ended)
         owner, index = Label.of(tombstone.label)
-        held = after.models.get(owner)
-        gone = held is None or (bool(index) and index not in held.indexes)
-        is_new = (tombstone.label, tombstone.since) not in known
-        if is_new and gone and tombstone.instead is None and not is_former(tombstone.label):
-            ended.setdefault(None, set()).add(owner)
+        form = after.models.get(owner)
+        is_dropped = form is None or (bool(index) and index not in form.indexes)
+        is_new = (tombstone.label, tombstone.since) not in old_stones
+        if is_new and is_dropped and tombstone.instead is None and not is_former(tombstone.label):
+            by_mirror.setdefault(None, set()).add(owner)
     for twin in before.twins:
-        if names := ended.pop(twin.migration, None):
+        if names := by_mirror.pop(twin.migration, None):
             yield before.without(before.group(twin)).together(twin.catalogue), names
-    yield from ((before, names) for names in ended.values())
+    yield from ((before, names) for names in by_mirror.values())
 
 
 def _read(seen: Catalogue, names: set[str]) -> Iterator[str]:
     """Yield the tables that are read for some classes, their aggregates, and those with a field that these keep."""
     while True:
-        more = {name for name, form in seen.models.items() if form.source in names}
-        more |= {kept[0] for name in names | more if (kept := kept_field(name)) is not None}
-        if more <= names:
+        extended = {name for name, form in seen.models.items() if form.source in names}
+        extended |= {maintained[0] for name in names | extended if (maintained := kept_field(name)) is not None}
+        if extended <= names:
             break
-        names |= more
+        names |= extended
     for name in names & seen.models.keys():
         form = seen.models[name]
         yield seen.tables[form.table].name

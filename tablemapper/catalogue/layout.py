@@ -41,7 +41,7 @@ class Layout:
 
     def __init__(self, draft: ActionPlan, catalogue: Catalogue) -> None:
         self.tables: dict[str, Table] = dict(catalogue.tables)
-        self._before = catalogue
+        self._old = catalogue
         self._index_tables = dict(catalogue.index_tables)
         self._draft = draft
 
@@ -54,13 +54,15 @@ class Layout:
     def drop(self, names: frozenset[str]) -> None:
         """Drop the tables of classes that hold no rows, and their numbers in tables of several classes."""
         for name in names:
-            form = self._before.models[name]
+            form = self._old.models[name]
             for label, _ in self._labels(name, form):
                 self._drop_table(self._index_tables.pop(label))
             self._drop_table(self._index_tables.pop(values_label(name), ""))
             table = self.tables[form.table]
-            types = [f"{other}#" if other == name else other for other in table.types]  # (its number stays taken)
-            if all(other.endswith("#") for other in types):
+            types = [
+                f"{type_name}#" if type_name == name else type_name for type_name in table.types
+            ]  # (its number stays taken)
+            if all(type_name.endswith("#") for type_name in types):
                 del self.tables[form.table]
                 self._drop_table(table.name)
                 self._drop_table(table.big_name)
@@ -74,7 +76,7 @@ class Layout:
     def widen(self, widened: Sequence[tuple[str, str]]) -> None:
         """Rename the tables or columns of some properties: a program with the old names cannot read new values."""
         for name, property in widened:
-            form = self._before.models[name]
+            form = self._old.models[name]
             in_key = form.fields[property].in_key
             for label, public in self._labels(name, form, None if in_key else {property}):
                 old, new = self._index_tables[label], self._draft.fresh(public)
@@ -82,25 +84,25 @@ class Layout:
                 self._index_tables[label] = new
             table = self.tables[form.table]
             if in_key:
-                after = self._renamed(table, form.table)
+                new_table = self._renamed(table, form.table)
             else:
-                after = table.renamed(property)
-                old, new = table.column(property), after.column(property)
+                new_table = table.renamed(property)
+                old, new = table.column(property), new_table.column(property)
                 for physical in (table.name, *([table.big_name] if table.column(property) in table.spills else [])):
                     self._draft.do(RenameColumn(physical, old, new))
-            self.tables[form.table] = after
+            self.tables[form.table] = new_table
 
     def _renamed(self, table: Table, public: str) -> Table:
         """Give an entity table another physical name; return it."""
-        after = attrs.evolve(table, name=self._draft.fresh(public))
-        self._draft.rename(table, after)
-        return after
+        new_table = attrs.evolve(table, name=self._draft.fresh(public))
+        self._draft.rename(table, new_table)
+        return new_table
 
     def rename(self, labels: Mapping[str, str]) -> None:
         """Give former definitions their labels; the physical names of tables stay."""
         for old, new in labels.items():
             if "." not in old:
-                form = self._before.models[old]
+                form = self._old.models[old]
                 table = self.tables.pop(form.table)
                 self.tables[form.table + new.removeprefix(old)] = attrs.evolve(table, types=(new,))
                 if (values := self._index_tables.pop(values_label(old), None)) is not None:
@@ -115,22 +117,22 @@ class Layout:
         Args:
             forms: the catalogue's forms from now on.
         """
-        before = dict(self.tables)
+        old_tables = dict(self.tables)
         for model in schema.models:
             if aggregate_in(forms, model.name, model.form) != model.name:
                 continue  # it uses the table of a former definition
             table = self.tables.get(model.table)
             if table is None:
                 table = Table(self._draft.fresh(model.table), (), (), (), ())
-            after = table.extended(model)
-            if model.table in before and "_type" in after.has - table.has:
+            new_table = table.extended(model)
+            if model.table in old_tables and "_type" in new_table.has - table.has:
                 # A program that knows one class in the table would read the rows of the next as its own.
-                before[model.table] = self._renamed(before[model.table], model.table)
-                after = attrs.evolve(after, name=before[model.table].name)
-            self.tables[model.table] = after
+                old_tables[model.table] = self._renamed(old_tables[model.table], model.table)
+                new_table = attrs.evolve(new_table, name=old_tables[model.table].name)
+            self.tables[model.table] = new_table
             self._add_indexes(model, forms[model.name])
         for name, table in self.tables.items():
-            _extend(self._draft, before.get(name), table)
+            _extend(self._draft, old_tables.get(name), table)
 
     def _add_indexes(self, model: Model, form: ModelSpec) -> None:
         """Create the tables of new indexes of a class, and of the live values of a new aggregate."""
@@ -146,27 +148,32 @@ class Layout:
 
     def catalogue(self, evolution: Evolution) -> Catalogue:
         """Return the catalogue from now on."""
-        renamed, now, before = evolution.former, self._draft.now, self._before
-        if ended := {label for name in evolution.dropped for label in labels_of(name, before.models[name])}:
-            before = without_jobs(self._draft, before, ended)
-        states = {renamed.get(label, label): form for label, form in before.states.items() if label not in ended}
+        renamed, now_us, old = evolution.former, self._draft.now, self._old
+        if ended_labels := {label for name in evolution.dropped for label in labels_of(name, old.models[name])}:
+            old = without_jobs(self._draft, old, ended_labels)
+        states = {renamed.get(label, label): form for label, form in old.states.items() if label not in ended_labels}
         jobs = [
             attrs.evolve(
                 job,
                 owner=renamed.get(job.owner, job.owner),
                 targets=frozenset(renamed.get(label, label) for label in job.targets),
             )
-            for job in before.jobs
+            for job in old.jobs
         ]
         self._draft.do(*(ChangeJob(job) for job in jobs))
         history = History(
-            tuple([replace(each, drops=[renamed.get(one, one) for one in each.drops]) for each in self._before.history])
+            tuple(
+                [
+                    replace(entry, drops=[renamed.get(label, label) for label in entry.drops])
+                    for entry in self._old.history
+                ]
+            )
         )
         return attrs.evolve(
-            self._before,
+            self._old,
             models=evolution.models_after,
             versions=evolution.versions_after,
-            states=with_new(states, evolution, now),
+            states=with_new(states, evolution, now_us),
             tables=self.tables,
             index_tables=self._index_tables,
             jobs=tuple(jobs),
@@ -174,17 +181,17 @@ class Layout:
         )
 
 
-def with_new(states: Mapping[str, BuildStateSpec], evolution: Evolution, now: int) -> dict[str, BuildStateSpec]:
+def with_new(states: Mapping[str, BuildStateSpec], evolution: Evolution, now_us: int) -> dict[str, BuildStateSpec]:
     """Return states with those of what an evolution adds, which is ready, and with what is declared from now on."""
-    after, new = dict(states), {model.name for model in evolution.models}
+    new_states, new = dict(states), {model.name for model in evolution.models}
     for name, form in evolution.models_after.items():
         for label in (*(f"{name}.{index}" for index in form.indexes), *([name] if form.aggregate else [])):
-            if label not in after or name in new:
-                state = after.get(label, BuildStateSpec("ready", now))
-                after[label] = ruled_here(evolution.models_after, label, state)
-            if (declared := evolution.declared.get(label, after[label].declared)) != after[label].declared:
-                after[label] = replace(after[label], declared=declared, since=now)
-    return after
+            if label not in new_states or name in new:
+                state = new_states.get(label, BuildStateSpec("ready", now_us))
+                new_states[label] = ruled_here(evolution.models_after, label, state)
+            if (is_declared := evolution.declared.get(label, new_states[label].declared)) != new_states[label].declared:
+                new_states[label] = replace(new_states[label], declared=is_declared, since=now_us)
+    return new_states
 
 
 def _extend(draft: ActionPlan, old: Table | None, table: Table) -> None:

@@ -25,8 +25,8 @@ from .transitions import MetadataChange, Transition, name_of
 def copy_forms(transition: Transition) -> list[CopySpec]:
     """Return the copies that a migration consists of, one for each conversion."""
     return [
-        CopySpec(f"{transition.name} {number}", tuple([model.name for model in one.sources]))
-        for number, one in enumerate(transition.conversions)
+        CopySpec(f"{transition.name} {number}", tuple([model.name for model in conversion.sources]))
+        for number, conversion in enumerate(transition.conversions)
     ]
 
 
@@ -46,8 +46,8 @@ def started(draft: ActionPlan, catalogue: Catalogue, transition: Transition) -> 
     """
     check_thawed(catalogue)
     # (The last entry of all can be of a later migration that was undone.)
-    last = catalogue.history.last(transition.id)
-    is_same = last is not None and last.script == transition.script
+    last_entry = catalogue.history.last(transition.id)
+    is_same = last_entry is not None and last_entry.script == transition.script
     if catalogue.staged is not None:
         if catalogue.staged.migration != transition.name:
             raise _under_way(transition.id, catalogue.staged)
@@ -56,8 +56,8 @@ def started(draft: ActionPlan, catalogue: Catalogue, transition: Transition) -> 
         catalogue = discarded(draft, catalogue)
     twin = next((twin for twin in catalogue.twins if twin.migration == transition.id), None)
     if twin is not None:
-        last = catalogue.history.last(transition.id)
-        if last is not None and last.script == transition.script:
+        last_entry = catalogue.history.last(transition.id)
+        if last_entry is not None and last_entry.script == transition.script:
             return swapped(draft, catalogue, twin, transition)
         catalogue = ended(draft, catalogue, twin, name_of(transition.id, back=not transition.back))
     parts = staged(draft, transition.new)
@@ -101,16 +101,16 @@ def edited(draft: ActionPlan, catalogue: Catalogue, edit: MetadataChange) -> Cat
     check_thawed(catalogue)
     if catalogue.staged is not None:
         raise _under_way(edit.id, catalogue.staged)
-    now = draft.now
+    now_us = draft.now
     for name, names in edit.names.items():
         catalogue = _renamed(draft, catalogue, name, names, edit.id)
     catalogue = attrs.evolve(catalogue, twins=tuple([linked(twin, edit.names) for twin in catalogue.twins]))
-    catalogue = with_drops(with_new_versions(catalogue, edit, now), edit)
+    catalogue = with_drops(with_new_versions(catalogue, edit, now_us), edit)
     if edit.back:
         catalogue = attrs.evolve(catalogue, versions=catalogue.versions.revive(edit.id, edit.id))
-        history = catalogue.history.with_(catalogue.history.current(edit.id), undone=now)
+        history = catalogue.history.with_(catalogue.history.current(edit.id), undone=now_us)
     else:
-        entry = AppliedSpec(edit.id, edit.script, list(edit.steps), now, now, drops=list(edit.drops))
+        entry = AppliedSpec(edit.id, edit.script, list(edit.steps), now_us, now_us, drops=list(edit.drops))
         history = catalogue.history.and_(entry)
     return attrs.evolve(catalogue, history=history)
 
@@ -119,22 +119,24 @@ def _renamed(draft: ActionPlan, catalogue: Catalogue, name: str, names: Names, i
     """Return a catalogue with other names of properties of a class, and of their columns in its indexes."""
     form = catalogue.models[name]
     for index in form.indexes:
-        before = index_columns_of(form, index)
-        after = [names.get(property, property) for property in before]
+        old_properties = index_columns_of(form, index)
+        new_properties = [names.get(property, property) for property in old_properties]
         table = catalogue.index_tables[f"{name}.{index}"]
-        columns = zip(index_column_names(before), index_column_names(after), strict=True)
+        columns = zip(index_column_names(old_properties), index_column_names(new_properties), strict=True)
         draft.do(*(RenameColumn(table, old, new) for old, new in columns if old != new))
-    sharing = {key: other for key, other in catalogue.models.items() if key != name and other.table == form.table}
-    held = dict(catalogue.tables[form.table].properties)
+    sharing = {key: sibling for key, sibling in catalogue.models.items() if key != name and sibling.table == form.table}
+    column_of = dict(catalogue.tables[form.table].properties)
     for old, new in names.items():
-        others = [key for key, other in sharing.items() if new in other.fields]
-        if others and old in held and held.get(new, held[old]) != held[old]:
-            fault = f'{name}.{old} cannot be called "{new}", as {others[0]} has another field of this name in the same table'
-            remedy = f"choose another name, or name {others[0]} in old= and new=, too, so that both are copied"
+        clashing = [key for key, sibling in sharing.items() if new in sibling.fields]
+        if clashing and old in column_of and column_of.get(new, column_of[old]) != column_of[old]:
+            fault = f'{name}.{old} cannot be called "{new}", as {clashing[0]} has another field of this name in the same table'
+            remedy = f"choose another name, or name {clashing[0]} in old= and new=, too, so that both are copied"
             raise InvalidMigration(id, [f"{fault}: {remedy}"])
     catalogue = with_names(catalogue, name, names)
     unused_names = [
-        old for old in names if not any(old in other.fields for other in sharing.values()) and old not in names.values()
+        old
+        for old in names
+        if not any(old in sibling.fields for sibling in sharing.values()) and old not in names.values()
     ]
     tables = catalogue.tables | {form.table: without(catalogue.tables[form.table], unused_names)}
     return attrs.evolve(catalogue, tables=tables)
@@ -142,7 +144,9 @@ def _renamed(draft: ActionPlan, catalogue: Catalogue, name: str, names: Names, i
 
 def is_undone(catalogue: Catalogue, id: str) -> bool:
     """Return whether a migration is undone, or about to be."""
-    under_way = {catalogue.staged.migration} if catalogue.staged is not None else {one.id for one in catalogue.history}
+    under_way = (
+        {catalogue.staged.migration} if catalogue.staged is not None else {entry.id for entry in catalogue.history}
+    )
     return name_of(id, back=True) in under_way or catalogue.history.current(id) is None
 
 
@@ -151,9 +155,11 @@ def retired(draft: ActionPlan, catalogue: Catalogue, id: str) -> Catalogue:
     for twin in catalogue.twins:
         if id == twin.migration or catalogue.history.current(twin.migration) is None:
             catalogue = ended(draft, catalogue, twin, twin.migration)
-    entry, dropped = catalogue.history.current(id), dropped_classes(catalogue, id)
+    entry, dropped_names = catalogue.history.current(id), dropped_classes(catalogue, id)
     assert entry is not None
-    versions = catalogue.versions.retire(draft.now, id, lambda name, each: each.behind == id or name in dropped)
+    versions = catalogue.versions.retire(
+        draft.now, id, lambda name, version: version.behind == id or name in dropped_names
+    )
     declared_again = {label for label, state in catalogue.states.items() if state.declared}
     drops = [label for label in entry.drops if label not in declared_again]
     history = catalogue.history.with_(entry, contracted=entry.contracted or draft.now, drops=drops)
@@ -177,8 +183,8 @@ def dropped_labels(catalogue: Catalogue, new: Mapping[str, Iterable[Model]]) -> 
     labels = set[str]()
     for entry in catalogue.history:
         if entry.switched and entry.undone is None:
-            named = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
-            bare = [str(Label.of(one).bare) for one in named]
+            candidates = [*entry.drops, *(stone.label for stone in catalogue.tombstones if stone.by == entry.id)]
+            bare = [str(Label.of(label).bare) for label in candidates]
             labels |= {label for label in bare if _is_older(catalogue, label, entry.switched)}
             labels -= {label for model in new.get(entry.id, ()) for label in labels_of(model.name, model.form)}
     return frozenset(labels)
@@ -189,8 +195,8 @@ def _is_older(catalogue: Catalogue, label: str, time: int) -> bool:
     form, state = catalogue.models.get(label), catalogue.states.get(label)
     if form is None:
         return "." in label  # (nobody can tell which version declared an index, and it holds nothing of its own)
-    opened = [each.since for each in catalogue.versions.of(label) if each.form == form_hash(form)]
-    return any(since < time for since in (*opened, *(() if state is None else (state.since,))))
+    times = [version.since for version in catalogue.versions.of(label) if version.form == form_hash(form)]
+    return any(since < time for since in (*times, *(() if state is None else (state.since,))))
 
 
 def contracted(draft: ActionPlan, catalogue: Catalogue, id: str, tables: Collection[str]) -> Catalogue:
@@ -199,11 +205,11 @@ def contracted(draft: ActionPlan, catalogue: Catalogue, id: str, tables: Collect
     ``tables``: those that it and undone migrations have kept, and that are empty.
     """
     # (A version that has not seen an undoing goes on, and says of which migration.)
-    behind = {version.behind for name in catalogue.versions.by_class for version in catalogue.versions.live(name)}
+    unseen = {version.behind for name in catalogue.versions.by_class for version in catalogue.versions.live(name)}
     undone = [
         entry
         for entry in catalogue.history
-        if entry.undone is not None and entry.id not in behind and set(tables).issuperset(entry.kept)
+        if entry.undone is not None and entry.id not in unseen and set(tables).issuperset(entry.kept)
     ]
     current = catalogue.history.current(id)
     draft.do(*(DropTable(name) for entry in (current, *undone) if entry is not None for name in entry.kept))
@@ -211,9 +217,9 @@ def contracted(draft: ActionPlan, catalogue: Catalogue, id: str, tables: Collect
         if label in catalogue.models or label in catalogue.index_tables:  # (else it was dropped with its class)
             catalogue = drop(draft, catalogue, label, id)
     history = catalogue.history.without(*undone).with_(current, kept=[], drops=[])
-    former = {
+    kept_former = {
         migration: part
         for migration, part in catalogue.former.items()
         if not any(table.name in tables for table in part.tables.values())
     }
-    return attrs.evolve(catalogue, former=former, history=history)
+    return attrs.evolve(catalogue, former=kept_former, history=history)

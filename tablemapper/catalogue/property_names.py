@@ -29,9 +29,9 @@ def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
     models = dict(catalogue.models)
     form = models[name]
     models[name] = with_properties(form, names)
-    for other, aggregate in catalogue.models.items():
+    for aggregate_name, aggregate in catalogue.models.items():
         if aggregate.source == name:
-            models[other] = with_source(aggregate, name, names)
+            models[aggregate_name] = with_source(aggregate, name, names)
     table = catalogue.tables[form.table]
     columns = dict(table.properties)
     columns |= {new: columns[old] for old, new in names.items() if old in columns}
@@ -41,8 +41,8 @@ def with_names(catalogue: Catalogue, name: str, names: Names) -> Catalogue:
 
 def without(table: Table, properties: Iterable[str]) -> Table:
     """Return a table that does not know its columns by some properties any more."""
-    removed = set(properties)
-    return attrs.evolve(table, properties=tuple([pair for pair in table.properties if pair[0] not in removed]))
+    removed_names = set(properties)
+    return attrs.evolve(table, properties=tuple([pair for pair in table.properties if pair[0] not in removed_names]))
 
 
 def _lives_beside(catalogue: Catalogue, model: Model) -> str | None:
@@ -55,13 +55,13 @@ def mirror_readers(catalogue: Catalogue, models: Iterable[Model]) -> tuple[Mirro
     """Return the twins that some classes use in place of the tables of the file."""
     if not catalogue.twins:
         return ()
-    given = tuple(models)
-    migrations = {_lives_beside(catalogue, model) for model in given}
+    classes = tuple(models)
+    migrations = {_lives_beside(catalogue, model) for model in classes}
     return tuple(
         [
             twin
             for twin in catalogue.twins
-            if twin.migration in migrations and not any(_replaces(catalogue, twin, model) for model in given)
+            if twin.migration in migrations and not any(_replaces(catalogue, twin, model) for model in classes)
         ]
     )
 
@@ -96,9 +96,11 @@ def names_in_use(catalogue: Catalogue, evolution: Evolution) -> Iterator[str]:
         for name, form in catalogue.models.items():
             for version in catalogue.versions.live(name) if form.table == model.table else ():
                 if property in version.renames:
-                    now = version.renames[property] if name == model.name else f"{name}.{version.renames[property]}"
+                    current_name = (
+                        version.renames[property] if name == model.name else f"{name}.{version.renames[property]}"
+                    )
                     yield (
-                        f'{model.name}: "{property}" is what "{now}" was called before {version.behind}: contract that first, or '
+                        f'{model.name}: "{property}" is what "{current_name}" was called before {version.behind}: contract that first, or '
                         "choose another name"
                     )
     for name, form in evolution.models_after.items():

@@ -33,40 +33,40 @@ def opened(draft: ActionPlan, catalogue: Catalogue, schema: Schema, evolution: E
     layout.rename(evolution.former)
     old_tables = dict(layout.tables)
     layout.extend(schema, evolution.models_after)
-    after = layout.catalogue(evolution)
+    new = layout.catalogue(evolution)
     for model, property in evolution.fields:
-        name = aggregate_in(after.models, model.name, model.form) or model.name
-        table = after.table_of(name)
-        _fill(draft, old_tables[after.models[name].table], table, model, property)
+        name = aggregate_in(new.models, model.name, model.form) or model.name
+        table = new.table_of(name)
+        _fill(draft, old_tables[new.models[name].table], table, model, property)
     for model in evolution.typed:
-        table = after.table_of(aggregate_in(after.models, model.name, model.form) or model.name)
+        table = new.table_of(aggregate_in(new.models, model.name, model.form) or model.name)
         draft.do(SetColumn(table, model.name, "EntityType", model.declaration.type_name))
-    return _registered(draft, after, targets(evolution, catalogue.models.keys() - evolution.dropped))
+    return _registered(draft, new, targets(evolution, catalogue.models.keys() - evolution.dropped))
 
 
 def as_it_is(
-    what: str,
+    subject: str,
     schema: Schema | None,
     catalogue: Catalogue,
     compare: Callable[[Schema], Evolution],
-    known: Schema | None = None,
+    compiled: Schema | None = None,
 ) -> Schema:
     """Return the classes of a store that is not to be changed: those of a schema, or all that its catalogue has.
 
     Args:
-        known: what was compiled of it before: classes that are as they were stay the same ones.
+        compiled: what was compiled of it before: classes that are as they were stay the same ones.
 
     Raises:
         SchemaMismatch: the store would have to be changed for the classes.
     """
     if schema is None:
         undeclared = {label for label, state in catalogue.states.items() if not state.declared}
-        return stored_schema(catalogue.models, undeclared, known)
+        return stored_schema(catalogue.models, undeclared, compiled)
     evolution = compare(schema)
     if evolution.changed:
         new = [f"{model.name} is new" for model in evolution.models if not kept_field(model.name)]
-        faults = [*new, *map(str, evolution.changes)] or [f"{what} has not seen this version of the classes"]
-        raise SchemaMismatch(f"{what} would have to be changed, and it is opened with read_only=True", faults)
+        faults = [*new, *map(str, evolution.changes)] or [f"{subject} has not seen this version of the classes"]
+        raise SchemaMismatch(f"{subject} would have to be changed, and it is opened with read_only=True", faults)
     return schema
 
 
@@ -98,45 +98,45 @@ def _fill(draft: ActionPlan, old: Table, table: Table, model: Model, property: s
     default = model.defaults.get(property)
     column = table.column(property)
     is_new = column not in old.has
-    if is_new and next(each.default for each in table.columns if each.name == column) == default:
+    if is_new and next(candidate.default for candidate in table.columns if candidate.name == column) == default:
         return
     draft.do(SetColumn(table, model.name, column, default))
 
 
-def targets(evolution: Evolution, known: Set[str]) -> dict[str, set[str]]:
+def targets(evolution: Evolution, existing: Set[str]) -> dict[str, set[str]]:
     """Return the labels of the new indexes and aggregates over known classes, which may have rows, by class."""
-    found: dict[str, set[str]] = {}
+    by_class: dict[str, set[str]] = {}
     for model, name in evolution.indexes:
-        found.setdefault(model.name, set()).add(f"{model.name}.{name}")
+        by_class.setdefault(model.name, set()).add(f"{model.name}.{name}")
     for model in evolution.models:
         source = model.name if model.aggregate is None else model.aggregate.source.__name__
-        if model.aggregate is not None and source in known:
-            found.setdefault(source, set()).update(
+        if model.aggregate is not None and source in existing:
+            by_class.setdefault(source, set()).update(
                 {model.name, *(f"{model.name}.{index.name}" for index in model.indexes)}
             )
-    return {owner: labels for owner, labels in found.items() if owner in known}
+    return {owner: labels for owner, labels in by_class.items() if owner in existing}
 
 
 def rebuilt(draft: ActionPlan, catalogue: Catalogue, labels: Collection[str] | None) -> Catalogue:
     """Return a catalogue with jobs for what is disabled, all of it or some labels; the same if nothing is."""
     disabled = [label for label, form in catalogue.states.items() if form.state == "disabled"]
-    wanted: dict[str, set[str]] = {}
+    by_class: dict[str, set[str]] = {}
     for label in disabled:
         name = Label.of(label).owner
         if labels is None or {label, name} & set(labels):
             source = catalogue.models[name].source if name in disabled else None
-            wanted.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
-    return _registered(draft, catalogue, wanted) if wanted else catalogue
+            by_class.setdefault(source or name, set()).add(label)  # (an index is built with its aggregate)
+    return _registered(draft, catalogue, by_class) if by_class else catalogue
 
 
-def _registered(draft: ActionPlan, catalogue: Catalogue, wanted: Mapping[str, Collection[str]]) -> Catalogue:
-    after = registered(catalogue, wanted, BuildStateSpec("building", draft.now), draft.generation + 1)
-    draft.do(*(StartJob(job, catalogue.table_of(job.owner)) for job in after.jobs[len(catalogue.jobs) :]))
-    return after
+def _registered(draft: ActionPlan, catalogue: Catalogue, by_class: Mapping[str, Collection[str]]) -> Catalogue:
+    new = registered(catalogue, by_class, BuildStateSpec("building", draft.now), draft.generation + 1)
+    draft.do(*(StartJob(job, catalogue.table_of(job.owner)) for job in new.jobs[len(catalogue.jobs) :]))
+    return new
 
 
 def registered(
-    catalogue: Catalogue, wanted: Mapping[str, Collection[str]], state: BuildStateSpec, generation: int
+    catalogue: Catalogue, labels_by_class: Mapping[str, Collection[str]], state: BuildStateSpec, generation: int
 ) -> Catalogue:
     """Return a catalogue with a job for each class that something is to be built over.
 
@@ -144,7 +144,7 @@ def registered(
         state: what these come to, its number and time.
         generation: of the catalogue that is returned.
     """
-    jobs = [JobSpec(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in wanted.items()]
+    jobs = [JobSpec(f"{owner} {generation}", owner, frozenset(labels)) for owner, labels in labels_by_class.items()]
     states = {
         label: replace(catalogue.states[label], state=state.state, since=state.since, number=state.number)
         for job in jobs
@@ -159,22 +159,22 @@ def ruled_anew(draft: ActionPlan, catalogue: Catalogue, *, newer_too: bool = Fal
     In a twin or a staged catalogue, it is built once that replaces the classes of the file.
     ``newer_too``: disable also what was maintained by the rules of a newer release.
     """
-    after = _without_other_rules(draft, catalogue, newer_too=newer_too)
+    new = _without_other_rules(draft, catalogue, newer_too=newer_too)
 
     def without_other_rules(part: Catalogue) -> Catalogue:
         """Do the same in a twin or a staged catalogue; its tombstones belong to the file."""
-        nonlocal after
-        changed = _without_other_rules(draft, part, newer_too=newer_too)
-        if changed is part:
+        nonlocal new
+        new_part = _without_other_rules(draft, part, newer_too=newer_too)
+        if new_part is part:
             return part
-        after = attrs.evolve(after, tombstones=(*after.tombstones, *changed.tombstones))
-        return attrs.evolve(changed, tombstones=())
+        new = attrs.evolve(new, tombstones=(*new.tombstones, *new_part.tombstones))
+        return attrs.evolve(new_part, tombstones=())
 
     twins = tuple([attrs.evolve(twin, catalogue=without_other_rules(twin.catalogue)) for twin in catalogue.twins])
     running = catalogue.staged
     if running is not None:
         running = attrs.evolve(running, catalogue=without_other_rules(running.catalogue))
-    return catalogue if after is catalogue else attrs.evolve(after, twins=twins, staged=running)
+    return catalogue if new is catalogue else attrs.evolve(new, twins=twins, staged=running)
 
 
 def _without_other_rules(draft: ActionPlan, catalogue: Catalogue, *, newer_too: bool) -> Catalogue:

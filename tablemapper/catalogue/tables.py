@@ -27,7 +27,7 @@ class Column:
 
 
 FIXED = ("PartitionKey", "RowKey", "Timestamp")
-_OWN = ("EntityType", "_type", "_state", "_big")
+_EXTRA_COLUMNS = ("EntityType", "_type", "_state", "_big")
 _NUMBERS = frozenset({"id", "rowid", "oid", "_rowid_"})
 """What the number of a row is called in the table beside: SQLite adds no column of such a name, in lower or upper case."""
 
@@ -83,17 +83,17 @@ class Table:
     def renamed(self, property: str) -> Table:
         """Return the table with another column name for a property."""
         old = self.column(property)
-        new = fresh_name(property, {name.lower() for name in (property, *FIXED, *_OWN, *self.has)})
+        new = fresh_name(property, {name.lower() for name in (property, *FIXED, *_EXTRA_COLUMNS, *self.has)})
 
-        def other(name: str) -> str:
+        def renamed_column(name: str) -> str:
             return new if name == old else name
 
         return Table(
             self.name,
-            tuple([attrs.evolve(column, name=other(column.name)) for column in self.columns]),
-            tuple([(one, other(column)) for one, column in self.properties]),
+            tuple([attrs.evolve(column, name=renamed_column(column.name)) for column in self.columns]),
+            tuple([(property_name, renamed_column(column)) for property_name, column in self.properties]),
             self.types,
-            tuple(map(other, self.spills)),
+            tuple(map(renamed_column, self.spills)),
         )
 
     @cached_property
@@ -103,11 +103,11 @@ class Table:
     def extended(self, model: Model) -> Table:
         """Return the table with everything that a model needs."""
         columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
-        taken = {name.lower() for name in (*FIXED, *_OWN, *self.has)}
+        used = {name.lower() for name in (*FIXED, *_EXTRA_COLUMNS, *self.has)}
 
         def add(name: str, default: Any = None) -> str:
-            name = fresh_name(name, taken)
-            taken.add(name.lower())
+            name = fresh_name(name, used)
+            used.add(name.lower())
             columns.append(Column(name, default))
             return name
 
@@ -118,20 +118,20 @@ class Table:
                 if isinstance(default, str) and "\0" in default:
                     default = None  # no literal can hold it: the rows that are there are updated
                 if field.type.spillable:
-                    taken |= _NUMBERS
+                    used |= _NUMBERS
                 properties[field.property] = add(field.property, default)
             column = properties[field.property]
             # (A class of the same table may have had the name for numbers, say, which are never moved aside.)
             if field.type.spillable and column not in spills and column.lower() not in _NUMBERS:
                 spills.append(column)
         types = self.types if model.name in self.types else (*self.types, model.name)
-        for name, wanted in (
+        for name, is_needed in (
             ("_type", len(types) > 1),
             ("EntityType", model.declaration.type_name is not None),
             ("_state", model.aggregate is not None),
             ("_big", bool(spills)),
         ):
-            if wanted and name not in {column.name for column in columns}:
+            if is_needed and name not in {column.name for column in columns}:
                 columns.append(Column(name))
         return Table(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
 
@@ -146,10 +146,12 @@ class Table:
         name = form.name or name
         columns = tuple([Column(column, _load(default)) for column, default in form.columns])
         table = cls(name, columns, tuple(form.properties), tuple(form.types), tuple(form.spills))
-        wanted = {*(column for _, column in table.properties), *table.spills}
-        wanted |= {column for column, needed in (("_type", len(table.types) > 1), ("_big", table.spills)) if needed}
-        if lost := wanted - table.has:
-            raise ValueError(f'the table "{name}" lacks the columns {", ".join(sorted(lost))}')
+        required = {*(column for _, column in table.properties), *table.spills}
+        required |= {
+            column for column, is_needed in (("_type", len(table.types) > 1), ("_big", table.spills)) if is_needed
+        }
+        if missing := required - table.has:
+            raise ValueError(f'the table "{name}" lacks the columns {", ".join(sorted(missing))}')
         return table
 
 
@@ -174,10 +176,10 @@ def has_values(model: Model) -> bool:
     return model.aggregate is not None and bool(model.aggregate.counted_slots)
 
 
-def fresh_name(name: str, taken: Collection[str]) -> str:
-    """Return a physical name that is not taken, with a number if it is; ``taken``: those that have or had a meaning, in lower case."""
+def fresh_name(name: str, used: Collection[str]) -> str:
+    """Return a physical name that is not taken, with a number if it is; ``used``: those that have or had a meaning, in lower case."""
     base, number = name, 2
-    while name.lower() in taken:
+    while name.lower() in used:
         name, number = f"{base}_{number}", number + 1
     return name
 
@@ -186,6 +188,6 @@ def index_column_names(properties: Iterable[str]) -> list[str]:
     """Return the columns of an index's properties: two that differ only in case cannot both have their name."""
     names: list[str] = []
     for property in properties:
-        taken = {name.lower() for name in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}
-        names.append(fresh_name(property, taken))
+        used = {name.lower() for name in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}
+        names.append(fresh_name(property, used))
     return names

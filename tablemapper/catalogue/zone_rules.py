@@ -32,7 +32,7 @@ def _rules_of(forms: Forms, label: str) -> dict[str, str] | UnsetType:
 @lru_cache(maxsize=None)  # of each definition that a process meets; a store asks several times while it is opened
 def _zones_of(definition: bytes) -> tuple[str, ...]:
     texts = _texts(msgspec.json.decode(definition))
-    cuts = [cut_of(found) for text in texts if (found := CUT.search(text)) is not None]
+    cuts = [cut_of(match) for text in texts if (match := CUT.search(text)) is not None]
     return tuple(sorted({cut.zone for cut in cuts if cut.is_local}))
 
 
@@ -84,38 +84,38 @@ def _newer(state: BuildStateSpec) -> bool:
     """Return whether an index or aggregate is maintained by the rules of a newer release than this system has."""
     if state.release is UNSET or state.zones is UNSET:
         return False
-    here = _release(state.zones)
-    return here is not UNSET and state.release > here
+    own_release = _release(state.zones)
+    return own_release is not UNSET and state.release > own_release
 
 
-def states_here(catalogue: Catalogue, others: Collection[str], guests: Iterable[Mirror]) -> dict[str, str]:
+def states_here(catalogue: Catalogue, other_labels: Collection[str], guests: Iterable[Mirror]) -> dict[str, str]:
     """Return the states of indexes and aggregates for this process, by label.
 
     ``ruled``: it is maintained by other rules. ``beside``: it is disabled in a twin, which builds nothing.
 
     Args:
-        others: the labels that are maintained by other rules.
+        other_labels: the labels that are maintained by other rules.
         guests: the twins that the classes use.
     """
     states: dict[str, str] = {
-        label: "ruled" if {label, Label.of(label).owner}.intersection(others) else form.state
+        label: "ruled" if {label, Label.of(label).owner}.intersection(other_labels) else form.state
         for label, form in catalogue.states.items()
     }
-    beside = {label for twin in guests for label, form in twin.catalogue.states.items() if form.state == "disabled"}
-    return states | dict.fromkeys(beside, "beside")
+    disabled = {label for twin in guests for label, form in twin.catalogue.states.items() if form.state == "disabled"}
+    return states | dict.fromkeys(disabled, "beside")
 
 
-def refused_writes(catalogue: Catalogue, others: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+def refused_writes(catalogue: Catalogue, rules_by_label: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Return why entities cannot be written because of `other_rules`, by the name of their class."""
-    refused: dict[str, list[str]] = {}
-    for label, rules in others.items():
+    reasons: dict[str, list[str]] = {}
+    for label, rules in rules_by_label.items():
         owner = Label.of(label).owner
-        refused.setdefault(catalogue.models[owner].source or owner, []).append(
-            f"{label} is maintained by {_other(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
+        reasons.setdefault(catalogue.models[owner].source or owner, []).append(
+            f"{label} is maintained by {_rules_kind(catalogue.states[label])} rules of {', '.join(rules)} than this system has; "
             "update its time zones (pip install -U tzdata), or give those up: store.repair() builds it by the rules of here"
         )
-    return refused
+    return reasons
 
 
-def _other(state: BuildStateSpec) -> str:
+def _rules_kind(state: BuildStateSpec) -> str:
     return f"newer ({state.release})" if _newer(state) else "other"

@@ -5,6 +5,7 @@
 - `administration_commands`: the commands that look after one store.
 - `store_reader`: how commands open a store that they only read.
 - `query_commands`: the commands that show what is in a store.
+- `data_commands`: the commands that write entities.
 - `analysis_commands`: the commands that say how a store is filled and what is unwise.
 - `diagram`: the command that draws a model.
 - `inspect`: the command that serves the inspector.

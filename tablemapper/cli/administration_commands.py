@@ -13,13 +13,13 @@ from ..engines.check import Problem
 from ..engines.locations import open_engine
 from ..engines.locations import restore as restore_store
 from ..engines.locations import status as status_of
-from ..errors import InvalidModel
+from ..errors import InvalidModel, NotAStore, TableMapperError
 from ..schema.model import Schema
 from ..store.administration import copy as copy_stores
 from ..store.builds import HOLD, REST
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .app import Json, Models, Scripts, StoreArgument, app, existing, existing_file, load_models, located, title_of
+from .app import Json, Models, Scripts, StoreArgument, existing, existing_file, load_models, located, title_of
 from .output import Exit, show, table
 
 Hold = Annotated[float, Parameter(help="the length of a transaction in seconds; other writers wait no longer")]
@@ -43,14 +43,12 @@ def _problems(title: str, problems: Iterable[Problem]) -> list[Table | str]:
     return [table(title, ("kind", "where", "key", "detail"), rows)] if rows else []
 
 
-@app.command
 def status(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Show what a store holds, the progress of builds, and the migrations that have run."""
     where = existing(place)
     return show(status_of(where.pop("path"), **where), json=json)
 
 
-@app.command
 def build(
     place: StoreArgument,
     /,
@@ -70,7 +68,6 @@ def build(
     return show(report, json=json, ok=report.ok)
 
 
-@app.command
 def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = None, json: Json = False) -> Exit:
     """Compare every index row and every aggregate with the entities; end with 1 if something differs.
 
@@ -83,7 +80,37 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
     return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
 
 
-@app.command
+def adopt(
+    place: StoreArgument,
+    /,
+    *,
+    models: Models,
+    table: Annotated[
+        list[str] | None,
+        Parameter(help="a table that may hold entities already; without it, each of the models", negative=""),
+    ] = None,
+    json: Json = False,
+) -> Exit:
+    """Open tables of an account that hold entities of other programs, and build what is maintained from them.
+
+    Ends with 1 if two entities hold the same value of a unique index.
+    """
+    where = located(place)
+    if isinstance(where["path"], Path):
+        raise NotAStore("this command is for tables of an account of Azure; a file holds what this library wrote")
+    classes = load_models(models)
+    try:
+        store = open_store(**where, models=classes, adopt=table or True, build=False)
+    except ValueError as error:
+        if isinstance(error, TableMapperError):
+            raise
+        raise InvalidModel(str(error).replace("adopt=", "--table", 1)) from None  # (no class has the table)
+    with store:
+        ok = store.build(progress=not json).ok
+        report = store.status()
+    return show(report, json=json, ok=ok)
+
+
 def sweep(place: StoreArgument, /, *, models: Models, full: bool = False, json: Json = False) -> Exit:
     """Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.
 
@@ -95,7 +122,6 @@ def sweep(place: StoreArgument, /, *, models: Models, full: bool = False, json: 
     return show({"ok": True, "writes": done}, f"{done:,} writes finished or undone", json=json)
 
 
-@app.command
 def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
     """Correct every index row and every aggregate from the entities; end with 1 if a problem remains."""
     with _open(place, models) as store:
@@ -105,7 +131,6 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
     return show(report, summary, *shapes, json=json, ok=report.ok)
 
 
-@app.command
 def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
     path = existing_file(place)
@@ -116,7 +141,6 @@ def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     return show({"ok": True, "before": before, "after": after}, f"{path}: {before:,} bytes, now {after:,}", json=json)
 
 
-@app.command
 def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Let no program change entities any more, so that the store can move; once it returns, none does."""
     with _without_models(existing(place)) as store:
@@ -125,7 +149,6 @@ def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     return show({"ok": True, "frozen": since}, f"{title_of(place)}: frozen, and only read", json=json)
 
 
-@app.command
 def unfreeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Let programs change entities again."""
     with _without_models(existing(place)) as store:
@@ -133,7 +156,6 @@ def unfreeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
     return show({"ok": True, "frozen": None}, f"{title_of(place)}: programs write again", json=json)
 
 
-@app.command
 def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None, json: Json = False) -> Exit:
     """Write a copy of the store as it is now, while it is in use; of an account, with the models.
 
@@ -148,7 +170,6 @@ def backup(place: StoreArgument, copy: Path, /, *, models: Models | None = None,
     return show({"ok": True, "copy": str(copy)}, f"{copy}: a copy of {title_of(place)}", json=json)
 
 
-@app.command
 def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
     """Make the entities of one store those of another, which is created if there is none: a file or an account, either way.
 
@@ -159,7 +180,6 @@ def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, jso
     return show(report, json=json)
 
 
-@app.command
 def restore(copy: Path, place: Path, /, *, overwrite: bool = False, json: Json = False) -> Exit:
     """Put a copy of a backup in the place of a store that no program has open.
 

@@ -13,7 +13,7 @@ from ..guidance.workload import Workload
 from ..planning.cost import bytes_text
 from ..progress import ProgressOption
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, app, load_models
+from .app import Json, Models, StoreArgument, load_models
 from .output import Exit, show, table
 from .query_commands import find_class
 from .store_reader import opened
@@ -23,7 +23,6 @@ Classes = Annotated[str, Parameter(help="the names of classes; without one, a li
 _WITHOUT_MODELS = "judged without the models: accept= and factories stand in the code only"
 
 
-@app.command
 def advise(
     place: StoreArgument | None = None,
     /,
@@ -49,7 +48,6 @@ def advise(
     return show({"ok": wise, "advice": [one.to_dict() for one in found]}, *head, *lines, json=json, ok=wise)
 
 
-@app.command
 def stats(place: StoreArgument, /, *classes: Classes, models: Models | None = None, json: Json = False) -> Exit:
     """Count entities, partitions and bytes of each class, or of some classes with their partitions and writes."""
     with opened(place, models) as store:

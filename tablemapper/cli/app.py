@@ -15,10 +15,10 @@ from cyclopts import App, CycloptsError, MissingArgumentError, Parameter
 from cyclopts.argument import ArgumentCollection
 from cyclopts.config import Toml
 
-from ..engines.locations import check_file, is_account, named_place, status
 from ..entities.declaration import has_table
 from ..entities.entity import Record
 from ..errors import InvalidModel, InvalidQuery, NotAStore, TableMapperError, notes_of, safe_repr
+from ..limits import check_table_name
 from .output import Exit, fail, prepare_streams
 
 _PROJECT = Toml(
@@ -36,21 +36,70 @@ def _of_the_project(app: App, commands: tuple[str, ...], arguments: ArgumentColl
     _PROJECT(app, commands, ArgumentCollection(named))  # type: ignore[no-untyped-call]
 
 
-app = App(
-    name="tablemapper",
-    help="Look after tablemapper stores.",
-    help_epilogue="Exit codes: 0 all is well, 1 something needs attention, 2 the command or the models are wrong, "
-    "3 the store cannot be used.",
-    help_format="plaintext",
-    version=lambda: metadata.version("tablemapper"),
-    config=[_of_the_project],
-    result_action="return_value",
-    exit_on_error=False,
-    print_error=False,
-    suppress_keyboard_interrupt=False,
-)
+_COMMANDS: dict[str, dict[str, str]] = {
+    "administration_commands": {
+        "status": "Show what a store holds, the progress of builds, and the migrations that have run.",
+        "build": "Build new indexes and aggregates while other programs write.",
+        "check": "Compare every index row and every aggregate with the entities; end with 1 if something differs.",
+        "adopt": "Open tables of an account that hold entities of other programs, and build what is maintained from them.",
+        "sweep": "Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.",
+        "repair": "Correct every index row and every aggregate from the entities; end with 1 if a problem remains.",
+        "compact": "Rewrite the file without the space of deleted entities; no other program may have it open.",
+        "freeze": "Let no program change entities any more, so that the store can move; once it returns, none does.",
+        "unfreeze": "Let programs change entities again.",
+        "backup": "Write a copy of the store as it is now, while it is in use; of an account, with the models.",
+        "copy": "Make the entities of one store those of another, which is created if there is none: a file or an account, either way.",
+        "restore": "Put a copy of a backup in the place of a store that no program has open.",
+    },
+    "analysis_commands": {
+        "advise": "Say what is unwise in the models, and with a store, in how it is filled; end with 1 if there is a warning.",
+        "stats": "Count entities, partitions and bytes of each class, or of some classes with their partitions and writes.",
+    },
+    "data_commands": {
+        "import_entities": "Store the entities of a file, in the form that show writes: JSON lines or CSV; or of a Parquet file.",
+        "set_fields": "Change some fields of one entity, and show it as it is stored.",
+        "delete_entities": "Delete one entity by the values of its key, or all that --where finds.",
+    },
+    "diagram": {
+        "diagram": "Draw the classes of a store or of a module, with what is maintained from each, on the standard output.",
+    },
+    "inspect": {
+        "inspect": "Show what is in a store as pages for a browser on this machine, until Ctrl-C; it only reads.",
+    },
+    "migration_commands": {
+        "migrate": "Run the migration scripts that have not run on a store, while other programs read and write.",
+        "migrations_app": "Migration scripts: write them, and compare them with the models.",
+    },
+    "query_commands": {
+        "show_rows": "Show entities of a class, or rows of an aggregate, without the models if need be.",
+        "get": "Show one entity by the values of its key; end with 1 if there is none.",
+    },
+}
+"""What a command is made of, by module, and what the help says of it: a module is loaded when its command runs."""
 
-app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
+
+def program(name: str = "") -> App:
+    """Return the program, for a command: that one then says itself what it does, and more of it."""
+    app = App(
+        name="tablemapper",
+        help="Look after tablemapper stores.",
+        help_epilogue="Exit codes: 0 all is well, 1 something needs attention, 2 the command or the models are wrong, "
+        "3 the store cannot be used.",
+        help_format="plaintext",
+        version=lambda: metadata.version("tablemapper"),
+        config=[_of_the_project],
+        result_action="return_value",
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+    )
+    app.register_install_completion_command(help="Let bash, zsh, fish or PowerShell complete commands and options.")
+    for module, commands in _COMMANDS.items():
+        for attribute, text in commands.items():
+            command = attribute.partition("_")[0]
+            app.command(f"{__package__}.{module}:{attribute}", name=command, help=None if command == name else text)
+    return app
+
 
 _CONDITION = re.compile(r"\.where\(\w+\.([\w.]+) == …\)")
 
@@ -58,7 +107,8 @@ StoreArgument = Annotated[
     str,
     Parameter(
         help="the file of the store, or an account of Azure: azure://account, or its connection string; env:NAME takes "
-        "it from an environment variable, so that no key stands in the list of processes"
+        "it from an environment variable, so that no key stands in the list of processes; azure://account/Staging and "
+        "env:NAME/Staging: the store with that prefix"
     ),
 ]
 Models = Annotated[
@@ -94,7 +144,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str], *, json: bool) -> int:
     try:
-        return int(app(list(arguments)) or Exit.OK)
+        return int(program(*arguments[:1])(list(arguments)) or Exit.OK)
     except CycloptsError as error:
         return fail("Usage", f"{_usage(error)}; see tablemapper --help", Exit.USAGE, json=json)
     except TableMapperError as error:
@@ -138,9 +188,17 @@ def located(place: str) -> dict[str, Any]:
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
     """
-    if not is_account(place := named_place(place)):
+    from ..engines.locations import is_account, named_place, split_prefix
+
+    named, prefix = split_prefix(place)
+    if not is_account(place := named_place(named)):
+        if prefix is not None:
+            raise NotAStore(f"{named}/{prefix}: a prefix is for an account of Azure, and {named} names a file")
         return {"path": Path(place)}
-    return {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    if prefix is not None and (fault := check_table_name(prefix)) is not None:
+        raise NotAStore(f"{named}/…: {fault}")
+    where = {"path": place, "credential": _credential() if place.lower().startswith("azure:") else None}
+    return where | ({} if prefix is None else {"prefix": prefix})
 
 
 def existing(place: str) -> dict[str, Any]:
@@ -150,9 +208,11 @@ def existing(place: str) -> dict[str, Any]:
         NotAStore: there is nothing, or something else.
         StoreError: it is damaged, or no path leads to it.
     """
+    from ..engines.locations import check_file, status
+
     where = located(place)
     if isinstance(where["path"], str):
-        status(where["path"], credential=where["credential"])
+        status(where["path"], **{name: value for name, value in where.items() if name != "path"})
     elif not where["path"].exists():
         raise NotAStore(f"{where['path']}: there is no store; name the file of a store")
     else:
@@ -187,6 +247,8 @@ def existing_file(place: str) -> Path:
 
 def title_of(place: str) -> str:
     """Return what a store is called where people read it, without a secret."""
+    from ..engines.locations import is_account
+
     return place if place.startswith(("env:", "azure:")) else "Azure Tables" if is_account(place) else Path(place).name
 
 

@@ -9,12 +9,11 @@ from ..diagrams.markup import mermaid, text
 from ..diagrams.svg import svg
 from ..diagrams.trees import trees_of
 from ..errors import InvalidModel
-from .app import Models, StoreArgument, app, load_models
+from .app import Models, StoreArgument, load_models
 from .output import Exit, is_unicode, show
 from .store_reader import opened
 
 
-@app.command
 def diagram(
     place: StoreArgument | None = None,
     /,
@@ -33,7 +32,7 @@ def diagram(
         raise InvalidModel("name the models, as in --models shop.models, or a store")
     trees = trees_of(classes, states)
     if format == "svg":
-        picture = svg(trees, alone=True) + "\n"  # which is UTF-8, where nothing says otherwise
+        picture = svg(trees, standalone=True) + "\n"  # which is UTF-8, where nothing says otherwise
         sys.stdout.write(picture if is_unicode() else picture.encode("ascii", "xmlcharrefreplace").decode())
         return Exit.OK
     return show(None, {"mermaid": mermaid, "text": text}[format](trees).removesuffix("\n"), json=False)

@@ -20,7 +20,7 @@ from cyclopts import Parameter
 
 from ..errors import InvalidQuery, StoreLocked, TableMapperError, safe_repr
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, app, existing, located, title_of
+from .app import Json, Models, StoreArgument, existing, located, title_of
 from .output import Exit, note
 from .store_reader import opened_with_notes
 
@@ -31,7 +31,6 @@ Port = Annotated[int, Parameter(help="the port; 0 for a free one")]
 Open = Annotated[bool, Parameter(name="--open", negative="", help="open the page in a browser")]
 
 
-@app.command
 def inspect(
     place: StoreArgument,
     /,

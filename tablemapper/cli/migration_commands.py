@@ -18,11 +18,10 @@ from ..migrations.runner import migrate as run_migrations
 from ..scripts.migrations import Migrations
 from ..store.builds import HOLD, REST
 from .administration_commands import Hold, Rest
-from .app import Json, Models, Scripts, StoreArgument, app, existing, import_from_here, load_models
+from .app import Json, Models, Scripts, StoreArgument, existing, import_from_here, load_models
 from .output import Exit, show, table
 
-migrations_app = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
-app.command(migrations_app)
+migrations_app: App = App(name="migrations", help="Migration scripts: write them, and compare them with the models.")
 _PARTS = ("where", "rule", "message", "code", "warning")  # of a change
 
 
@@ -62,7 +61,6 @@ def _create_package(name: str) -> Path | None:
     return folder
 
 
-@app.command
 def migrate(
     place: StoreArgument,
     /,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,8 @@ from ..errors import InvalidQuery, safe_repr
 from ..query.parsing import condition, field, key, orders
 from ..query.partitions import Partition
 from ..store.store import Store
-from .app import Json, Models, StoreArgument, app
+from ..viewer.cells import escaped
+from .app import Json, Models, StoreArgument
 from .output import Exit, fitting, json_text, note, show, table
 from .store_reader import opened
 
@@ -45,7 +46,7 @@ Scan = Annotated[
 Explain = Annotated[
     bool, Parameter(negative="", help="show how the question is answered, and what it costs, instead of rows")
 ]
-Format = Literal["table", "json", "jsonl", "csv"]
+Format = Literal["table", "json", "jsonl", "csv", "markdown"]
 
 
 def find_class(store: Store, name: str) -> type[Any]:
@@ -63,7 +64,6 @@ def find_class(store: Store, name: str) -> type[Any]:
     return found
 
 
-@app.command(name="show")
 def show_rows(
     place: StoreArgument,
     name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],
@@ -111,10 +111,11 @@ def show_rows(
     ending = f"{limit:,} shown, there are more: --limit" if more else f"{len(rows):,} shown"
     columns = _columns(cls, names)
     cells = [[_cell(row[name]) for name in columns] for row in rows[:limit]]
+    if format == "markdown":
+        return show(None, _markdown(columns, cells), json=False)
     return show(None, table("", columns, cells, cut=True), ending, json=False)
 
 
-@app.command
 def get(
     place: StoreArgument,
     name: Annotated[str, Parameter(name="CLASS", help="the name of the class")],
@@ -132,12 +133,13 @@ def get(
             return show({"ok": False, "entity": None}, json=True, ok=False)
         note(f"there is no {name} {' '.join(values)}")
         return Exit.FOUND
-    found = to_dict(entity, etag=True)
-    return show(
-        {"ok": True, "entity": found},
-        table("", ("property", "value"), zip(found, map(_cell, found.values()), strict=True)),
-        json=json,
-    )
+    return entity_table(to_dict(entity, etag=True), json=json)
+
+
+def entity_table(properties: Mapping[str, Any], *, json: bool) -> Exit:
+    """Print the properties of one entity."""
+    rows = zip(properties, map(_cell, properties.values()), strict=True)
+    return show({"ok": True, "entity": properties}, table("", ("property", "value"), rows), json=json)
 
 
 def _columns(cls: type[Any], names: list[str] | None) -> list[str]:
@@ -168,6 +170,12 @@ def _cell(value: Any) -> str:
     if value is None:
         return "–"
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _markdown(columns: list[str], rows: Iterable[list[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [columns, ["---"] * len(columns), *([escaped(cell).replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join([f"| {' | '.join(line)} |" for line in lines])
 
 
 def _streamed(found: Iterator[Any], cls: type[Any], names: list[str] | None, format: str) -> Exit:

@@ -18,15 +18,15 @@ def text(trees: Iterable[Tree]) -> str:
     lines = [line for tree in trees for line in tree.lines]
     name = max([len(line.name) + 2 * line.depth for line in lines], default=0)
     key = max([len(line.key) for line in lines], default=0)
-    more = max([len(line.more) for line in lines], default=0)
-    return "\n\n".join("\n".join(_lines(tree, name, key, more)) for tree in trees) + "\n" * bool(trees)
+    notes = max([len(line.notes) for line in lines], default=0)
+    return "\n\n".join("\n".join(_lines(tree, name, key, notes)) for tree in trees) + "\n" * bool(trees)
 
 
-def _lines(tree: Tree, name: int, key: int, more: int) -> Iterator[str]:
+def _lines(tree: Tree, name: int, key: int, notes: int) -> Iterator[str]:
     yield f"{tree.name}  ({tree.about})  {tree.key}"
     for line in tree.lines:
-        named = f"{'  ' * line.depth}{_SIGNS[line.shape]} {line.name}"
-        yield f"  {named:{name + 2}}  {line.key:{key}}  {line.more:{more}}  {line.table}".rstrip()
+        label = f"{'  ' * line.depth}{_SIGNS[line.shape]} {line.name}"
+        yield f"  {label:{name + 2}}  {line.key:{key}}  {line.notes:{notes}}  {line.table}".rstrip()
 
 
 def mermaid(trees: Iterable[Tree]) -> str:
@@ -43,8 +43,8 @@ def mermaid(trees: Iterable[Tree]) -> str:
 
 
 def _node(line: Line) -> str:
-    return _coded(line.name, line.key, line.more)
+    return _coded(line.name, line.key, line.notes)
 
 
 def _coded(*texts: str) -> str:
-    return "<br>".join(_CODED.sub(lambda one: f"#{ord(one[0])};", text) for text in texts if text)
+    return "<br>".join(_CODED.sub(lambda match: f"#{ord(match[0])};", text) for text in texts if text)

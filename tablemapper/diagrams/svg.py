@@ -13,7 +13,7 @@ from .trees import Line, Tree
 _MONO, _TEXT, _SMALL, _BOLD = 7.25, 7.4, 6.5, 7.9  # px of a letter: of keys, of names, of remarks, of classes
 _ROW, _BOX, _GAP = 24, 50, 28  # px: of a line, of a box, between trees
 _WIDTH = 1000  # up to which all trees share their columns
-_KEY, _MORE, _LINES = 38, 30, 12
+_KEY, _NOTES, _LINES = 38, 30, 12
 _COLUMN = 12  # px between columns
 
 STYLE = (
@@ -27,12 +27,12 @@ STYLE = (
 
 
 def svg(
-    trees: Iterable[Tree], *, alone: bool = False, label: str = "the classes, with their indexes and aggregates"
+    trees: Iterable[Tree], *, standalone: bool = False, label: str = "the classes, with their indexes and aggregates"
 ) -> str:
     """Return the trees as SVG.
 
     Args:
-        alone: whether it is a file of its own, with its colours for light and dark; else the page has them.
+        standalone: whether it is a file of its own, with its colours for light and dark; else the page has them.
         label: says what it is to those who do not see it.
     """
     drawn = [_cut(tree) for tree in trees]
@@ -44,18 +44,18 @@ def svg(
         parts.append(f'<g transform="translate(2 {_px(top)})">{"".join(_drawn(tree, columns, height))}</g>')
         top += height + _GAP
     width, height = max(map(sum, widths), default=0.0) + 4, max(top - _GAP, 0.0) + 2
-    style = f"<style>{STYLE}</style>" if alone else ""
-    space = ' xmlns="http://www.w3.org/2000/svg"' if alone else ""
+    style = f"<style>{STYLE}</style>" if standalone else ""
+    space = ' xmlns="http://www.w3.org/2000/svg"' if standalone else ""
     size = f'viewBox="0 0 {_px(width)} {_px(height)}" width="{_px(width)}" height="{_px(height)}"'
     return f'<svg{space} {size} role="img" aria-label="{escape(label)}">{style}{"".join(parts)}</svg>'
 
 
 def _cut(tree: Tree) -> Tree:
     """Return a tree with as many lines as are drawn."""
-    more = len(tree.lines) - _LINES
-    if more <= 0:
+    hidden = len(tree.lines) - _LINES
+    if hidden <= 0:
         return tree
-    lines = (*tree.lines[:_LINES], Line("index", f"and {more} more", "", ""))
+    lines = (*tree.lines[:_LINES], Line("index", f"and {hidden} more", "", ""))
     return Tree(tree.name, tree.table, tree.fields, tree.key, lines)
 
 
@@ -64,8 +64,8 @@ def _columns(trees: Sequence[Tree]) -> tuple[float, float, float, float]:
     lines = [line for tree in trees for line in tree.lines]
     name = max([len(line.name) * _TEXT + 16 * line.depth for line in lines], default=0.0)
     key = max([min(len(line.key), _KEY) * _MONO for line in lines], default=0.0)
-    more = max([min(len(line.more), _MORE) * _SMALL for line in lines], default=0.0)
-    return max(map(_box, trees), default=0.0) + 51, name + _COLUMN, key + _COLUMN, more + _COLUMN
+    notes = max([min(len(line.notes), _NOTES) * _SMALL for line in lines], default=0.0)
+    return max(map(_box, trees), default=0.0) + 51, name + _COLUMN, key + _COLUMN, notes + _COLUMN
 
 
 def _box(tree: Tree) -> float:
@@ -89,7 +89,7 @@ def _drawn(tree: Tree, columns: tuple[float, float, float, float], height: float
         yield _sign(line, x + 16 * line.depth, y)
         yield _text(first + 16 * line.depth, y + 4.5, line.name, "", 60)
         yield _text(first + name, y + 4.5, line.key, "m", _KEY)
-        yield _text(first + name + key, y + 4.5, line.more, "s", _MORE)
+        yield _text(first + name + key, y + 4.5, line.notes, "s", _NOTES)
         y += _ROW
 
 
@@ -105,9 +105,9 @@ def _text(x: float, y: float, text: str, kind: str, most: int) -> str:
     if not text:
         return ""
     title = f"<title>{escape(text)}</title>" if len(text) > most else ""
-    shown = text if len(text) <= most else text[: most - 1] + "…"
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{_px(x)}" y="{_px(y)}"{named}>{title}{escape(shown)}</text>'
+    visible = text if len(text) <= most else text[: most - 1] + "…"
+    css_class = f' class="{kind}"' if kind else ""
+    return f'<text x="{_px(x)}" y="{_px(y)}"{css_class}>{title}{escape(visible)}</text>'
 
 
 def _px(number: float) -> str:

@@ -22,7 +22,7 @@ class Line:
     name: str
     key: str
     """``{shop} / {day}``: partition and row."""
-    more: str
+    notes: str
     """What is special: ``unique``, ``+ price``, measures, a state."""
     depth: int = 0
     """1 for an index of an aggregate."""
@@ -52,26 +52,40 @@ def trees_of(classes: Iterable[type[Record]], states: Mapping[str, str] = {}) ->
         classes: of entities and of aggregates; those of a catalogue, too.
         states: of what is not ready, by label: ``{"Product.by_name": "building"}``.
     """
-    own = [declaration_of(cls) for cls in classes]
-    return tuple([_tree(made, own, states) for made in own if made.of is None])
+    declarations = [declaration_of(cls) for cls in classes]
+    return tuple([_tree(declaration, declarations, states) for declaration in declarations if declaration.of is None])
 
 
 def key_text(partition: Template, row: Template) -> str:
     """Return the templates of a key as a picture has them."""
-    texts = [" ".join(one.text if isinstance(one.text, tuple) else [one.text]) for one in (partition, row)]
+    texts = [
+        " ".join(template.text if isinstance(template.text, tuple) else [template.text])
+        for template in (partition, row)
+    ]
     return " / ".join(filter(None, texts))
 
 
-def _tree(made: Declaration, every: Sequence[Declaration], states: Mapping[str, str]) -> Tree:
-    lines = [*_indexes(made, states), *_aggregates(made, every, states), *_fields(made, every)]
-    return Tree(made.name, made.table, len(made.fields), key_text(*made.templates), tuple(lines))
+def _tree(declaration: Declaration, declarations: Sequence[Declaration], states: Mapping[str, str]) -> Tree:
+    lines = [
+        *_indexes(declaration, states),
+        *_aggregates(declaration, declarations, states),
+        *_fields(declaration, declarations),
+    ]
+    return Tree(
+        declaration.name, declaration.table, len(declaration.fields), key_text(*declaration.templates), tuple(lines)
+    )
 
 
-def _indexes(made: Declaration, states: Mapping[str, str], depth: int = 0) -> Iterator[Line]:
-    for index in made.indexes:
-        more = [*_special(index), states.get(f"{made.name}.{index.name}", "")]
+def _indexes(declaration: Declaration, states: Mapping[str, str], depth: int = 0) -> Iterator[Line]:
+    for index in declaration.indexes:
+        notes = [*_special(index), states.get(f"{declaration.name}.{index.name}", "")]
         yield Line(
-            "index", index.name, key_text(index.partition, index.row), ", ".join(filter(None, more)), depth, index.table
+            "index",
+            index.name,
+            key_text(index.partition, index.row),
+            ", ".join(filter(None, notes)),
+            depth,
+            index.table,
         )
 
 
@@ -88,24 +102,24 @@ def _special(index: IndexModel) -> Iterator[str]:
         yield f"+ {' + '.join(field.name for field in index.include)}"
 
 
-def _aggregates(of: Declaration, every: Sequence[Declaration], states: Mapping[str, str]) -> Iterator[Line]:
-    for made in every:
-        if made.of is None or made.of.__name__ != of.name:
+def _aggregates(of: Declaration, declarations: Sequence[Declaration], states: Mapping[str, str]) -> Iterator[Line]:
+    for aggregate in declarations:
+        if aggregate.of is None or aggregate.of.__name__ != of.name:
             continue
-        kinds = [field.measure.kind for field in made.fields if field.measure is not None]
+        kinds = [field.measure.kind for field in aggregate.fields if field.measure is not None]
         measures = dict.fromkeys(kind.replace("_", " ") for kind in kinds if kind != "group")
-        more = ["some"] * (made.where is not None) + [*measures, *filter(None, [states.get(made.name)])]
-        yield Line("aggregate", made.name, key_text(*made.templates), ", ".join(more), 0, made.table)
-        yield from _indexes(made, states, depth=1)
+        notes = ["some"] * (aggregate.where is not None) + [*measures, *filter(None, [states.get(aggregate.name)])]
+        yield Line("aggregate", aggregate.name, key_text(*aggregate.templates), ", ".join(notes), 0, aggregate.table)
+        yield from _indexes(aggregate, states, depth=1)
 
 
-def _fields(of: Declaration, every: Sequence[Declaration]) -> Iterator[Line]:
+def _fields(of: Declaration, declarations: Sequence[Declaration]) -> Iterator[Line]:
     """Yield the fields of other classes that are maintained from this one."""
-    for made in every:
-        for field in made.fields:
+    for owner in declarations:
+        for field in owner.fields:
             measure: Any = field.measure
             if measure is not None and measure.of is not None and _name(measure.of) == of.name:
-                yield Line("field", f"{made.name}.{field.name}", "", measure.kind.replace("_", " "))
+                yield Line("field", f"{owner.name}.{field.name}", "", measure.kind.replace("_", " "))
 
 
 def _name(of: Any) -> str:

@@ -6,16 +6,18 @@ Nothing here knows where a store is kept: an engine gives what is `CheckView`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
+import msgspec
 
 from ..errors import CorruptStore
 from ..progress import Meter
 from ..schema.aggregate_model import AggregateModel, Delta
-from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance
+from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance, written_test
 from ..schema.model import Model
-from ..schema.rows import UNREADABLE, Row, same_rows
+from ..schema.rows import DAMAGE, UNREADABLE, Row, same_rows
 from ..schema.slots import State
 
 ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
@@ -93,6 +95,14 @@ class CheckView(Protocol):
         """Return a class with all that is stored of it, which may be more than its code declares."""
         ...
 
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        """Return the function that says which value of a row only another version of its class knows; None if none does."""
+        ...
+
+    def count(self, model: Model) -> int:
+        """Return the number of entities of a class."""
+        ...
+
     def rows(self, model: Model) -> Iterable[Row]:
         """Return the entities of a class."""
         ...
@@ -129,10 +139,6 @@ class CheckView(Protocol):
         """Return the key of the entity that stands in a unique index with a value."""
         ...
 
-    def index_count(self, index: IndexMaintenance) -> int:
-        """Return the number of the rows of an index."""
-        ...
-
 
 @attrs.frozen(eq=False)
 class CheckFinding:
@@ -144,6 +150,33 @@ class CheckFinding:
     remedy: str = "restore a backup"
     """What the user can do where that is None."""
 
+
+@attrs.define
+class _Digest:
+    """The number of some index rows, and the sum of keyed hashes of 64 bits: the same in whatever order they come.
+
+    Rows that differ in a value, or in the class of one, have the same sum once in 2**64 times.
+    """
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, rows: Iterable[IndexRow]) -> None:
+        hashes = map(_hash, rows)
+        while some := list(islice(hashes, _BLOCK)):
+            self.count += len(some)
+            self.total += sum(some)
+
+
+def _hash(row: IndexRow) -> int:
+    try:
+        return hash(_encode(row))
+    except DAMAGE:  # a value that no write stores
+        return hash(repr(row))
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_BLOCK = 1_000  # rows that are looked at together
 
 MaintenanceRule: TypeAlias = tuple[Maintenance, Callable[[Sequence[Any]], bool] | None]
 """What is maintained, and the entities that it is maintained from, by their rows; None: from all."""
@@ -168,7 +201,9 @@ class ConsistencyCheck:
             aggregate: {} for duties in maintained.values() for part, _ in duties for aggregate in part.aggregates
         }
         self._live: dict[AggregateMaintenance, dict[tuple[str, str], Delta]] = {}
-        self.entity_count = self.index_count = self.group_count = 0
+        self.entity_count: int = 0
+        self.index_count: int = 0
+        self.group_count: int = 0
 
     def findings(self, own: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
         """Yield what is wrong: entities and their index rows first, then the groups that they add up to.
@@ -176,10 +211,11 @@ class ConsistencyCheck:
         Args:
             own: what is wrong with what the engine keeps besides; it is read last.
         """
+        models = [model for model in self._maintained if model.aggregate is None]
         try:
-            for model in self._maintained:
-                if model.aggregate is None:
-                    yield from self._entities(model)
+            self._meter.expect(lambda: sum(map(self._stored.count, models)))
+            for model in models:
+                yield from self._entities(model)
             for aggregate, groups in self._groups.items():
                 yield from self._aggregate(aggregate, groups)
             yield from own
@@ -200,37 +236,52 @@ class ConsistencyCheck:
         (whole, _), *rest = self._maintained[model]
         return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
 
-    def _counts(self, model: Model) -> dict[IndexMaintenance, int]:
-        return {index: 0 for part, _ in self._maintained[model] for index in part.indexes}
-
     # ------------------------------------------------------------------------------------------ entities
 
     def _entities(self, model: Model) -> Iterator[CheckFinding]:
-        whole, counts = self._stored.whole(model), self._counts(model)
-        for row in self._stored.rows(model):
-            self.entity_count += 1
-            self._meter.advance(1)
-            maintenance = self._duties(model, row)
-            try:
-                yield from self._entity(whole, row)
-                entries = self._counted(maintenance, row)
-            except UNREADABLE as error:
-                yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
-                entries = self._counted(maintenance.counting(row), row)
-            yield from self._present(entries, counts)
-        yield from self._no_others(model, counts)
+        whole, digests = self._stored.whole(model), self._digests(model)
+        (maintenance, _), *parts = self._maintained[model]
+        is_written, stream = written_test(whole), iter(self._stored.rows(model))
+        unknown = self._stored.unknown(model)
+        while rows := list(islice(stream, _BLOCK)):
+            self.entity_count += len(rows)
+            self._meter.advance(len(rows))
+            if unknown is not None:
+                yield from _unknown(model, unknown, rows)
+            if parts or not (is_written(rows, self._last) and self._adds(maintenance, rows, digests)):
+                for row in rows:
+                    yield from self._entity(whole, row, self._duties(model, row), digests)
+        yield from self._indexes(model, digests)
 
-    def _counted(self, maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
-        """Add what an entity contributes to groups, and return its rows in indexes; raises if it cannot have all."""
-        entries = _entries(maintenance, row)
-        for aggregate in maintenance.aggregates:
-            if aggregate.calculates and not aggregate.can_hold(row):
-                aggregate.collect((row,), {}, 1)  # (which raises)
-        for aggregate in maintenance.aggregates:
-            aggregate.collect((row,), self._groups[aggregate], 1)
-        return entries
+    def _entity(
+        self, model: Model, row: Row, maintenance: Maintenance, digests: dict[IndexMaintenance, _Digest]
+    ) -> Iterator[CheckFinding]:
+        try:
+            yield from self._faults(model, row)
+            self._add(maintenance, (row,), digests)
+        except UNREADABLE as error:
+            yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
+            self._add(maintenance.counting(row), (row,), digests)
 
-    def _entity(self, model: Model, row: Row) -> Iterator[CheckFinding]:
+    def _adds(self, maintenance: Maintenance, rows: Sequence[Row], digests: dict[IndexMaintenance, _Digest]) -> bool:
+        """Add what entities are in indexes and groups, and return True; or add nothing if one of them cannot be."""
+        try:
+            self._add(maintenance, rows, digests)
+        except UNREADABLE:
+            return False
+        return True
+
+    def _add(self, maintenance: Maintenance, rows: Sequence[Row], digests: dict[IndexMaintenance, _Digest]) -> None:
+        """Add what entities are in indexes and groups; if one of them cannot be, raise before anything is added."""
+        entries = [(index, index.rows(rows)) for index in maintenance.indexes]
+        for aggregate in maintenance.aggregates:
+            aggregate.collect(rows, {}, 1)
+        for aggregate in maintenance.aggregates:
+            aggregate.collect(rows, self._groups[aggregate], 1)
+        for index, added in entries:
+            digests[index].add(added)
+
+    def _faults(self, model: Model, row: Row) -> Iterator[CheckFinding]:
         """Check what a row says of itself; raises if it cannot be read."""
         if (fault := model.fault_of(row)) is not None:
             raise ValueError(fault)
@@ -244,30 +295,41 @@ class ConsistencyCheck:
 
     # ------------------------------------------------------------------------------------------ indexes
 
-    def _present(
-        self, entries: list[tuple[IndexMaintenance, IndexRow]], counts: dict[IndexMaintenance, int]
-    ) -> Iterator[CheckFinding]:
-        """Check that the index rows of an entity or a group are there, and count those that are."""
-        for index, entry in entries:
-            key, where = entry[:4], index.label
-            row = self._stored.index_row(index, key)
-            if row is None and self._stored.is_noted(index, key):
-                continue
-            if row is None:
-                detail = f"the {index.owner.name} has no such row in the index"
-                yield CheckFinding(Problem("missing", where, key, detail), index)
-                continue
-            counts[index] += 1
-            if not same_rows(row, entry):
-                yield CheckFinding(Problem("wrong", where, key, f"expected {entry[4:]}, found {row[4:]}"), index)
+    def _digests(self, model: Model) -> dict[IndexMaintenance, _Digest]:
+        return {index: _Digest() for part, _ in self._maintained[model] for index in part.indexes}
 
-    def _no_others(self, model: Model, counts: dict[IndexMaintenance, int]) -> Iterator[CheckFinding]:
-        """Check that indexes have no rows but those that were counted."""
-        for index, count in counts.items():
-            self.index_count += count
-            if self._stored.index_count(index) != count:
-                yield from self._dangling(model, index)
+    def _indexes(self, model: Model, expected: dict[IndexMaintenance, _Digest]) -> Iterator[CheckFinding]:
+        """Check the indexes of a class, each whole, and row by row if that differs from what was expected."""
+        for index, digest in expected.items():
+            stored = _Digest()
+            stored.add(self._stored.index_rows(index))
+            self.index_count += stored.count
+            if digest != stored:
+                yield from self._index(model, index, stored.count)
             yield from self._notes(model, index)
+
+    def _index(self, model: Model, index: IndexMaintenance, stored: int) -> Iterator[CheckFinding]:
+        """Check that the rows of an index are there, and that it has no others."""
+        of_groups = model.aggregate is not None
+        rows = (row for row, _ in self._stored.groups(model)) if of_groups else self._stored.rows(model)
+        count = 0
+        for row in rows:
+            for entry in self._expected_of(model, index, row):
+                key, where = entry[:4], index.label
+                found = self._stored.index_row(index, key)
+                if found is None and self._stored.is_noted(index, key):
+                    continue
+                if found is None:
+                    detail = f"the {index.owner.name} has no such row in the index"
+                    yield CheckFinding(Problem("missing", where, key, detail), index)
+                    continue
+                count += 1
+                if not same_rows(found, entry):
+                    detail = f"expected {entry[4:]}, found {found[4:]}"
+                    yield CheckFinding(Problem("wrong", where, key, detail), index)
+        if count != stored:
+            yield from self._dangling(model, index)
+            self.index_count -= stored - count
 
     def _notes(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         """Check those that are noted as further holders of a value in a unique index."""
@@ -286,7 +348,9 @@ class ConsistencyCheck:
 
     def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow]:
         """Return the rows that the entity or the group of an index's row should have there."""
-        row = self._stored.row(model, key[2], key[3])
+        return self._expected_of(model, index, self._stored.row(model, key[2], key[3]))
+
+    def _expected_of(self, model: Model, index: IndexMaintenance, row: Row | None) -> list[IndexRow]:
         if row is not None and index not in self._duties(model, row).indexes:
             return []
         return index.rows_of(row, self._stored.whole(model))
@@ -309,22 +373,23 @@ class ConsistencyCheck:
                 deltas[aggregate.key(group)] = delta
             except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, (group,), str(error)))
-        counts = self._counts(model)
+        digests, unknown = self._digests(model), self._stored.unknown(model)
         seen = set()
         for row, blob in self._stored.groups(model):
             key = (row[0], row[1])
             seen.add(key)
             self.group_count += 1
+            if unknown is not None:
+                yield from _unknown(model, unknown, (row,))
             try:
                 problem = _wrong_group(aggregate, row, blob, deltas.get(key))
-                entries = _entries(self._duties(model, row), row)
+                self._add(self._duties(model, row).of_indexes, (row,), digests)
             except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, key, str(error)), aggregate)
                 continue
             if problem is not None:
                 yield CheckFinding(problem, aggregate)
-            yield from self._present(entries, counts)
-        yield from self._no_others(model, counts)
+        yield from self._indexes(model, digests)
         for key, delta in deltas.items():
             if key not in seen and delta[0]:
                 yield CheckFinding(Problem("missing", model.name, key, f"the group has {delta[0]} entities"), aggregate)
@@ -344,6 +409,13 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
             yield CheckFinding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
+
+
+def _unknown(model: Model, unknown: Callable[[Row], str | None], rows: Iterable[Row]) -> Iterator[CheckFinding]:
+    """Yield values that only other versions of a class know; what is maintained counts them, as the catalogue knows them."""
+    for row in rows:
+        if (detail := unknown(row)) is not None:
+            yield CheckFinding(Problem("damaged", model.name, row[:2], detail), remedy="write the entity again")
 
 
 def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: Delta | None) -> Problem | None:
@@ -377,8 +449,3 @@ def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | Non
         for number, slot in enumerate(aggregate.slots, 1):
             state[number] = slot.expected(state[number], stored[number])
     return state
-
-
-def _entries(maintenance: Maintenance, row: Row) -> list[tuple[IndexMaintenance, IndexRow]]:
-    """Return the rows that an entity or a group should have in the indexes on its class."""
-    return [(index, entry) for index in maintenance.indexes for entry in index.rows((row,))]

@@ -73,15 +73,31 @@ class _Account:
 
     text: str = attrs.field(repr=False)
     credential: Any = attrs.field(repr=False)
+    prefix: str | None = None
+    """The catalogue that is meant, and what the names of its tables begin with; None: as the text says."""
 
     def open(
-        self, schema: Schema | None, *, durability: str, timeout: float | None, read_only: bool = False, **options: Any
+        self,
+        schema: Schema | None,
+        *,
+        durability: str,
+        timeout: float | None,
+        read_only: bool = False,
+        adopt: bool | Sequence[str] = False,
+        **options: Any,
     ) -> Engine:
         given = self._connect(durability, timeout)
         from .azure.engine import AzureEngine
         from .azure.tables.background import Background
 
-        return AzureEngine.open(schema=schema, read_only=read_only, background=Background, **given)
+        return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, background=Background, **given)
+
+    def remove(self) -> None:
+        """Delete the tables of the store."""
+        given = self._connect("full", None)
+        from .azure.dropping import remove
+
+        remove(given["service"], given["name"], given["catalogue"], given["timeout"])
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
         given = self._connect(durability, timeout)
@@ -95,7 +111,7 @@ class _Account:
 
         if durability != "full":
             raise ValueError(f"durability={durability!r} is for a file; Azure Tables keeps what it acknowledged")
-        catalogue = ""
+        name = catalogue = ""
         if not _is_named(self.text):
             account = account_of(self.text, self.credential)
         elif _SECRET.search(self.text):
@@ -107,6 +123,12 @@ class _Account:
             if catalogue and (fault := check_table_name(catalogue)) is not None:
                 raise NotAStore(f"azure://…/: {fault}")
             account = named_account(name, self.credential)
+        if self.prefix is not None:
+            if (catalogue or self.prefix).lower() != self.prefix.lower():
+                raise ValueError(
+                    f"prefix={safe_repr(self.prefix)}, and azure://{name}/{catalogue} names another one; leave out one of them"
+                )
+            catalogue = self.prefix
         try:
             from .azure.tables.wire import Wire
         except ModuleNotFoundError as error:
@@ -137,6 +159,12 @@ def _is_named(where: str) -> bool:
 def is_public(where: str) -> bool:
     """Return whether a text that names a place has no secret in it, as a connection string has."""
     return _CONNECTION.match(where) is None and _SECRET.search(where) is None
+
+
+def split_prefix(where: str) -> tuple[str, str | None]:
+    """Return a text that names a place, and the prefix that ``env:NAME/Prefix`` has behind that."""
+    name, slash, prefix = where.partition("/") if where.startswith("env:") else (where, "", "")
+    return name, prefix if slash else None
 
 
 def named_place(where: str) -> str:
@@ -188,14 +216,24 @@ def path_of(where: str | os.PathLike[str]) -> str | os.PathLike[str]:
     return where
 
 
-def place_of(where: Where, credential: Any = None) -> StoreLocation:
+def place_of(where: Where, credential: Any = None, prefix: str | None = None) -> StoreLocation:
     """Return the place that a user names.
 
     Raises:
         NotAStore: it is neither a path nor an account.
+        ValueError: the prefix is no name of a table, or it is a file.
     """
-    if isinstance(where, str) and is_account(where := named_place(where)):
-        return _Account(where, credential)
+    if isinstance(where, str):
+        where, own = split_prefix(where)
+        if prefix is not None and own is not None and prefix.lower() != own.lower():
+            raise ValueError(f"prefix={safe_repr(prefix)}, and {where}/{own} names another one; leave out one of them")
+        prefix = own if prefix is None else prefix
+        if prefix is not None and (fault := check_table_name(prefix)) is not None:
+            raise ValueError(f"prefix=: {fault}")
+        if is_account(where := named_place(where)):
+            return _Account(where, credential, prefix)
+    if prefix is not None:
+        raise ValueError("prefix= is for an account of Azure, and this is a file")
     if credential is not None:
         raise NotAStore("credential= is for an account of Azure, and this is a file")
     if isinstance(where, str | os.PathLike) or not hasattr(where, "open"):
@@ -213,6 +251,8 @@ def open_engine(
     timeout: float | None = None,
     waited: Callable[[], float] = float,
     ways_back: Sequence[BackwardConversion] = (),
+    prefix: str | None = None,
+    adopt: bool | Sequence[str] = False,
 ) -> Engine:
     """Open the engine that keeps what a user names.
 
@@ -226,18 +266,25 @@ def open_engine(
         timeout: as for `tablemapper.open`.
         ways_back: of the migration scripts that are known, so that an older version can be kept in step.
         waited: returns how many seconds of the timeout are over when a write begins; by default none.
+        prefix: as for `tablemapper.open`.
+        adopt: as for `tablemapper.open`.
 
     Raises:
         NotAStore: it is neither a path nor an account.
-        ValueError: ``":memory:"`` with ``read_only``.
+        ValueError: ``":memory:"`` with ``read_only``; what is for an account, with a file.
         StoreError: as the engine raises.
     """
     if read_only and where == ":memory:":
         raise ValueError(
             '":memory:" is a store of its own each time, and empty: read_only=True; name the file of a store'
         )
-    place = place_of(where) if credential is None else place_of(where, credential)
-    reads = {"read_only": True} if read_only else {}  # (a place of one's own need not know it)
+    account = {name: value for name, value in (("credential", credential), ("prefix", prefix)) if value is not None}
+    place = place_of(where, **account)
+    reads: dict[str, Any] = {"read_only": True} if read_only else {}  # (a place of one's own need not know it)
+    if adopt:
+        if isinstance(place, _File):
+            raise ValueError("adopt= is for tables of an account of Azure; a file holds what this library wrote")
+        reads["adopt"] = adopt
     engine = place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)
     for label, told in engine.schema.lost.items():
         _log.warning("%s cannot be read without its class: %s", label, told.partition("\n")[0])
@@ -280,7 +327,7 @@ def check_file(path: str | os.PathLike[str]) -> None:
     check_file(path)
 
 
-def status(place: Where, *, credential: Any = None, timeout: float | None = None) -> Status:
+def status(place: Where, *, credential: Any = None, timeout: float | None = None, prefix: str | None = None) -> Status:
     """Return what a store maintains, the progress of builds, and its migrations.
 
     It needs no models, so it works for a store that no program opens any more.
@@ -289,11 +336,12 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
         place: the path of a file, or an account of Azure.
         credential: as for `tablemapper.open`.
         timeout: as for `tablemapper.open`.
+        prefix: as for `tablemapper.open`.
 
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
     """
-    named = place_of(place, credential)
+    named = place_of(place, credential, prefix)
     if isinstance(named, _File):
         from .sqlite.online.status import status_of_file
 
@@ -305,12 +353,26 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
         engine.close()
 
 
+def remove(account: str, prefix: str, *, credential: Any = None) -> None:
+    """Delete the tables of a store in an account, its catalogue last.
+
+    Raises:
+        NotAStore: it is no account.
+        StoreError: the service does not answer, or refuses.
+    """
+    place = place_of(account, credential, prefix)
+    if not isinstance(place, _Account):
+        raise NotAStore(f"{safe_repr(account)}: expected an account of Azure")
+    place.remove()
+
+
 def open_migrations(
     where: Where,
     *,
     durability: Literal["full", "relaxed"] = "full",
     timeout: float | None = None,
     credential: Any = None,
+    prefix: str | None = None,
 ) -> MigrationEngine:
     """Open a store for migrations.
 
@@ -319,12 +381,13 @@ def open_migrations(
         durability: as for `tablemapper.open`.
         timeout: as for `tablemapper.open`.
         credential: as for `tablemapper.open`.
+        prefix: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: it is a place where no migrations run.
         StoreError: there is no store in this place, or it cannot be used.
     """
-    place = place_of(where, credential)
+    place = place_of(where, credential, prefix)
     if (migrations := getattr(place, "migrations", None)) is None:
         raise InvalidMigration(f"{safe_repr(where)}: migrations run in a file, or in an account of Azure")
     engine: MigrationEngine = migrations(durability=durability, timeout=timeout)

@@ -187,8 +187,6 @@ class BuildStep:
     pace: StepTiming = attrs.field(factory=StepTiming)
     clearing: bool = False
     """Whether it deleted the rows of something that was dropped."""
-    groups: int = 0
-    """How many groups of aggregates it changed."""
 
 
 Position: TypeAlias = tuple[Any, ...]
@@ -247,6 +245,17 @@ class Reads(Protocol):
         """Return the number of entities; None if that has to be found out in Python."""
         ...
 
+    def totals(
+        self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool
+    ) -> Iterable[Row] | None:
+        """Return totals by groups of fields that are stored alike; None if they have to be found out in Python.
+
+        Each row has the stored values of the fields, without repetitions, of one entity of the group, then the number
+        of its entities, then of the measured one how many values it has and their sum, or the least and the greatest.
+        A group can come several times. A damaged value of one of the fields has to be found in Python.
+        """
+        ...
+
     def between_bounds(self, bound: BoundPlan, most: int) -> int | None:
         """Return the number of rows between the bounds, before any filter, at most ``most``; None if that costs a read."""
         ...
@@ -259,7 +268,7 @@ class Reads(Protocol):
         """Return places, in order, that divide the rows between the bounds into parts of about one size, or fewer."""
         ...
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return what the database itself says that it will do."""
         ...
 
@@ -273,25 +282,6 @@ class Reads(Protocol):
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads of one state of the store, as it is asked for."""
-        ...
-
-
-class GroupBuild(Protocol):
-    """Builds the groups of aggregates, each at once, while nobody else writes."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        """Read some entities, or write the next groups, at most ``most``; None if that is not possible now.
-
-        Entities that were read in vain are taken back, by a number below 0.
-
-        Args:
-            most: groups.
-            start: whether to begin, if nothing was begun.
-        """
-        ...
-
-    def close(self) -> None:
-        """Let go of what is read."""
         ...
 
 
@@ -408,14 +398,6 @@ class Engine(Protocol):
         """
         ...
 
-    def group_build(self, labels: Collection[str] | None) -> GroupBuild:
-        """Return a build that writes each group once, while nobody else writes, where `build` would write it with each batch.
-
-        Args:
-            labels: what is wanted; None for everything.
-        """
-        ...
-
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that are to be unique."""
         ...
@@ -485,4 +467,18 @@ class SupportsBackup(Protocol):
 
     def backup(self, path: str, meter: Meter) -> None:
         """Write a copy of one state of the store to a new file."""
+        ...
+
+
+@runtime_checkable
+class DropsClasses(Protocol):
+    """An engine that can let a class go with all that it holds."""
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class and what is maintained from it leave the store, with their tables.
+
+        Raises:
+            InvalidQuery: others need it.
+            StoreLocked: the store is frozen.
+        """
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from ..datetime_types import Builtin
 from ..values.timestamp import TIMESTAMP
@@ -30,8 +31,10 @@ class Stamp(int):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stamp) and self.etag == other.etag
 
-    __ne__ = object.__ne__
-    __hash__ = int.__hash__
+    def __ne__(self, other: object) -> bool:
+        return object.__ne__(self, other)
+
+    __hash__: Final = int.__hash__
 
     def __reduce__(self) -> tuple[type[Stamp], tuple[str]]:
         return Stamp, (self.etag,)

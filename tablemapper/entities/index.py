@@ -45,7 +45,8 @@ class Index(Generic[*Ts]):
         partition: template of the index row's partition key.
         row: template of its row key; the entity's own key follows where that is needed to be unique.
         include: names of fields kept in the index row, or ``"all"``; a query that needs no more never reads the entity.
-        where: gives the condition for an entity to be in the index: ``where=lambda p: p.price > 10``.
+        where: gives the condition for an entity to be in the index: ``where=lambda p: p.price > 10``. Type checkers know
+            ``p`` of a function: ``def is_dear(p: type[Product]) -> tm.Predicate[Product]``.
         unique: no two entities may have the same partition and row; judged at the end of a transaction.
         accept: why advice about it is not followed, by code: ``accept={"TM002": "read once a night"}``.
         table: the name of its table; by default the entity's table and the index's own name, as in ``ProductsByName``.

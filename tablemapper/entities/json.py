@@ -7,7 +7,9 @@ null. Properties that the class does not declare stand behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from decimal import Decimal
+from functools import cached_property
 from itertools import islice
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -17,7 +19,7 @@ import msgspec
 from ..codegen import Names, compile_functions
 from ..datetime_types import Builtin
 from ..errors import InvalidEntity, did_you_mean, safe_repr
-from ..formats.json_reader import JsonReader, parse_object
+from ..formats.json_reader import UNFIT, JsonReader, Member, flat_members, members_reader, parse_object
 from ..limits import MAX_PROPERTIES
 from ..values.constraints import constraint_of
 from ..values.extra import read_members
@@ -54,9 +56,13 @@ class JsonForm:
     """The JSON form of a class."""
 
     def __init__(self, declaration: Declaration) -> None:
-        self.fields = {f.property: f for f in declaration.fields if not f.type.undeclared}
-        self.extra = next((f for f in declaration.fields if f.type.undeclared), None)
-        self.readers = {name: JsonReader(f.annotation, f.type) for name, f in self.fields.items()}
+        self._declaration = declaration
+        self.fields: dict[str, FieldModel] = {f.property: f for f in declaration.fields if not f.type.undeclared}
+        self.nested: list[str] = [name for name, f in self.fields.items() if f.type.kind is object]
+        self.extra: FieldModel | None = next((f for f in declaration.fields if f.type.undeclared), None)
+        self.readers: dict[str, JsonReader] = {
+            name: JsonReader(f.annotation, f.type) for name, f in self.fields.items()
+        }
         members = [(f"member_{at}", Any) for at in range(len(self.fields))]
         names = Names(
             encode=_encode, joined=_joined,
@@ -66,6 +72,17 @@ class JsonForm:
         )  # fmt: skip
         source = "\n".join(self._source(names))
         self.encode: Callable[[Any], bytes] = compile_functions(f"{declaration.name} JSON", source, names)["encoded"]
+
+    @cached_property
+    def read(self) -> Callable[[Mapping[str, Any]], Any]:
+        """The function that makes an entity of members that are all in order; else it returns None, or raises."""
+        if self.extra is not None:
+            return lambda _: None
+        members = [
+            Member(f.property, self.readers[f.property], _empty(f), f.name if f.kw_only else "", f.maintained)
+            for f in self.fields.values()
+        ]
+        return members_reader(self._declaration.cls, members)
 
     def _source(self, names: Names) -> Iterator[str]:
         """Yield the function that encodes an entity: by a Struct, which takes half the time of a dict."""
@@ -85,6 +102,13 @@ class JsonForm:
             extra = f"e.{self.extra.name}"
             text = f"joined({text}, encode({self.extra.type.json_source(extra, names)})) if {extra} else {text}"
         yield f"    return {text}"
+
+
+def _empty(f: FieldModel) -> Callable[[], Any] | None:
+    if f.required or f.factory is not None:
+        return f.factory
+    value = None if f.measure is not None else f.default
+    return lambda: value
 
 
 def _joined(first: bytes, second: bytes) -> bytes:
@@ -168,6 +192,12 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
             its path.
     """
     form = json_form(cls)
+    with suppress(*UNFIT):
+        members = flat_members(data)
+        if members is not None and not any(members.get(name) is not None for name in form.nested):
+            quick: R | None = form.read(members)
+            if quick is not None:
+                return quick
     try:
         texts, plain, doubled = parse_object(data)
     except ValueFault as fault:
@@ -178,6 +208,11 @@ def from_json(cls: type[R], data: bytes | str, /) -> R:
 def from_dict(cls: type[R], data: Mapping[str, Any], /) -> R:
     """Return a new entity from a dict with JSON's types, Python's values, or both; as `from_json`."""
     form = json_form(cls)
+    if data.__class__ is dict:
+        with suppress(*UNFIT):
+            quick: R | None = form.read(data)
+            if quick is not None:
+                return quick
     if not isinstance(data, Mapping):
         raise InvalidEntity(cls.__name__, [f"expected a dict, got {safe_repr(data)}"])
     return _read(cls, form, data, lambda reader, name: None if data[name] is None else reader.convert(data[name]), [])
@@ -272,7 +307,7 @@ def json_schema(cls: type[_Record], /, *, etag: bool = False) -> dict[str, Any]:
 def _annotation(f: FieldModel) -> Any:
     """Return the type of a field for its schema: msgspec takes a datetime that may be naive for text of any form."""
     if f.type.kind is not Builtin.datetime:
-        return f.annotation
+        return f.annotation if f.type.own is None else f.type.kind | None if f.optional else f.type.kind
     return _AWARE | None if f.optional else _AWARE
 
 

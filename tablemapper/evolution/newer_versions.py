@@ -8,10 +8,10 @@ properties.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -22,7 +22,9 @@ from ..keys.overlap import disjoint
 from ..keys.template import Template
 from ..schema.labels import is_former
 from ..schema.maintenance import (
+    AggregateMaintenance,
     IndexMaintenance,
+    MaintainedPart,
     Maintenance,
     aggregate_maintenance,
     index_columns,
@@ -36,6 +38,8 @@ from .definitions import as_declared, keepers_of
 from .rules import key_templates, reads
 from .spec_compiler import UNCOMPILED, aggregate_model, entity_model, index_model, source_model
 from .versions import Versions, newest
+
+Part = TypeVar("Part", IndexMaintenance, AggregateMaintenance)
 
 
 @attrs.frozen(eq=False, slots=False)
@@ -78,6 +82,11 @@ class ExtendedModel:
         """The position in a row of the undeclared properties; None if the class has none."""
         return next((at for at, field in enumerate(self.known.columns, FIRST) if field.type.undeclared), None)
 
+    def is_read_by(self, part: MaintainedPart) -> bool:
+        """Return whether a part of what is maintained reads a field that can hold values which the class does not know."""
+        places = {self.known.position[name] for name in self.narrow}
+        return not (places.isdisjoint(part.places) and self.narrow_keys.keys().isdisjoint(part.keys))
+
     def check_writable(self) -> None:
         """Raise SchemaMismatch if this version cannot maintain every index and aggregate."""
         if self.refusals:
@@ -115,7 +124,10 @@ class ExtendedModel:
         field = self.known.columns[at - FIRST]
         if old[at] is None or old[at] == row[at]:
             return row[at]
-        known_part = field.type.store(field.type.load(old[at]))
+        try:
+            known_part = field.type.store(field.type.load(old[at]))
+        except DAMAGE:
+            known_part = None
         if known_part == row[at]:
             return old[at]
         if known_part != old[at]:
@@ -200,6 +212,21 @@ class ExtendedModel:
         )
 
 
+def unknown_value(followed: ExtendedModel | None) -> Callable[[Row], str | None] | None:
+    """Return the function that says which value of a row only another version of its class knows; None if none does."""
+    if followed is None or not (followed.narrow or followed.narrow_keys):
+        return None
+
+    def unknown(row: Row) -> str | None:
+        try:
+            followed.check_row(row)
+        except SchemaMismatch as error:
+            return "; ".join(error.faults)
+        return None
+
+    return unknown
+
+
 def follow(
     schema: Schema, forms: Forms, versions: Versions, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
 ) -> dict[Model, ExtendedModel]:
@@ -252,9 +279,24 @@ def stored_maintenance(
     ]
     aggregates = [each for each in declared.aggregates if names[each.model] == each.model.name]
     if followed is not None:
+        indexes = [_as_stored(each, followed.model) if followed.is_read_by(each) else each for each in indexes]
+        aggregates = [_as_stored(each, followed.model) if followed.is_read_by(each) else each for each in aggregates]
         indexes += followed.indexes
         aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
     return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
+
+
+@lru_cache(maxsize=256)
+def _as_stored(part: Part, stored: Model) -> Part:
+    """Return a part of a class's maintenance that reads values as the catalogue knows them: no Enum lacks a member there."""
+    with suppress(*UNCOMPILED):  # (else it counts what this version knows)
+        if isinstance(part, IndexMaintenance):
+            index = index_model(stored, part.model.name, part.owner.form.indexes[part.model.name])
+            return attrs.evolve(part, rows=index_maintenance(stored, index).rows)
+        target = aggregate_model(part.model.name, part.model.form, stored, stored.form, part.model)
+        made = aggregate_maintenance(stored, target)
+        return attrs.evolve(part, collect=made.collect, key=made.key)
+    return part
 
 
 def lacking(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> dict[str, frozenset[str]]:

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -28,7 +28,7 @@ from ..planning.query_parts import narrowed
 from ..planning.query_spec import QuerySpec, implied, query_form
 from ..planning.ranges import BoundPlan, TooManyRanges, bind
 from ..schema.maintenance import maintenance
-from ..schema.model import Model
+from ..schema.model import Model, is_local
 from ..schema.rows import Row
 
 MAX_PLANS = 512
@@ -72,16 +72,16 @@ class PreparedPlan:
         self.words: tuple[str, dict[str, Any]] | None = None
         self.columns: Any = None
         self.at_edges: PreparedPlan | None = None
-        self.residual = engine.reads.residual(plan) if filtering else plan.filter
-        self.whole = not self.residual and not plan.distinct
+        self.residual: Final = engine.reads.residual(plan) if filtering else plan.filter
+        self.whole: bool = not self.residual and not plan.distinct
         steps = len(plan.sort)
-        self.width = steps + (4 if plan.index is not None else 2)
+        self.width: int = steps + (4 if plan.index is not None else 2)
         self._reads_fields = wanted is not None and not plan.distinct
         if self._reads_fields and wanted is not None:
             needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
-            self.layout = attrs.evolve(layout_of(plan.path, needed, covering=plan.covering), state=state)
+            self.layout: RowLayout = attrs.evolve(layout_of(plan.path, needed, covering=plan.covering), state=state)
             self._make = tuples(plan.path, self.layout, wanted, self.residual, covering=plan.covering, sorted_by=steps)
-            self.placed = self.layout
+            self.placed: RowLayout = self.layout
         else:
             self.placed = RowLayout(places=True)
             # An entity's row begins with its keys, which are its place on the key's path.
@@ -91,7 +91,8 @@ class PreparedPlan:
             if wanted is not None:
                 self._make = chosen(self._make, wanted)
         all_entities = wanted is None and not part and not plan.filter
-        self.key = self.partition = None
+        self.key: Callable[[Sequence[Any]], tuple[str, ...]] | None = None
+        self.partition: Callable[[Sequence[Any], int | None], list[Any] | None] | None = None
         if all_entities and _is_point(plan):
             self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
         elif not part and not plan.filter and filtering and not state and _is_partition(plan):
@@ -136,6 +137,14 @@ class PreparedPlan:
         else:
             places.sort()
         return bool(place == places[-1 if self.plan.descending else 0])
+
+
+def as_read(bound: BoundPlan, *, eventual: bool) -> BoundPlan:
+    """Return a plan as an account reads it: an index elsewhere may be older than its entities, which are read, too."""
+    plan = bound.plan
+    if not plan.covering or eventual or plan.index is None or is_local(plan.model, plan.index):
+        return bound
+    return attrs.evolve(bound, plan=attrs.evolve(plan, covering=False, lowered={}))
 
 
 def _is_point(plan: Plan) -> bool:
@@ -216,7 +225,7 @@ class PlanCache:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.reads: Reads = engine.reads
-        self.batch_limits: BatchLimits = BatchLimits()
+        self.batch_limits: Final = BatchLimits()
         self.tests: dict[Hashable, Callable[[Any, Sequence[Any]], bool]] = {}
         """Functions that return whether a query finds an entity, by the form of the query."""
         self._plans = _Plans(engine.unready)

@@ -12,15 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
 from ..codegen import Names, compile_functions
+from ..engines.protocol import Reads
 from ..entities.declaration import abstract_declaration
-from ..errors import InvalidQuery, TableMapperError, safe_repr
+from ..errors import CorruptStore, InvalidQuery, TableMapperError, safe_repr
 from ..expressions.arithmetic import AnyOwner, Computed, calculation_fault
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.python_source import calculation_source
 from ..expressions.sortable import store_sortable
 from ..expressions.tree import Attr, Expr
-from ..schema.rows import DAMAGE, unreadable
+from ..planning.ranges import BoundPlan
+from ..schema.rows import DAMAGE, Row, unreadable
 from ..schema.slots import MeasureState, State, slot_of
+from .prepared import PreparedPlan
 
 States: TypeAlias = dict[tuple[Any, ...], State]
 """By group, ``[number of entities, value of the slot]``."""
@@ -52,6 +55,77 @@ def summed_up(rows: Iterable[tuple[Any, ...]], slot: MeasureState) -> States:
         if include is not None and row[-1] is not None:
             state[1] = include(state[1], row[-1])
     return states
+
+
+_UNLIKE: tuple[type, ...] = (float, Decimal, object)
+"""Kinds of which two values that are equal can be stored in two ways."""
+_WHOLE, _ORDERED = (int, timedelta), (int, timedelta, float, str)
+"""Kinds of which any value of the right storage class can be read, and that a database sums, or orders, as Python does."""
+
+
+def totals_by_engine(
+    reads: Reads,
+    find: Callable[[], tuple[PreparedPlan, BoundPlan]],
+    by: tuple[Attr[Any, Any], ...],
+    slot: MeasureState,
+) -> States | None:
+    """Return the states of the groups of a query's results as an engine adds them up; None if that is not the same.
+
+    An engine sums integers exactly, and orders what is stored as its values are. Floats and Decimals are summed here.
+
+    Args:
+        find: gives the plan of the query.
+    """
+    measure = slot.attr
+    kinds = _ORDERED if slot.ordered else _WHOLE
+    if not all(attr.type.kind not in _UNLIKE and _is_whole(attr) for attr in by):
+        return None
+    if isinstance(measure, Computed):
+        return None
+    if measure is not None and not (_is_whole(measure) and not measure.type.members and measure.type.kind in kinds):
+        return None
+    names = tuple([attr.name for attr in by])
+    measured = None if measure is None else measure.name
+    fields = tuple(dict.fromkeys(names if measured is None else [*names, measured]))
+    prepared, bound = find()
+    if prepared.layout.fields != fields or prepared.plan.sorted:
+        return None
+    rows = reads.totals(bound, names, measured, summed=measured is not None and not slot.ordered)
+    make, place = partial(prepared.items, bound=bound, layout=prepared.layout), (None,) * prepared.width
+    try:
+        return None if rows is None else _states_of(list(rows), place, make, slot, len(by), fields)
+    except CorruptStore:  # (which names a row if that is read)
+        return None
+
+
+def _states_of(
+    rows: list[Row],
+    place: Row,
+    make: Callable[[list[Row]], list[Any]],
+    slot: MeasureState,
+    by: int,
+    fields: tuple[str, ...],
+) -> States:
+    states: States = {}
+    values = [(*place, *row[:-3]) for row in rows]
+    for row, group in zip(rows, make(values), strict=True):
+        state = states.setdefault(group[:by], [0, slot.start()])
+        state[0] += row[-3]
+        if slot.attr is not None and not slot.ordered:
+            state[1] = slot.united(state[1], row[-2:])
+    if isinstance(slot.attr, Attr) and slot.ordered:
+        include, at = slot.adder(), len(place) + fields.index(slot.attr.name)
+        for end in (-2, -1):
+            ends = [(*value[:at], row[end], *value[at + 1 :]) for value, row in zip(values, rows, strict=True)]
+            for item in make(ends):
+                if item[-1] is not None:
+                    state = states[item[:by]]
+                    state[1] = include(state[1], item[-1])
+    return states
+
+
+def _is_whole(attr: Attr[Any, Any]) -> bool:
+    return not attr.path and attr.part is None
 
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from decimal import (
     Subnormal,
 )
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NoReturn, TypeAlias, TypeVar, overload
 
 import attrs
 
@@ -348,10 +348,18 @@ class Incomparable:
     def _refusal(self) -> InvalidQuery:
         raise NotImplementedError
 
+    def __eq__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
+    def __ne__(self, _: object, /) -> NoReturn:
+        raise self._refusal()
+
     def __lt__(self, _: object, /) -> NoReturn:
         raise self._refusal()
 
-    __le__ = __gt__ = __ge__ = __eq__ = __ne__ = __lt__
+    __le__: Final = __lt__
+    __gt__: Final = __lt__
+    __ge__: Final = __lt__
 
     def __hash__(self) -> int:
         return object.__hash__(self)

@@ -56,7 +56,7 @@ class Recorder:
     __slots__ = ("path_",)
 
     def __init__(self, path: tuple[str, ...]) -> None:
-        self.path_ = path
+        self.path_: tuple[str, ...] = path
 
     def __getattr__(self, name: str) -> Recorder:
         return Recorder((*self.path_, name))

@@ -89,10 +89,17 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     """
 
     def value(attr: Attr[Any, Any]) -> str:
-        return attribute_source(attr, field(attr.name), names)
+        return scalar(attr, attribute_source(attr, field(attr.name), names))
 
-    def given(constant: Any) -> str:
-        return f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
+    def given(attr: Attr[Any, Any], constant: Any) -> str:
+        return scalar(
+            attr, f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
+        )
+
+    def scalar(attr: Attr[Any, Any], source: str) -> str:
+        """Return source of the scalar that a value is stored as: a class of a user need not know its order."""
+        own = attr.type.own
+        return source if own is None else f"{names.name('scalar', own.plain)}({source})"
 
     def there(attr: Attr[Any, Any]) -> str:
         # An undeclared property may hold a number where a text is looked for.
@@ -109,14 +116,14 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
             case Compare(attr=attr, op=op, value=other) if attr.type.dynamic or (
                 isinstance(other, Attr) and other.type.dynamic
             ):
-                right = value(other) if isinstance(other, Attr) else given(other)
+                right = value(other) if isinstance(other, Attr) else given(attr, other)
                 return f"({names.name('alike', alike)}(a := {value(attr)}, b := {right}) and a {op} b)"
             case Compare(attr=attr, op=op, value=Attr() as other):
                 return f"((a := {value(attr)}) is not None and (b := {value(other)}) is not None and a {op} b)"
             case Compare(attr=attr, op=op, value=constant):
-                return f"((a := {value(attr)}) is not None and a {op} {given(constant)})"
+                return f"((a := {value(attr)}) is not None and a {op} {given(attr, constant)})"
             case In(attr=attr, values=values):
-                listed = f"({''.join(f'{given(one)}, ' for one in values)})"
+                listed = f"({''.join(f'{given(attr, one)}, ' for one in values)})"
                 if attr.type.dynamic:
                     same = names.name("alike", alike)
                     return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {listed}]))"
@@ -125,15 +132,15 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"({value(attr)} is None)"
             case StartsWith(attr=attr, text=text):
                 if attr.type.hierarchy:
-                    return f"((a := {value(attr)}) is not None and a[:len({given(text)})] == {given(text)})"
-                return f"({there(attr)} and a.startswith({given(text)}))"
+                    return f"((a := {value(attr)}) is not None and a[:len({given(attr, text)})] == {given(attr, text)})"
+                return f"({there(attr)} and a.startswith({given(attr, text)}))"
             case Contains(attr=attr, value=constant) if attr.type.element is None:
-                return f"({there(attr)} and {given(constant)} in a)"
+                return f"({there(attr)} and {given(attr, constant)} in a)"
             case Contains(attr=attr, value=constant):
-                return f"((a := {value(attr)}) is not None and {given(constant)} in a)"
+                return f"((a := {value(attr)}) is not None and {given(attr, constant)} in a)"
             case SameText(attr=attr, value=constant):
                 same = names.name("same", predicate.holds)
-                return f"((a := {value(attr)}) is not None and {same}(a, {given(constant)}))"
+                return f"((a := {value(attr)}) is not None and {same}(a, {given(attr, constant)}))"
         raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
     return lower(predicate)

@@ -21,13 +21,16 @@ def _own(kind: ValueType) -> ValueType:
 
 def sortable(kind: ValueType) -> Callable[[Any], Any]:
     """Return the function that gives values a stored form that sorts in Python and in SQLite as they do."""
+    if kind.own is not None:
+        form, plain = sortable(SCALARS[kind.kind]), kind.own.plain
+        return lambda value: form(plain(value))
     return _BY_KEY[kind.name].encode if kind.name in _BY_KEY else _own(kind).store
 
 
 def sortable_source(kind: ValueType, variable: str, names: Names) -> str:
     """Return source of what `sortable` gives."""
-    if kind.name in _BY_KEY:
-        return f"{names.name('sortable', _BY_KEY[kind.name].encode)}({variable})"
+    if kind.name in _BY_KEY or kind.own is not None:
+        return f"{names.name('sortable', sortable(kind))}({variable})"
     return _own(kind).store_source(variable, names)
 
 
@@ -38,6 +41,8 @@ def store_sortable(kind: ValueType, value: Any) -> Any:
 
 def load_sortable(kind: ValueType, stored: Any) -> Any:
     """Return the value that `store_sortable` was given; a Decimal without trailing zeros."""
+    if kind.own is not None:
+        return kind.own.load(load_sortable(SCALARS[kind.kind], stored))
     if stored.__class__ is int and kind.kind is int and kind.enum is None:
         return stored  # (one that is a sum can be beyond 64 bits)
     return _BY_KEY[kind.name].parse(stored) if kind.name in _BY_KEY else _own(kind).load(stored)

@@ -86,6 +86,7 @@ class ArrowColumn:
     def __init__(self, kind: ValueType, pa: Any, scale: int | None = None) -> None:
         self.kind = kind
         self._pa = pa
+        self.type: Any
         self._storage, self.type = self._types(kind, scale)
 
     def _types(self, kind: ValueType, scale: int | None) -> tuple[Any, Any]:
@@ -257,6 +258,8 @@ def _checked(kind: ValueType, value: Any) -> Any:
     try:
         return kind.check(value)
     except ValueFault:
+        if kind.own is not None and isinstance(value, kind.kind):
+            return kind.own.load(SCALARS[kind.kind].check(value))
         if value.__class__ in (str, int) and (kind.enum is not None or kind.kind in (UUID, object)):
             return kind.load(value)  # as it stands in an Arrow column
         raise

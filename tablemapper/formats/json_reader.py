@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import inspect
 
+from ..codegen import Names, compile_functions
 from ..datetime_types import builtin_time
-from ..errors import did_you_mean, safe_repr
+from ..errors import TableMapperError, did_you_mean, safe_repr
 from ..values.hooks import HOOK_FAULTS
 from ..values.nested import fault_of, structure
 from ..values.precision import TIMES, cut_text, may_be_too_fine
@@ -36,6 +37,8 @@ class JsonReader:
 
     def __init__(self, annotation: Any, kind: ValueType) -> None:
         self._kind = kind
+        if kind.own is not None:
+            annotation = kind.own.scalar | None
         self._type = annotation | str if kind.kind is float else annotation  # as text a float can be infinite
         self._info = inspect.type_info(annotation)
         self._decoder = msgspec.json.Decoder(self._type, dec_hook=structure)
@@ -61,6 +64,29 @@ class JsonReader:
                 fault = _fault(error)
                 raise (first if fault.problem.startswith("expected") and not fault.path else fault) from None
 
+    def source(self, variable: str, names: Names) -> list[str]:
+        """Return statements that make a value of a variable's plain one; or raise anything, or leave what is none."""
+        kind, is_member = self._kind.kind, self._kind.enum is not None
+        if kind is float:
+            test, value = f"is int and {-_EXACT} <= {variable} <= {_EXACT}", f"float({variable})"
+            return [f"if {variable}.__class__ {test}: {variable} = {value}"]
+        if kind is object:
+            return [f"if {variable} is not None: {variable} = {names.name('exactly', self._exactly)}({variable})"]
+        if kind in (str, int, bool) and not is_member:
+            return []
+        test = "in (str, int)" if is_member else "is str"
+        return [f"if {variable}.__class__ {test}: {variable} = {names.name('read', self._from_text)}({variable})"]
+
+    def _from_text(self, text: Any) -> Any:
+        text = cut_text(text) if self._kind.kind in TIMES else text
+        return self._kind.check(msgspec.convert(text, self._type, dec_hook=structure))
+
+    def _exactly(self, plain: Any) -> Any:
+        value = self.convert(plain)
+        for fault in self.losses(plain):
+            raise fault
+        return value
+
     def _finish(self, value: Any) -> Any:
         if self._kind.kind is float and value.__class__ is str:
             try:
@@ -69,7 +95,8 @@ class JsonReader:
             except ValueError:
                 pass
             raise unexpected("float", value)
-        return value
+        own = self._kind.own
+        return value if own is None or value is None else own.load(value)
 
     def losses(self, plain: Any) -> Iterator[ValueFault]:
         """Yield what a value would lose: members inside that its type does not know, and digits that no float has."""
@@ -225,3 +252,56 @@ def _doubled(plain: Any, path: str) -> Iterator[ValueFault]:
     members: Any = plain.items() if isinstance(plain, dict) else enumerate(plain) if isinstance(plain, list) else ()
     for step, value in members:
         yield from _doubled(value, f"{path}[{step}]" if isinstance(plain, list) else f"{path}.{step}".lstrip("."))
+
+
+# -- members that are in order ----------------------------------------------------------------------------------------
+
+
+UNFIT = (TableMapperError, *HOOK_FAULTS)
+"""What is raised over members that are not in order: they are read in full then, and what is wrong with them is told."""
+_SHORT = 1 << 20  # characters
+
+
+class Member(NamedTuple):
+    """What a member of a JSON object is for a class."""
+
+    name: str
+    reader: JsonReader
+    empty: Callable[[], Any] | None
+    """What the class takes if it is missing; None: it must be there."""
+    keyword: str = ""
+    """The argument of the class, if that is taken by its name only."""
+    ignored: bool = False
+
+
+def members_reader(cls: type[Any], members: Sequence[Member]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function that makes an object of members that are all in order; else it returns None, or raises."""
+    names, arguments, by_name = Names(Cls=cls), list[str](), list[str]()
+    lines = [f"n = len(m) - {sum(one.empty is None for one in members)}"]
+    for at, (member, reader, empty, keyword, ignored) in enumerate(members):
+        v, name = f"v{at}", repr(member)
+        if ignored:
+            lines.append(f"n -= {name} in m")
+            continue
+        (by_name if keyword else arguments).append(f"{keyword}={v}" if keyword else v)
+        lines.append(f"{v} = m[{name}]" if empty is None else f"if {name} in m: {v} = m[{name}]; n -= 1")
+        if empty is not None:
+            lines.append(f"else: {v} = {names.name('empty', empty)}()")
+        lines += reader.source(v, names)
+    lines += ["if n: return None", f"return Cls({', '.join([*arguments, *by_name])})"]
+    source = "\n".join(["def read(m):", *[f"    {line}" for line in lines]])
+    return compile_functions(f"{cls.__name__} members", source, names)["read"]
+
+
+def flat_members(text: bytes | str) -> dict[str, Any] | None:
+    """Return the members of a JSON object without others inside; None, or anything is raised, if it may be another one.
+
+    A member that comes twice has quotes more than those of the names and the texts that are read.
+    """
+    if len(text) > _SHORT:
+        return None
+    members = msgspec.json.decode(text, type=dict[str, Any])
+    kinds = list(map(type, members.values()))
+    quotes = text.count('"') if isinstance(text, str) else text.count(b'"')
+    is_flat = not kinds.count(dict) and not kinds.count(list) and quotes == 2 * (len(members) + kinds.count(str))
+    return members if is_flat else None

@@ -69,6 +69,6 @@ class Advice:
         return msgspec.json.encode(self.to_dict()).decode()
 
 
-def in_order(some: Iterable[Advice]) -> tuple[Advice, ...]:
+def in_order(advice: Iterable[Advice]) -> tuple[Advice, ...]:
     """Return advice as it is read: warnings first, then by code and place."""
-    return tuple(sorted(some, key=lambda one: (one.level != "warning", one.code, one.where, one.problem)))
+    return tuple(sorted(advice, key=lambda item: (item.level != "warning", item.code, item.where, item.problem)))

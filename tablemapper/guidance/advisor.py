@@ -10,9 +10,9 @@ from ..entities.entity import Record
 from ..planning.capabilities import Capabilities
 from ..schema.model import Model, Schema, compile_schema
 from .advice import Advice, in_order
-from .call_rules import idle_index, of_forms
-from .data_rules import RULES_OF_INDEX_DATA, RULES_OF_KEY_DATA, judged
-from .declaration_rules import RULES_OF_CLASSES, RULES_OF_PLACES
+from .call_rules import idle_index, query_findings
+from .data_rules import INDEX_DATA_RULES, KEY_DATA_RULES, judged
+from .declaration_rules import CLASS_RULES, KEY_RULES
 from .keys_and_indexes import KeyOrIndex
 from .workload import Workload
 
@@ -44,68 +44,82 @@ def advise_schema(
             the declarations are judged alone.
         capabilities: of the engine that answers them; None: it can do all.
     """
-    own = [model for model in schema.models if ":" not in model.name and "#" not in model.name]
-    held = {model: statistics(model) for model in own if model.aggregate is None} if statistics else {}
-    found = [one for model in own for one in _of_class(model, schema, held.get(model), workload, capabilities)]
-    return in_order(found)
+    visible = [model for model in schema.models if ":" not in model.name and "#" not in model.name]
+    statistics_by_model = (
+        {model: statistics(model) for model in visible if model.aggregate is None} if statistics else {}
+    )
+    advice = [
+        item
+        for model in visible
+        for item in _of_class(model, schema, statistics_by_model.get(model), workload, capabilities)
+    ]
+    return in_order(advice)
 
 
 def log_advice(schema: Schema) -> None:
     """Log each warning on compiled classes, once in a process."""
-    for one in advise_schema(schema):
-        cls = schema.by_name[one.where.partition(".")[0]].cls
-        if one.level == "warning" and (known := (cls.__module__, one.code, one.where)) not in _logged:
-            _logged.add(known)
-            _log.warning("%s", one)
+    for advice in advise_schema(schema):
+        cls = schema.by_name[advice.where.partition(".")[0]].cls
+        if advice.level == "warning" and (identity := (cls.__module__, advice.code, advice.where)) not in _logged:
+            _logged.add(identity)
+            _log.warning("%s", advice)
 
 
 def _of_class(
     model: Model,
     schema: Schema,
-    held: Statistics | None,
+    statistics: Statistics | None,
     workload: Workload | None,
     capabilities: Capabilities | None,
 ) -> Iterator[Advice]:
-    made = model.declaration
-    beside = tuple([one.declaration for one in schema.models if one.table == made.table and one is not model])
-    found = [
-        one.advice(code, made.name)
-        for code, rule in RULES_OF_CLASSES.items()
-        if (one := rule(model, schema)) is not None
+    declaration = model.declaration
+    same_table = tuple(
+        [
+            sibling.declaration
+            for sibling in schema.models
+            if sibling.table == declaration.table and sibling is not model
+        ]
+    )
+    advice = [
+        finding.advice(code, declaration.name)
+        for code, rule in CLASS_RULES.items()
+        if (finding := rule(model, schema)) is not None
     ]
-    key = KeyOrIndex(made, None, *made.templates, beside)
-    found += _of_place(key, held)
+    key = KeyOrIndex(declaration, None, *declaration.templates, same_table)
+    advice += _of_place(key, statistics)
     if workload is not None:
-        found += [one.advice(code, made.name) for code, one in of_forms(model, workload, capabilities)]
-    yield from _unaccepted(found, made.accept, made.name)
+        advice += [
+            finding.advice(code, declaration.name) for code, finding in query_findings(model, workload, capabilities)
+        ]
+    yield from _unaccepted(advice, declaration.accept, declaration.name)
     for index in model.indexes:
         if "#" in index.name:
             continue
-        place = KeyOrIndex(made, index, index.partition, index.row)
-        rows = None if held is None else held.indexes.get(index.name)
-        found = list(_of_place(place, rows))
+        target = KeyOrIndex(declaration, index, index.partition, index.row)
+        index_statistics = None if statistics is None else statistics.indexes.get(index.name)
+        advice = list(_of_place(target, index_statistics))
         if workload is not None and (idle := idle_index(model, index, workload)) is not None:
-            found.append(idle.advice("TM203", place.label))
-        yield from _unaccepted(found, index.accept, place.label)
+            advice.append(idle.advice("TM203", target.label))
+        yield from _unaccepted(advice, index.accept, target.label)
 
 
-def _of_place(place: KeyOrIndex, held: Statistics | IndexStatistics | None) -> Iterator[Advice]:
-    told = {code: finding for code, rule in RULES_OF_PLACES.items() if (finding := rule(place)) is not None}
-    for code, finding in told.items():
-        if (judgement := finding if held is None else judged(code, finding, held)) is not None:
-            yield judgement.advice(code, place.label)
-    if held is None:
+def _of_place(target: KeyOrIndex, statistics: Statistics | IndexStatistics | None) -> Iterator[Advice]:
+    findings = {code: finding for code, rule in KEY_RULES.items() if (finding := rule(target)) is not None}
+    for code, finding in findings.items():
+        if (judgement := finding if statistics is None else judged(code, finding, statistics)) is not None:
+            yield judgement.advice(code, target.label)
+    if statistics is None:
         return
-    rules = RULES_OF_KEY_DATA if place.index is None else RULES_OF_INDEX_DATA
+    rules = KEY_DATA_RULES if target.index is None else INDEX_DATA_RULES
     for code, of_data in rules.items():
-        if code not in told and (finding := of_data(place, held)) is not None:
-            yield finding.advice(code, place.made.name if place.index is None else place.label)
+        if code not in findings and (finding := of_data(target, statistics)) is not None:
+            yield finding.advice(code, target.owner.name if target.index is None else target.label)
 
 
-def _unaccepted(found: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:
+def _unaccepted(advice: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:
     """Yield what is not accepted, and a note on each acceptance that nothing needs (TM010)."""
-    codes = {one.code for one in found}
-    yield from (one for one in found if one.code not in accept)
+    codes = {item.code for item in advice}
+    yield from (item for item in advice if item.code not in accept)
     for code in accept:
         if code.startswith("TM0") and code not in codes:
             yield Advice(

@@ -21,47 +21,57 @@ from .workload import CallStatistics, Workload, shape_of
 
 CODES_OF_CALLS, CODES_OF_IDLE = ("TM201", "TM202"), ("TM203",)
 """The codes that are about a class, and about an index."""
-_OFTEN = 10  # calls
-_MUCH = 1_000  # rows that are examined for a call
+_MIN_CALLS = 10  # calls
+_MIN_EXAMINED = 1_000  # rows that are examined for a call
 _TIMES = 100  # more than it returns
 _TOTALS = ("query.count", "query.sum", "query.avg", "query.min", "query.max")
 _CALLS, _WRITES = 1_000, 100  # of the workload, and of the class, from which on an index that nothing reads is idle
 
 
-def of_forms(model: Model, workload: Workload, capabilities: Capabilities | None) -> Iterator[tuple[str, RuleFinding]]:
+def query_findings(
+    model: Model, workload: Workload, capabilities: Capabilities | None
+) -> Iterator[tuple[str, RuleFinding]]:
     """Yield what is unwise in the queries of a class (TM201, TM202), with the codes.
 
     What its declarations answer otherwise by now than when it was observed is left out.
     """
-    for one in _by_text(workload.statistics, model):
-        if one.calls < _OFTEN or (shape := shape_of(one)) is None:
+    for calls in _by_text(workload.statistics, model):
+        if calls.calls < _MIN_CALLS or (shape := shape_of(calls)) is None:
             continue
         try:
-            form = form_of(dict(shape), model)
-            now = plan(attrs.evolve(form, scan=True), capabilities)
+            query = form_of(dict(shape), model)
+            current_plan = plan(attrs.evolve(query, scan=True), capabilities)
         except (InvalidQuery, LookupError, TypeError, ValueError):
             continue  # (it has other fields or indexes by now)
-        if one.path == "scan" and now.scan and (found := frequent_scan(one, form, now)) is not None:
-            yield "TM201", found
-        elif one.path == str(now.path) and not now.scan and (found := reads_too_much(one, form, now)) is not None:
-            yield "TM202", found
+        if (
+            calls.path == "scan"
+            and current_plan.scan
+            and (finding := frequent_scan(calls, query, current_plan)) is not None
+        ):
+            yield "TM201", finding
+        elif (
+            calls.path == str(current_plan.path)
+            and not current_plan.scan
+            and (finding := reads_too_much(calls, query, current_plan)) is not None
+        ):
+            yield "TM202", finding
 
 
-def _by_text(forms: Iterable[CallStatistics], model: Model) -> list[CallStatistics]:
+def _by_text(statistics: Iterable[CallStatistics], model: Model) -> list[CallStatistics]:
     """Return the queries of a class, those together that differ in their verb only."""
-    together: dict[tuple[str, str, bool], CallStatistics] = {}
-    for one in forms:
-        if one.model == model.name and one.text:
-            key = one.text, one.path, is_total(one)
-            so_far = together.get(key, attrs.evolve(one, calls=0, returned=0, examined=0))
-            together[key] = attrs.evolve(
+    merged: dict[tuple[str, str, bool], CallStatistics] = {}
+    for calls in statistics:
+        if calls.model == model.name and calls.text:
+            key = calls.text, calls.path, is_total(calls)
+            so_far = merged.get(key, attrs.evolve(calls, calls=0, returned=0, examined=0))
+            merged[key] = attrs.evolve(
                 so_far,
-                calls=so_far.calls + one.calls,
-                returned=so_far.returned + (one.calls if is_total(one) else one.returned),
-                examined=so_far.examined + one.examined,
-                shape_data=shape_of(so_far) or shape_of(one),
+                calls=so_far.calls + calls.calls,
+                returned=so_far.returned + (calls.calls if is_total(calls) else calls.returned),
+                examined=so_far.examined + calls.examined,
+                shape_data=shape_of(so_far) or shape_of(calls),
             )
-    return list(together.values())
+    return list(merged.values())
 
 
 def is_total(form: CallStatistics) -> bool:
@@ -69,40 +79,40 @@ def is_total(form: CallStatistics) -> bool:
     return form.verb in _TOTALS and "by" not in (shape_of(form) or {})
 
 
-def frequent_scan(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFinding | None:
+def frequent_scan(calls: CallStatistics, query: QueryShape, current_plan: Plan) -> RuleFinding | None:
     """TM201: a query often reads the whole table."""
-    much, mend = form.examined >= _MUCH * form.calls, proposal(query, now)
-    if not much and not query.where and not query.order:
+    reads_much, fix = calls.examined >= _MIN_EXAMINED * calls.calls, proposal(query, current_plan)
+    if not reads_much and not query.where and not query.order:
         return None  # (the first rows, or all of a few: nothing is read in vain)
-    if mend is not None:
+    if fix is not None:
         remedy = "This index serves it."
     elif query.where:
         remedy = f"{NO_INDEX[0].upper()}{NO_INDEX[1:]}."
     else:
         remedy = "Read it in pages, or let an aggregate keep what is counted and added up."
     return RuleFinding(
-        "warning" if much else "note",
-        f"{form.text} read the whole table {form.calls:,} times",
+        "warning" if reads_much else "note",
+        f"{calls.text} read the whole table {calls.calls:,} times",
         "Each run takes longer with every entity that is added.",
-        remedy, mend, _evidence(form),
+        remedy, fix, _evidence(calls),
     )  # fmt: skip
 
 
-def reads_too_much(form: CallStatistics, query: QueryShape, now: Plan) -> RuleFinding | None:
+def reads_too_much(calls: CallStatistics, query: QueryShape, current_plan: Plan) -> RuleFinding | None:
     """TM202: a query reads far more than it returns."""
-    if form.examined < _MUCH * form.calls or form.examined < _TIMES * form.returned:
+    if calls.examined < _MIN_EXAMINED * calls.calls or calls.examined < _TIMES * calls.returned:
         return None
-    mend = proposal(query, now)
+    fix = proposal(query, current_plan)
     remedy = "No index can bound it further: add conditions to it."
-    if mend is not None:
+    if fix is not None:
         remedy = "This index bounds it further."
-    elif is_total(form):
+    elif is_total(calls):
         remedy = "Let an aggregate keep what is counted and added up: it is read from its groups then."
     return RuleFinding(
-        "note" if is_total(form) and mend is None else "warning",
-        f"{form.text} reads {form.examined // form.calls:,} rows of {form.path} to return {form.returned / form.calls:,.3g}",
+        "note" if is_total(calls) and fix is None else "warning",
+        f"{calls.text} reads {calls.examined // calls.calls:,} rows of {calls.path} to return {calls.returned / calls.calls:,.3g}",
         "It takes as long as reading all of them, and on Azure Tables a request for each 1,000.",
-        remedy, mend, _evidence(form),
+        remedy, fix, _evidence(calls),
     )  # fmt: skip
 
 
@@ -112,14 +122,14 @@ def _evidence(form: CallStatistics) -> dict[str, Any]:
 
 def idle_index(model: Model, index: IndexModel, workload: Workload) -> RuleFinding | None:
     """TM203: no call followed an index that many writes maintained."""
-    forms = workload.statistics
+    shapes = workload.statistics
     calls, writes = (
-        sum(one.calls for one in forms),
-        sum(one.written for one in forms if model.name in _names(one.model)),
+        sum(shape.calls for shape in shapes),
+        sum(shape.written for shape in shapes if model.name in _names(shape.model)),
     )
     if index.unique or calls < _CALLS or writes < _WRITES:  # (a unique one is read by each write)
         return None
-    if any(f"{model.name}.{index.name}" in _names(one.path) for one in forms):
+    if any(f"{model.name}.{index.name}" in _names(shape.path) for shape in shapes):
         return None
     return RuleFinding(
         "note", f"none of {calls:,} calls followed it",

@@ -32,20 +32,20 @@ def is_time(slot: Slot) -> bool:
 class KeyOrIndex:
     """The key of a class, or one of its indexes."""
 
-    made: Declaration
+    owner: Declaration
     index: IndexModel | None
     partition: Template
     row: Template
-    beside: tuple[Declaration, ...] = ()
+    same_table: tuple[Declaration, ...] = ()
     """The other classes of the table."""
 
     @property
     def label(self) -> str:
-        return f"{self.made.name}.{'key' if self.index is None else self.index.name}"
+        return f"{self.owner.name}.{'key' if self.index is None else self.index.name}"
 
     @property
-    def of_groups(self) -> bool:
-        return self.made.of is not None
+    def is_aggregate(self) -> bool:
+        return self.owner.of is not None
 
     @cached_property
     def slots(self) -> tuple[Slot, ...]:
@@ -60,18 +60,18 @@ class KeyOrIndex:
     def type_of(self, field: str) -> ValueType:
         """Return the type of a field, dotted where nested, or of the elements of a list."""
         head, _, path = field.partition(".")
-        kind = self.made.field(head).type
+        kind = self.owner.field(head).type
         if path:
             kind = indexed_as(kind.nested(tuple(path.split("."))))
         return kind if kind.hierarchy and self.index is None else kind.element or kind
 
     @property
-    def texts_of_partition(self) -> int | None:
+    def max_partitions(self) -> int | None:
         """How many partitions there can be at most, if that is known from the types."""
-        counts = [self._texts_of(slot) for slot in self.partition.slots]
+        counts = [self._max_values(slot) for slot in self.partition.slots]
         return None if None in counts else prod(filter(None, counts))
 
-    def _texts_of(self, slot: Slot) -> int | None:
+    def _max_values(self, slot: Slot) -> int | None:
         if slot.buckets:
             return None
         kind = self.type_of(slot.field)
@@ -83,9 +83,11 @@ class KeyOrIndex:
 
         Those of an index that is not unique are of the entity's key, which says more.
         """
-        own = self.index is None or self.index.unique
-        slots = self.row.slots if own else [slot for template in self.made.templates for slot in template.slots]
-        return spreading(slots or self.partition.slots, self.made)
+        is_entity_key = self.index is None or self.index.unique
+        slots = (
+            self.row.slots if is_entity_key else [slot for template in self.owner.templates for slot in template.slots]
+        )
+        return spreading(slots or self.partition.slots, self.owner)
 
     @cached_property
     def grouping(self) -> str | None:
@@ -102,32 +104,34 @@ class KeyOrIndex:
 
     # -------------------------------------------------------------------------------------------- a better one
 
-    def changed(self, partition: Text, row: Text | None = None) -> KeyOrIndex | None:
+    def with_templates(self, partition: Text, row: Text | None = None) -> KeyOrIndex | None:
         """Return the place with other templates; None if they cannot be, or if it has other arguments then."""
         partition = partition[0] if isinstance(partition, tuple) and len(partition) == 1 else partition
         row = self.row.text if row is None else row
         faults: list[str] = []
-        fields = {field.name: field for field in self.made.fields}
+        fields = {field.name: field for field in self.owner.fields}
         index = None
         if self.index is None:
             templates = key_templates(Key(partition=partition, row=row), fields, faults)
         else:
             include: Any = "all" if self.index.include_all else tuple([field.name for field in self.index.include])
-            declared: Index[Any] = Index(
+            candidate: Index[Any] = Index(
                 partition=partition, row=row, include=include, unique=self.index.unique, table=self.index.table
             )
-            index = compile_index(self.made.cls, self.index.name, declared, self.made.table, fields, faults)
+            index = compile_index(self.owner.cls, self.index.name, candidate, self.owner.table, fields, faults)
             templates = (None, None) if index is None else (index.partition, index.row)
         partitions, rows = templates
         if faults or partitions is None or rows is None or (self.index is not None and self.index.where is not None):
             return None
-        place = KeyOrIndex(self.made, index, partitions, rows, self.beside)
-        clash = index is None and any(disjoint((partitions, rows), one.templates) == "overlap" for one in self.beside)
-        return None if clash or set(place.arguments) != set(self.arguments) else place
+        target = KeyOrIndex(self.owner, index, partitions, rows, self.same_table)
+        clash = index is None and any(
+            disjoint((partitions, rows), sibling.templates) == "overlap" for sibling in self.same_table
+        )
+        return None if clash or set(target.arguments) != set(self.arguments) else target
 
     def declaration(self) -> str:
         """Return the line of it in a class body."""
-        types = [type_name(self.type_of(field), self.made.cls) for field in self.arguments]
+        types = [type_name(self.type_of(field), self.owner.cls) for field in self.arguments]
         typed = "" if None in types or not types else f"[{', '.join(map(str, types))}]"
         options = [f"partition={_text(self.partition.text)}"]
         if self.row.text != "":
@@ -140,18 +144,18 @@ class KeyOrIndex:
             names = [f'"{field.name}"' for field in self.index.include]
             options.append(f"include=({', '.join(names)}{',' if len(names) == 1 else ''})")
         options += ["unique=True"] * self.index.unique
-        if self.index.table != index_table(self.made.table, self.index.name):
+        if self.index.table != index_table(self.owner.table, self.index.name):
             options.append(f'table="{self.index.table}"')
         return f"{self.index.name} = tm.Index{typed}({', '.join(options)})"
 
 
-def parts_of(template: Template) -> tuple[str, ...]:
+def template_parts(template: Template) -> tuple[str, ...]:
     """Return the components of a template as text."""
     return (template.text,) if isinstance(template.text, str) else template.text
 
 
 def _text(template: Text) -> str:
-    texts = [_quoted(one) for one in ((template,) if isinstance(template, str) else template)]
+    texts = [_quoted(part) for part in ((template,) if isinstance(template, str) else template)]
     return texts[0] if isinstance(template, str) else f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
 
@@ -159,6 +163,6 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if '"' not in text and "\\" not in text and text.isprintable() else repr(text)
 
 
-def first_mend(candidates: Iterable[KeyOrIndex | None]) -> KeyOrIndex | None:
+def first_fix(candidates: Iterable[KeyOrIndex | None]) -> KeyOrIndex | None:
     """Return the first that is possible."""
-    return next((one for one in candidates if one is not None), None)
+    return next((candidate for candidate in candidates if candidate is not None), None)

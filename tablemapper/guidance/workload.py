@@ -85,7 +85,7 @@ class Workload:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sums: dict[tuple[str, str, str, str], _Sums] = {}
-        self.dropped_shapes = 0
+        self.dropped_shapes: int = 0
 
     def __repr__(self) -> str:
         return f"<Workload of {len(self._sums)} shapes>"
@@ -122,8 +122,8 @@ class Workload:
         Raises:
             TypeError: it is none.
         """
-        given: object = other
-        if not isinstance(given, Workload):
+        argument: object = other
+        if not isinstance(argument, Workload):
             raise TypeError(f"merge: expected a Workload, got {safe_repr(other)}")
         self._add(other.statistics, other.dropped_shapes)
 
@@ -188,7 +188,7 @@ class Workload:
         sums = self._sums.get(key)
         if sums is None:
             if len(self._sums) >= _MAX_SHAPES:
-                del self._sums[min(self._sums, key=lambda one: self._sums[one].calls)]
+                del self._sums[min(self._sums, key=lambda candidate: self._sums[candidate].calls)]
                 self.dropped_shapes += 1
             sums = self._sums[key] = _Sums()
         return sums

@@ -20,6 +20,7 @@ import attrs
 from ..datetime_types import Builtin
 from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..limits import MAX_KEY_UNITS
+from ..own_types import OwnType
 from .encodings import (
     ABOVE,
     DESCENDING,
@@ -31,7 +32,6 @@ from .encodings import (
     MAX_DIGITS,
     MICROSECOND,
     NOTHING,
-    SEPARATOR,
     SPECIAL_AT,
     SURROGATE,
     TEN,
@@ -48,6 +48,7 @@ from .encodings import (
     bind,
     in_utc,
     iso,
+    literal_fault,
     places,
     raise_last,
     successor,
@@ -88,7 +89,7 @@ class KeyCodec:
     """The text form of the values of one slot of a key.
 
     Attributes:
-        kind: the type of the values; an Enum is written by the values of its members.
+        kind: the type of the values; an Enum is written by the values of its members, a class of a user as its scalar.
         spec: what the template says after the colon.
         lossless: the value can be had back, and no two values share a text.
         whole: so lossless that nothing of the value is missing; of a Decimal, the trailing zeros are.
@@ -187,8 +188,7 @@ class KeyCodec:
             op: ``== < <= > >= startswith``.
             all_of_it: whether times have nothing finer than what the texts, with others in front, hold.
         """
-        if isinstance(value, enum.Enum):
-            value = value.value
+        value = self.plain(value)
         if self.head:
             return self._cuts_of_head(op, value)
         if op == "startswith" and self.base is tuple:
@@ -217,6 +217,12 @@ class KeyCodec:
         if self.unit:
             op = self._truncated(op, value, all_of_it=all_of_it)
         return [(_MIRROR.get(op, op) if self.spec == "desc" else op, text)]
+
+    def plain(self, value: Any) -> Any:
+        """Return what is written for a value: that of an Enum's member, the scalar of a class of a user."""
+        if isinstance(value, enum.Enum):
+            return value.value
+        return self.kind.plain(value) if isinstance(self.kind, OwnType) else value
 
     def _cuts_of_head(self, op: str, value: str) -> Cuts | None:
         """Return what a comparison of texts says of their first characters."""
@@ -286,12 +292,14 @@ class KeyCodec:
     def _first(self, op: str, value: Any) -> datetime:
         """Return the time that satisfies a comparison and is the nearest to its value."""
         step = timedelta(days=1) if self.base is Builtin.date else MICROSECOND
-        return _moment(value) + (step if op == ">" else -step if op == "<" else timedelta())
+        return _moment(self.plain(value)) + (step if op == ">" else -step if op == "<" else timedelta())
 
     def encode_source(self, name: str, env: dict[str, Any]) -> str:
         """Return an expression for the text of the value that a local variable holds."""
         if isinstance(self.kind, type) and issubclass(self.kind, enum.Enum):
             name += "._value_"  # what .value returns, at the price of an attribute
+        elif isinstance(self.kind, OwnType):
+            return self._source("$own($x)", {"x": name}, env)
         return self._source(self.inline or "$encode($x)", {"x": name}, env)
 
     def decode_source(self, name: str, env: dict[str, Any]) -> str:
@@ -313,7 +321,7 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
     """Return the text form of one kind of value under one spec.
 
     Args:
-        kind: a scalar type (a key of `FORMS`), or an Enum with members that are all str or all int.
+        kind: a scalar type (a key of `FORMS`), a class that is stored as one, or an Enum with members that are all str or all int.
         spec: what stands after the colon of a slot, or nothing.
         field: the field's name, and
         subject: the template's, for the messages.
@@ -345,7 +353,11 @@ def key_codec(kind: Any, spec: str = "", *, field: str = "value", subject: str =
         **attributes.pop("names", {}),
     }
     decode = attributes.get("decode")
-    if base is not kind:
+    if isinstance(kind, OwnType):
+        attributes["encode"] = names["own"] = lambda value: write(kind.plain(value))
+        if decode is not None:
+            attributes["decode"], attributes["inline_decode"] = lambda text: kind.load(decode(text)), ""
+    elif base is not kind:
         attributes["encode"] = lambda member: write(member._value_)
         if decode is not None:
             members = _Members(kind, decode)
@@ -371,6 +383,8 @@ class _Members(dict[str, Any]):
 
 def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
     """Return the type of the values that are written."""
+    if isinstance(kind, OwnType):
+        return kind.scalar
     if kind in FORMS or kind is tuple:
         return kind  # type: ignore[no-any-return]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
@@ -533,14 +547,3 @@ def _raw(refuse: Refuse) -> dict[str, Any]:
         return value
 
     return {"encode": encode, "decode": str, "tail": None, "prefix_free": False, "inline_decode": "$t"}
-
-
-def literal_fault(text: str) -> str | None:
-    """Return why a text cannot stand in a template as it is; None if it can."""
-    if match := FORBIDDEN.search(text):
-        return f"the literal {text!r} holds U+{ord(match[0]):04X}, which Azure forbids in keys (/ \\ # ? and controls)"
-    if SEPARATOR in text or ' "' in text:
-        return f"the literal {text!r} holds a space before ! or a quote, which separates or escapes"
-    if text.startswith(" ") or text.endswith(" "):
-        return f"the literal {text!r} has a space at its edge, which would be lost beside a value"
-    return None

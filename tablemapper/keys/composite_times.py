@@ -42,7 +42,7 @@ def composed(partition: Template, row: Template, precision: Callable[[str], str]
             part,
             ordered=ordered,
             continues=ordered and not part.ordered,
-            complete=has_all(base, front, cut),
+            complete=has_all(base, front, cut) and part.text.kind is base,
             finest=finest in codes,
             interval=finest if closed else "",
         )

@@ -8,7 +8,8 @@ from itertools import count
 from typing import Any
 
 from ..errors import InvalidModel, did_you_mean
-from .codec import KeyCodec, key_codec, literal_fault
+from .codec import KeyCodec, key_codec
+from .encodings import literal_fault
 from .template import Parts, Slot, Template
 
 _DELIMITERS = frozenset(string.punctuation) - frozenset('"~')

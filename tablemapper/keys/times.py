@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
+from typing import Final
 
 import attrs
 
@@ -56,7 +57,7 @@ UNITS_OF: dict[type, tuple[str, ...]] = {Builtin.datetime: _ALL, Builtin.date: _
 _PLAIN = {Builtin.datetime: "%Y-%m-%dT%H:%M:%S.%fZ", Builtin.date: "%Y-%m-%d", time: "%H:%M:%S.%f"}
 
 
-split_format = re.compile(r"%.|[^%]+|%").findall
+split_format: Final = re.compile(r"%.|[^%]+|%").findall
 """Splits a format into directives and literals."""
 
 

@@ -54,6 +54,7 @@ def migrate(
     durability: Literal["full", "relaxed"] = "full",
     timeout: float | None = None,
     credential: Any = None,
+    prefix: str | None = None,
 ) -> MigrationReport:
     """Run the migration scripts that have not run on a store, in order, while other programs read and write.
 
@@ -76,6 +77,7 @@ def migrate(
         durability: as for `tablemapper.open`.
         timeout: as for `tablemapper.open`.
         credential: as for `tablemapper.open`.
+        prefix: as for `tablemapper.open`.
 
     Raises:
         InvalidMigration: the scripts do not fit the store, or each other; nothing was changed for a script that does
@@ -91,15 +93,14 @@ def migrate(
         names = ", ".join([script.id for script in scripts]) or "none"
         raise InvalidMigration("to=", [f"no script is called {safe_repr(to)}: there are {names}; '' undoes all"])
     if dry_run:
-        return _rehearse(place, scripts, to, limit, progress, timeout, credential)
-    engine = open_migrations(place, durability=durability, timeout=timeout, credential=credential)
+        return _rehearse(place, scripts, to, limit, progress, timeout=timeout, credential=credential, prefix=prefix)
+    account: dict[str, Any] = {"timeout": timeout, "credential": credential, "prefix": prefix}
+    engine = open_migrations(place, durability=durability, **account)
     try:
         ways = ways_back(migrations)
 
         def settle(script: Script) -> tuple[ConversionFault, ...]:
-            opened = partial(
-                open_engine, place, durability=durability, timeout=timeout, ways_back=ways, credential=credential
-            )
+            opened = partial(open_engine, place, durability=durability, ways_back=ways, **account)
             return _settled(place, script, opened, hold, rest)
 
         run = _Run(engine, scripts, limit, progress, hold, rest, settle, replaces=isinstance(engine, ReplacingEngine))
@@ -126,19 +127,18 @@ def _rehearse(
     to: str | None,
     limit: int | None,
     progress: ProgressOption,
-    timeout: float | None,
-    credential: Any,
+    **account: Any,
 ) -> MigrationReport:
     """Run the scripts over a copy."""
     with tempfile.TemporaryDirectory(prefix="tablemapper") as folder:
         copy = Path(folder) / "copy.db"
-        with closing(open_migrations(place, timeout=timeout, credential=credential)) as engine:
+        with closing(open_migrations(place, **account)) as engine:
             is_file, ran = isinstance(engine, CopyingEngine), engine.history()
             if isinstance(engine, CopyingEngine):
                 _check_room(place, folder)
                 engine.backup(str(copy))
             else:
-                with open_store(place, read_only=True, timeout=timeout, credential=credential) as store:
+                with open_store(place, read_only=True, **account) as store:
                     store.backup(copy, progress=progress)
         with Store(open_engine(copy, Schema(()))) as rehearsed:
             rehearsed.unfreeze()

@@ -80,18 +80,18 @@ class KeyBounds:
 
     def goes_on(self, front: KeyBounds) -> bool:
         """Return whether it bounds what is finer of the values whose coarser part a whole partition key ends with."""
-        last = front.run[-1]
-        cut = front.range_field and isinstance(last, Slot) and (last.interval or last.text.head) and not last.says_all
+        end = front.run[-1]
+        cut = front.range_field and isinstance(end, Slot) and (end.interval or end.text.head) and not end.says_all
         ends = len(front.fixed) + len(front.run) == len(front.template.parts)
         same = self.range_field == front.range_field and self.ops >= front.ops
         return bool(cut and ends) and same and not any(map(_is_slot, self.fixed))
 
     def bucket(self, values: Mapping[str, Any], value: Any, texts: Mapping[int, str] | None = None) -> str | None:
         """Return the key that ends with the compared slots' text of a value; None if no key holds it."""
-        known = {self.range_field or "": value}
+        compared = {self.range_field or "": value}
         try:
-            pieces = [_written(part, values, texts) for part in self.fixed] + [
-                _written(part, known) for part in self.run
+            pieces = [_part_text(part, values, texts) for part in self.fixed] + [
+                _part_text(part, compared) for part in self.run
             ]
         except InvalidEntity:
             return None
@@ -125,7 +125,7 @@ class KeyBounds:
             if cuts is None:
                 return NOTHING
             for edge, text in cuts:
-                at = prefix + text if edge in ("<", ">=") else self._past(prefix + text)
+                at = prefix + text if edge in ("<", ">=") else self._end_above(prefix + text)
                 if edge[0] == ">":
                     if at is None:
                         return NOTHING
@@ -161,21 +161,21 @@ class KeyBounds:
 
     def _cuts(self, op: str, value: Any) -> Cuts | None:
         """Return what a comparison says of the texts of the compared slots, as `KeyCodec.cuts`."""
-        first, last = self.run[0], self.run[-1]
-        assert isinstance(first, Slot)
-        assert isinstance(last, Slot)
-        cuts = last.cuts(op, value)
-        if first is last or not cuts:
+        first_slot, last_slot = self.run[0], self.run[-1]
+        assert isinstance(first_slot, Slot)
+        assert isinstance(last_slot, Slot)
+        cuts = last_slot.cuts(op, value)
+        if first_slot is last_slot or not cuts:
             return cuts
-        if op == "startswith" and len(value) < first.text.head:
-            return first.cuts(op, value)
+        if op == "startswith" and len(value) < first_slot.text.head:
+            return first_slot.cuts(op, value)
         try:
-            before = "".join([part if isinstance(part, str) else part.text.encode(value) for part in self.run[:-1]])
+            prefix = "".join([part if isinstance(part, str) else part.text.encode(value) for part in self.run[:-1]])
         except InvalidEntity:
-            return first.cuts(op, value)
-        return [(edge, before + text) for edge, text in cuts]
+            return first_slot.cuts(op, value)
+        return [(edge, prefix + text) for edge, text in cuts]
 
-    def _past(self, text: str) -> str | None:
+    def _end_above(self, text: str) -> str | None:
         """Return the least text above all keys that have this text up to the end of the compared slots."""
         parts = self.template.parts
         place = len(self.fixed) + len(self.run) - 1
@@ -193,12 +193,12 @@ def _loose(fixed: Parts | list[str | Slot], slot: Slot | None) -> int | None:
     """Return the place of a fixed slot whose text ends by what follows it, in the component of the one that is not."""
     at = None if slot is None else slot.component
     loose = [
-        n for n, one in enumerate(fixed) if isinstance(one, Slot) and one.component == at and one.after is not None
+        n for n, part in enumerate(fixed) if isinstance(part, Slot) and part.component == at and part.after is not None
     ]
     return loose[-1] if loose else None
 
 
-def _written(part: str | Slot, values: Mapping[str, Any], texts: Mapping[int, str] | None = None) -> str:
+def _part_text(part: str | Slot, values: Mapping[str, Any], texts: Mapping[int, str] | None = None) -> str:
     if isinstance(part, str):
         return part
     return texts[part.index] if texts and part.index in texts else part.written(values[part.field])
@@ -220,17 +220,19 @@ def reach(
         texts: the slots whose texts are known, by their index.
         passing: whether keys in the bound can be passed over.
     """
-    fixed, known, slot = _fixed(template, equal, texts)
+    fixed, known_parts, slot = _fixed(template, equal, texts)
     # (The text of a slot that is cut from the right may go on, as long as its component is not complete.)
-    exact, rest = tuple(known), None
+    exact, tail = tuple(known_parts), None
     if slot is not None and (at := _loose(fixed, slot)) is not None:
         if passing and isinstance(loose := fixed[at], Slot):
-            behind = fixed[at + 1 :]
-            rest = (loose.after or 0) - sum(len(one) if isinstance(one, str) else one.text.fixed or 0 for one in behind)
+            following = fixed[at + 1 :]
+            tail = (loose.after or 0) - sum(
+                len(part) if isinstance(part, str) else part.text.fixed or 0 for part in following
+            )
         else:
-            exact = tuple(one for one in known if one.after is None or one.component != slot.component)
-    fields = {one.field for one in known}
-    whole = {one.field for one in exact if one.lossless or one.complete}
+            exact = tuple(part for part in known_parts if part.after is None or part.component != slot.component)
+    fields = {part.field for part in known_parts}
+    complete = {part.field for part in exact if part.lossless or part.complete}
     ops = frozenset[str]()
     run: Parts = ()
     if slot is not None:
@@ -238,8 +240,10 @@ def reach(
         run = _run(template.parts[len(fixed) :])
         if ops:
             fields.add(slot.field)
-            whole |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
-    return KeyBounds(template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - whole), rest)
+            complete |= {slot.field} if isinstance(run[-1], Slot) and run[-1].within(ops) else set()
+    return KeyBounds(
+        template, tuple(fixed), exact, slot, run, ops, frozenset(fields), frozenset(fields - complete), tail
+    )
 
 
 def _fixed(
@@ -247,23 +251,23 @@ def _fixed(
 ) -> tuple[list[str | Slot], list[Slot], Slot | None]:
     """Return the first parts, whose texts are known; the slots among them whose values are; and the slot behind them."""
     fixed: list[str | Slot] = []
-    known: list[Slot] = []
+    known_slots: list[Slot] = []
     for part in template.parts:
         if isinstance(part, Slot) and part.index not in texts:
             if part.field not in equal:
-                return fixed, known, part
-            known.append(part)
+                return fixed, known_slots, part
+            known_slots.append(part)
         fixed.append(part)
-    return fixed, known, None
+    return fixed, known_slots, None
 
 
 def _run(parts: Parts) -> Parts:
     """Return the first of some parts, a slot, and the finer parts of the same value that follow at once."""
     end = 1
     while isinstance(slot := parts[end - 1], Slot) and slot.ordered and (slot.text.codes or slot.text.head):
-        after = end + (end < len(parts) and isinstance(parts[end], str))
-        following = parts[after] if after < len(parts) else None
+        next_at = end + (end < len(parts) and isinstance(parts[end], str))
+        following = parts[next_at] if next_at < len(parts) else None
         if not isinstance(following, Slot) or following.field != slot.field or not following.goes_on:
             break
-        end = after + 1
+        end = next_at + 1
     return parts[:end]

@@ -23,9 +23,9 @@ class Budget:
     """Rows read between the bounds, whether they match or not."""
     monotonic: Callable[[], float] = attrs.field(default=time.monotonic, eq=False)
 
-    def start(self, what: str) -> BudgetMeter:
+    def start(self, label: str) -> BudgetMeter:
         """Begin a run."""
-        return BudgetMeter(self, what, self.monotonic())
+        return BudgetMeter(self, label, self.monotonic())
 
 
 @attrs.frozen
@@ -39,8 +39,8 @@ class BudgetCounter(Budget):
         """Return what counts a run with these limits."""
         return cls() if budget is None else cls(budget.seconds, budget.examined, budget.monotonic)
 
-    def start(self, what: str) -> BudgetMeter:
-        self.runs.append(spending := super().start(what))
+    def start(self, label: str) -> BudgetMeter:
+        self.runs.append(spending := super().start(label))
         return spending
 
     def rows(self) -> int:
@@ -58,7 +58,7 @@ class BudgetMeter:
     """What one run of a query has used so far."""
 
     budget: Budget
-    what: str
+    label: str
     since: float
     rows: int = 0
     calls: list[object] = attrs.field(factory=list)
@@ -69,7 +69,7 @@ class BudgetMeter:
         most = self.budget.examined
         if most is not None and self.rows >= most:
             raise QueryStopped(
-                f"{self.what}: more than {most:,} rows would be examined (examined={most}); {self._advice()}",
+                f"{self.label}: more than {most:,} rows would be examined (examined={most}); {self._advice()}",
                 examined=self.rows,
                 seconds=self._elapsed(),
             )
@@ -84,7 +84,7 @@ class BudgetMeter:
         limit = self.budget.seconds
         if limit is not None and (elapsed := self._elapsed()) > limit:
             raise QueryStopped(
-                f"{self.what}: stopped after {elapsed:.2f} s (timeout={limit:g}), {self.rows:,} rows were read; "
+                f"{self.label}: stopped after {elapsed:.2f} s (timeout={limit:g}), {self.rows:,} rows were read; "
                 f"{self._advice()}",
                 examined=self.rows,
                 seconds=elapsed,

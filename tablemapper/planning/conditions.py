@@ -65,7 +65,7 @@ def time_comparisons(op: str, part: Truncation) -> Iterator[tuple[Operator, bool
 
 def edges(op: str, part: Truncation, number: Parameter, kind: type) -> list[tuple[str, Parameter]]:
     """Return how a time is compared if what it is cut to is: all that are cut so are between these edges."""
-    return [(one, Edge(number.number, part, end, kind, one == "<")) for one, end in time_comparisons(op, part)]
+    return [(sign, Edge(number.number, part, end, kind, sign == "<")) for sign, end in time_comparisons(op, part)]
 
 
 Comparison = tuple[str, Parameter]
@@ -77,7 +77,7 @@ AnyPredicate = Predicate[Any]
 # ---------------------------------------------------------------------------------------------- by name
 
 
-def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
+def call_conditions(declaration: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
     """Yield what an index says of entities that is called with values of its first parameters: its slots' texts."""
     slots = (*index.partition.slots, *index.row.slots)
     for number, name in enumerate(index.arguments[:count]):
@@ -86,9 +86,9 @@ def named(declaration: Declaration, index: IndexModel, count: int) -> Iterator[A
         attr: Attr[Any, Any] = Attr(
             declaration.cls, head, indexed_as(field.type.nested(tuple(path))) if path else field.type, tuple(path)
         )
-        own = tuple(slot for slot in slots if slot.field == name)
-        if all(not slot.lossless for slot in own):
-            yield SameText(attr=attr, texts=tuple(slot.text for slot in own), value=Parameter(number))
+        field_slots = tuple(slot for slot in slots if slot.field == name)
+        if all(not slot.lossless for slot in field_slots):
+            yield SameText(attr=attr, texts=tuple(slot.text for slot in field_slots), value=Parameter(number))
         elif name == index.fan_out:
             yield Contains(attr=attr, value=Parameter(number))
         else:
@@ -122,7 +122,7 @@ def _normal(predicate: AnyPredicate) -> AnyPredicate:
 
 def _united(parts: list[AnyPredicate]) -> AnyPredicate:
     """Return one that holds where one of the parts does; equalities of one field become a list of its values."""
-    rest: list[AnyPredicate] = []
+    other_parts: list[AnyPredicate] = []
     lists: dict[Any, In[Any]] = {}
     for part in _flat(parts):
         match part:
@@ -131,12 +131,12 @@ def _united(parts: list[AnyPredicate]) -> AnyPredicate:
             case In(attr=attr, values=values):
                 pass
             case _:
-                rest.append(part)
+                other_parts.append(part)
                 continue
-        held = lists.get(attr.source)
-        lists[attr.source] = In(attr=attr, values=values if held is None else held.values + values)
-    equalities = [_normal(one) for one in lists.values()]
-    return equalities[0] if len(equalities) == 1 and not rest else Or(parts=(*equalities, *rest))
+        so_far = lists.get(attr.source)
+        lists[attr.source] = In(attr=attr, values=values if so_far is None else so_far.values + values)
+    equalities = [_normal(predicate) for predicate in lists.values()]
+    return equalities[0] if len(equalities) == 1 and not other_parts else Or(parts=(*equalities, *other_parts))
 
 
 def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
@@ -149,18 +149,18 @@ def _flat(parts: Iterable[AnyPredicate]) -> Iterator[AnyPredicate]:
 
 def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
     """Return lists of predicates: each result satisfies all of one list. An *or* that multiplies them is left out."""
-    ways: list[list[AnyPredicate]] = [[]]
+    conjunctions: list[list[AnyPredicate]] = [[]]
     choices: list[Or[Any]] = []
     for predicate in where:
         if isinstance(predicate, Or):
             choices.append(predicate)
         else:
-            ways[0].append(predicate)
+            conjunctions[0].append(predicate)
     for choice in choices:
-        parts = [one for part in choice.parts for one in alternatives(conjuncts([part]))]
-        if len(ways) * len(parts) <= MAX_ALTERNATIVES:
-            ways = [[*one, *part] for one in ways for part in parts]
-    return ways
+        parts = [alternative for part in choice.parts for alternative in alternatives(conjuncts([part]))]
+        if len(conjunctions) * len(parts) <= MAX_ALTERNATIVES:
+            conjunctions = [[*conjunction, *part] for conjunction in conjunctions for part in parts]
+    return conjunctions
 
 
 # ---------------------------------------------------------------------------------------------- field by field
@@ -187,13 +187,13 @@ class Conditions:
 
 def of_elements(way: Conditions, fan_out: str) -> Conditions:
     """Return what conditions say along an index that has a row for each element of a list: nothing of it as a whole."""
-    if not any(fan_out in known for known in (way.equal, way.among, way.compared)):
+    if not any(fan_out in values for values in (way.equal, way.among, way.compared)):
         return way
 
-    def rest(known: dict[str, Any]) -> dict[str, Any]:
-        return {name: one for name, one in known.items() if name != fan_out}
+    def without(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in values.items() if name != fan_out}
 
-    return attrs.evolve(way, equal=rest(way.equal), among=rest(way.among), compared=rest(way.compared))
+    return attrs.evolve(way, equal=without(way.equal), among=without(way.among), compared=without(way.compared))
 
 
 def field_name(attr: Attr[Any, Any]) -> str | None:
@@ -238,8 +238,8 @@ def _add(way: Conditions, predicate: AnyPredicate, name: str) -> bool:
                 way.compared.setdefault(name, []).extend(between)
             return bool(between)
         case In(attr=Attr(part=Truncation() as part) as attr, values=values):
-            known = way.windows.setdefault(name, (part, attr.time_kind, values)) if part.ordered else None
-            return known is not None and known[2] is values
+            window = way.windows.setdefault(name, (part, attr.time_kind, values)) if part.ordered else None
+            return window is not None and window[2] is values
         case Contains(attr=Attr(part=Truncation())) | StartsWith(attr=Attr(part=Truncation())):
             return False
         case Contains(attr=attr, value=value) if attr.type.element is not None:

@@ -99,28 +99,29 @@ def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int 
     Args:
         footprint: what it reads; None if that is not known.
     """
+    stops = limit is not None and not plan.sorted and not plan.merged  # (the first range may have as many)
     if footprint is None:
-        return Cost(ranges, None, None, at_least=True)
+        return Cost(min(ranges, 1) if stops else ranges, None, None, at_least=True)
     rows: Sequence[int] = footprint.rows
-    joined = footprint.joined
+    joined_rows = footprint.joined
     if limit is not None and not plan.filter and not plan.sorted:
-        rows, joined = _first(rows, limit, merged=bool(plan.merged)), min(joined, limit)
-    requests = sum(max(1, math.ceil(count / _PAGE)) for count in rows) + joined
-    size = sum(rows) * footprint.row_bytes + joined * footprint.entity_bytes
-    return Cost(requests, sum(rows) + joined, round(size), at_least=not footprint.whole)
+        rows, joined_rows = _first(rows, limit, merged=bool(plan.merged)), min(joined_rows, limit)
+    requests = sum(max(1, math.ceil(count / _PAGE)) for count in rows) + joined_rows
+    size = sum(rows) * footprint.row_bytes + joined_rows * footprint.entity_bytes
+    return Cost(requests, sum(rows) + joined_rows, round(size), at_least=not footprint.whole)
 
 
 def _first(rows: Sequence[int], limit: int, *, merged: bool) -> list[int]:
     """Return how many rows are read of each range until there are enough; ranges behind that are left out."""
     if merged:  # (all of them begin at once)
         return [min(count, limit) for count in rows]
-    read: list[int] = []
+    rows_read: list[int] = []
     for count in rows:
-        read.append(min(count, limit))
-        limit -= read[-1]
+        rows_read.append(min(count, limit))
+        limit -= rows_read[-1]
         if limit <= 0:
             break
-    return read
+    return rows_read
 
 
 def money_text(price: float) -> str:

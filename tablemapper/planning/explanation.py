@@ -19,7 +19,7 @@ from .query_text import condition_text
 from .ranges import KeyRange
 
 MOST_COUNTED = 10_000
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
 @attrs.frozen
@@ -83,20 +83,20 @@ class Explanation:
         head += ", which holds all needed fields" if plan.covering else ""
         lines = [head]
         if not plan.scan:
-            lines += [f"  {one}" for one in self.ranges[:_SHOWN]]
-            if len(self.ranges) > _SHOWN:
+            lines += [f"  {keys}" for keys in self.ranges[:_MAX_LISTED]]
+            if len(self.ranges) > _MAX_LISTED:
                 lines.append(f"  … {len(self.ranges)} ranges in all")
             if not self.ranges:
                 lines.append("  nothing: no row can match")
-            if plan.by_partition and any(not one.partition.point for one in self.ranges):
+            if plan.by_partition and any(not keys.partition.point for keys in self.ranges):
                 lines.append("  partition by partition")
             if plan.merged:
                 lines.append(f"  side by side, merged in the order of {self._merged_by()}")
         lines += [] if self.rows is None else [f"  {_expected(self.rows)}"]
-        lines += [f"filters by {one}{self._where(one)}" for one in self.filter]
+        lines += [f"filters by {predicate}{self._where(predicate)}" for predicate in self.filter]
         lines += [f"sorts by {', '.join(self.sort)} ({self.capabilities.sorts or 'in memory'})"] if self.sort else []
-        lines += [f"not {one}" for one in self.reasons]
-        lines += [f"{self.capabilities.engine}: {one}" for one in self.database]
+        lines += [f"not {reason}" for reason in self.reasons]
+        lines += [f"{self.capabilities.engine}: {detail}" for detail in self.database]
         lines += [f"{total} is answered from {aggregate}" for total, aggregate in self.totals.items()]
         lines.append(str(self.cost))
         return "\n".join(lines)
@@ -107,8 +107,8 @@ class Explanation:
             return "their row keys"
         return f"what follows {(*partition, *row)[self.plan.merged - 1].field} in their keys"
 
-    def _where(self, one: str) -> str:
-        return ", after reading" if one in self.checked else ""
+    def _where(self, predicate: str) -> str:
+        return ", after reading" if predicate in self.checked else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as builtin types that JSON can represent."""
@@ -118,10 +118,10 @@ class Explanation:
             "covering": self.covering,
             "ranges": [
                 {
-                    "partition": _bound(one.partition.lo, one.partition.hi, point=one.partition.point),
-                    "row": _bound(one.row.lo, one.row.hi, point=one.row.point),
+                    "partition": _bound(keys.partition.lo, keys.partition.hi, point=keys.partition.point),
+                    "row": _bound(keys.row.lo, keys.row.hi, point=keys.row.point),
                 }
-                for one in self.ranges
+                for keys in self.ranges
             ],
             "descending": self.plan.descending,
             "rows_descending": self.plan.rows_descending,
@@ -158,30 +158,30 @@ class MixedExplanation:
     @property
     def scan(self) -> bool:
         """Whether the whole table is read."""
-        return any(one.scan for one in self.classes.values())
+        return any(explanation.scan for explanation in self.classes.values())
 
     @property
     def rows(self) -> int | None:
         """How many rows are between the bounds, counted up to 10,000 for each class; None where they are not counted."""
-        counts = [one.rows for one in self.classes.values()]
+        counts = [explanation.rows for explanation in self.classes.values()]
         return None if None in counts else sum(filter(None, counts))
 
     @property
     def cost(self) -> Cost:
         """What one run would cost on Azure Tables: the sum over the classes."""
-        costs = [one.cost for one in self.classes.values()]
-        entities, sizes = [one.entities for one in costs], [one.bytes for one in costs]
+        costs = [explanation.cost for explanation in self.classes.values()]
+        entities, sizes = [cost.entities for cost in costs], [cost.bytes for cost in costs]
         return Cost(
-            sum(one.requests for one in costs),
+            sum(cost.requests for cost in costs),
             None if None in entities else sum(filter(None, entities)),
             None if None in sizes else sum(filter(None, sizes)),
-            at_least=any(one.at_least for one in costs),
+            at_least=any(cost.at_least for cost in costs),
         )
 
     def __str__(self) -> str:
         lines = [f"merges classes in the order of {', '.join(self.order)}"]
-        for name, one in self.classes.items():
-            lines += [f"{name}:", *(f"  {line}" for line in str(one).splitlines())]
+        for name, explanation in self.classes.items():
+            lines += [f"{name}:", *(f"  {line}" for line in str(explanation).splitlines())]
         lines += [f"{name}: not read, none satisfies {why}" for name, why in self.unread.items()]
         lines.append(str(self.cost))
         return "\n".join(lines)
@@ -190,7 +190,7 @@ class MixedExplanation:
         """Return the same as builtin types that JSON can represent."""
         return {
             "order": list(self.order),
-            "classes": {name: one.to_dict() for name, one in self.classes.items()},
+            "classes": {name: explanation.to_dict() for name, explanation in self.classes.items()},
             "unread": dict(self.unread),
             "cost": self.cost.to_dict(),
         }

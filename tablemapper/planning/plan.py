@@ -41,23 +41,23 @@ class PathBounds:
 
     @property
     def reaches(self) -> tuple[KeyBounds, ...]:
-        return tuple([one for one in (self.partition, self.row, self.edge) if one is not None])
+        return tuple([reach for reach in (self.partition, self.row, self.edge) if reach is not None])
 
     @property
     def fields(self) -> frozenset[str]:
         """The fields that the bounds say something about."""
         timed = {slot.field for slot in self.spread if slot.text.unit}
-        return frozenset[str](timed).union(*(one.fields for one in self.reaches))
+        return frozenset[str](timed).union(*(reach.fields for reach in self.reaches))
 
     @property
     def exact(self) -> frozenset[str]:
         """The fields about which they say all."""
-        return frozenset[str]().union(*(one.fields - one.inexact for one in self.reaches))
+        return frozenset[str]().union(*(reach.fields - reach.inexact for reach in self.reaches))
 
     def text(self, slot: Slot) -> Parameter | None:
         """Return the value that has its text in a slot of every row between the bounds; None if the texts differ."""
-        known = any(one is slot for reach in self.reaches for one in reach.exact)
-        return self.equal.get(slot.field) if known else None
+        is_fixed = any(exact_slot is slot for reach in self.reaches for exact_slot in reach.exact)
+        return self.equal.get(slot.field) if is_fixed else None
 
     @property
     def alike(self) -> int:
@@ -65,19 +65,19 @@ class PathBounds:
         count = 0
         for reach in (self.partition,) if self.row is None else (self.partition, self.row):
             for slot in reach.template.slots:
-                if not reach.point and not any(one is slot for one in reach.exact):
+                if not reach.point and not any(exact_slot is slot for exact_slot in reach.exact):
                     return count
                 count += 1
         return count
 
     def front(
-        self, slots: int, partition: Bound, known: Mapping[str, Any], texts: Mapping[int, str] | None
+        self, slots: int, partition: Bound, values: Mapping[str, Any], texts: Mapping[int, str] | None
     ) -> tuple[str, str]:
         """Return what the keys of a range begin with, up to what follows so many slots."""
-        behind = slots - len(self.partition.template.slots)
-        if behind < 0:
-            return self.partition.front(known, texts, slots), ""
-        return partition.lo, "" if self.row is None or not behind else self.row.front(known, None, behind)
+        row_slots = slots - len(self.partition.template.slots)
+        if row_slots < 0:
+            return self.partition.front(values, texts, slots), ""
+        return partition.lo, "" if self.row is None or not row_slots else self.row.front(values, None, row_slots)
 
     @property
     def several(self) -> bool:
@@ -86,12 +86,12 @@ class PathBounds:
 
     def loose(self, name: str) -> bool:
         """Return whether rows of other values than the fixed ones are between the bounds of a field."""
-        return any(one.range_field == name and one.loose for one in self.reaches)
+        return any(reach.range_field == name and reach.loose for reach in self.reaches)
 
     def unit(self, name: str) -> str:
         """Return the finest unit of a time at whose edges the bounds of it lie; nothing if they do not bound it so."""
         slots = [slot for slot in self.spread if slot.field == name]
-        slots += [one.run[-1] for one in self.reaches if one.range_field == name and isinstance(one.run[-1], Slot)]
+        slots += [b.run[-1] for b in self.reaches if b.range_field == name and isinstance(b.run[-1], Slot)]
         return slots[-1].interval if slots else ""
 
 

@@ -41,29 +41,29 @@ def plan(form: QueryShape, capabilities: Capabilities | None = None) -> Plan:
         InvalidQuery: the engine cannot follow any path in their order.
         InvalidQuery: they are a part of what another path gave, which cannot be followed.
     """
-    possible, refused = candidates(form)
+    possible, rejections = candidates(form)
     if form.part is not None:
-        possible = [one for one in possible if (one.index and one.index.name) == form.part[0]]
+        possible = [option for option in possible if (option.index and option.index.name) == form.part[0]]
         if not possible:
-            why = "; ".join(one for one in refused if one.startswith(f"{form.model.name}.{form.part[0]}: "))
+            why = "; ".join(reason for reason in rejections if reason.startswith(f"{form.model.name}.{form.part[0]}: "))
             raise InvalidQuery(
                 f"this is a part of what {form.model.name}.{form.part[0]} leads to; split the query again ({why})"
             )
-    bounded = [one for one in possible if not one.scan]
+    bounded = [option for option in possible if not option.scan]
     if not bounded:
         if not form.scan:
             ask: Any = partial(attrs.evolve, form)
-            raise ScanRefused(refusal(form, refused, lambda **changes: candidates(ask(**changes))[0]))
+            raise ScanRefused(refusal(form, rejections, lambda **changes: candidates(ask(**changes))[0]))
         able = _able(form, possible, capabilities)
-        return attrs.evolve((able or possible)[0], reasons=tuple(refused))
+        return attrs.evolve((able or possible)[0], reasons=tuple(rejections))
     able = _able(form, bounded, capabilities)
     if not form.in_memory:
         bounded = able
-    partition = next((one for one in bounded if one.whole_partition), None)
+    partition = next((option for option in bounded if option.whole_partition), None)
     join_costs = capabilities is not None and capabilities.join_costs
-    best = max(bounded, key=lambda one: _rank(one, possible.index(one), partition, join_costs, in_order=one in able))
-    others = [f"{one.path}: {_worse(one, best)}" for one in bounded if one is not best]
-    return attrs.evolve(best, reasons=(*others, *refused))
+    best = max(bounded, key=lambda p: _rank(p, possible.index(p), partition, join_costs, in_order=p in able))
+    worse = [f"{option.path}: {_worse(option, best)}" for option in bounded if option is not best]
+    return attrs.evolve(best, reasons=(*worse, *rejections))
 
 
 def plan_by_key(model: Model) -> Plan:
@@ -80,9 +80,9 @@ def _able(form: QueryShape, plans: list[Plan], capabilities: Capabilities | None
     if capabilities is None:
         return plans
     able = [
-        one
-        for one in plans
-        if (capabilities.sorts or not one.sorted) and (capabilities.backward or not (one.descending or one.turned))
+        plan
+        for plan in plans
+        if (capabilities.sorts or not plan.sorted) and (capabilities.backward or not (plan.descending or plan.turned))
     ]
     if able or form.in_memory:
         return able
@@ -99,7 +99,7 @@ def _able(form: QueryShape, plans: list[Plan], capabilities: Capabilities | None
 
 
 def _rank(
-    one: Plan,
+    plan: Plan,
     place: int,
     partition: Plan | None,
     join_costs: bool,  # noqa: FBT001
@@ -110,22 +110,31 @@ def _rank(
     # costs much, what needs no join; then an index by
     # other fields, or of some entities only, before a whole partition of entities; then what is read from one table;
     # then the key; then indexes as they were declared.
-    other = partition is not None and (one.bound != partition.bound or one.some)
-    alone = one.covering or one.index is None
-    return one.bound_fields, in_order, not one.sorted, join_costs and alone, other, alone, one.index is None, -place
+    narrower = partition is not None and (plan.bound != partition.bound or plan.some)
+    local = plan.covering or plan.index is None
+    return (
+        plan.bound_fields,
+        in_order,
+        not plan.sorted,
+        join_costs and local,
+        narrower,
+        local,
+        plan.index is None,
+        -place,
+    )
 
 
-def _worse(one: Plan, best: Plan) -> str:
-    if one.bound_fields < best.bound_fields:
-        fields = f"{one.bound_fields} field{'' if one.bound_fields == 1 else 's'}"
+def _worse(plan: Plan, best: Plan) -> str:
+    if plan.bound_fields < best.bound_fields:
+        fields = f"{plan.bound_fields} field{'' if plan.bound_fields == 1 else 's'}"
         return f"bounds {fields}, {best.path} {best.bound_fields}"
-    if one.sorted and not best.sorted:
+    if plan.sorted and not best.sorted:
         return f"bounds as many fields as {best.path}, but would have to be sorted"
-    if best.covering and not one.covering:
+    if best.covering and not plan.covering:
         return f"bounds as many fields as {best.path}, which holds all needed fields"
-    if one.whole_partition and one.bound != best.bound:
+    if plan.whole_partition and plan.bound != best.bound:
         return f"bounds as many fields as {best.path}, but only to whole partitions"
-    if one.whole_partition and best.some:
+    if plan.whole_partition and best.some:
         return f"bounds as many fields as {best.path}, which holds only entities that satisfy its condition"
     if best.index is None:
         return "bounds as many fields as the key, but leads to it only"
@@ -136,23 +145,23 @@ def candidates(form: QueryShape) -> tuple[list[Plan], list[str]]:
     """Return every plan that answers a question, maybe a scan of the entity table, and why other paths do not."""
     model = form.model
     where = normal(form.where)
-    ways = [conditions(one) for one in alternatives(where)]
+    ways = [conditions(conjunction) for conjunction in alternatives(where)]
     if form.along is not None:
         return [_along(form, AccessPath(model, model.index(form.along)), where, ways)], []
     plans: list[Plan] = []
-    refused: list[str] = []
+    rejections: list[str] = []
     for path in (AccessPath(model), *(AccessPath(model, index) for index in model.indexes)):
         if path.index is not None:
             why = form.unready.get(path.index.name) or _unfit(form, path.index, where, ways)
             if why is not None:
-                refused.append(f"{path}: {why}")
+                rejections.append(f"{path}: {why}")
                 continue
-        one = _along(form, path, where, ways)
-        if path.index is not None and one.scan:
-            refused.append(f"{path}: {lack(wanting(*path.templates), where)}")
+        candidate = _along(form, path, where, ways)
+        if path.index is not None and candidate.scan:
+            rejections.append(f"{path}: {lack(wanting(*path.templates), where)}")
         else:
-            plans.append(one)
-    return plans, refused
+            plans.append(candidate)
+    return plans, rejections
 
 
 def _unfit(form: QueryShape, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
@@ -165,16 +174,17 @@ def _unfit(form: QueryShape, index: IndexModel, where: tuple[AnyPredicate, ...],
         for name in index.fields:
             missing = "." in name or form.model.optional(name)
             if missing and name != index.fan_out and name not in way.present:
-                return f"entities without {name} are not in it"
-        if index.partition.slots and not _known(index.partition.slots[0], way):
+                mend = f"; add .where({form.model.name}.{name}.is_not_null())" if "." not in name else ""
+                return f"entities without {name} are not in it{mend}"
+        if index.partition.slots and not _has_condition(index.partition.slots[0], way):
             return lack(index.partition.slots[0].field, where)
     return None
 
 
-def _known(slot: Slot, way: Conditions) -> bool:
+def _has_condition(slot: Slot, way: Conditions) -> bool:
     name = slot.field
-    known = (way.equal, way.among, way.compared, way.elements, way.windows)
-    return bool(slot.buckets) or any(name in kind for kind in known)
+    kinds = (way.equal, way.among, way.compared, way.elements, way.windows)
+    return bool(slot.buckets) or any(name in kind for kind in kinds)
 
 
 # ---------------------------------------------------------------------------------------------- along one path
@@ -182,23 +192,23 @@ def _known(slot: Slot, way: Conditions) -> bool:
 
 def _along(form: QueryShape, path: AccessPath, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> Plan:
     """Return the plan that follows the key or an index."""
-    way = _Way(form, path, where, ways)
+    way = _PathConditions(form, path, where, ways)
     direction = way.direction()
     if direction is None and way.by_partition:  # (one SELECT sorts all rows between the bounds)
-        way = _Way(form, path, where, ways, sorting=True)
+        way = _PathConditions(form, path, where, ways, sorting=True)
         direction = way.direction()
-    needed = [*(form.wanted or ()), *(attr for p in way.left for attr in p.attributes())]
-    needed += [step.attr for step in form.order] if direction is None else []
+    required = [*(form.selected or ()), *(attr for p in way.residual for attr in p.attributes())]
+    required += [step.attr for step in form.order] if direction is None else []
     backwards, merged, turned = direction or (form.backwards, 0, False)
     return Plan(
         path,
         tuple(way.accesses),
-        way.left,
+        way.residual,
         descending=backwards,
         merged=merged,
         sort=() if direction is not None else form.order,
         distinct=way.distinct,
-        covering=_covers(form, path, needed) and not way.distinct,
+        covering=_covers(form, path, required) and not way.distinct,
         scan=way.scan,
         by_key=direction is None and not form.order,
         edges=way.edges(),
@@ -207,7 +217,7 @@ def _along(form: QueryShape, path: AccessPath, where: tuple[AnyPredicate, ...], 
     )
 
 
-class _Way:
+class _PathConditions:
     """One path, as far as the conditions of a question go along it.
 
     Args:
@@ -217,7 +227,7 @@ class _Way:
     Attributes:
         accesses: what is read, by alternative.
         scan: whether that is everything.
-        left: the conditions that the bounds do not say.
+        residual: the conditions that the bounds do not say.
         distinct: whether an entity can be met several times.
         by_partition: whether partitions are followed one by one.
     """
@@ -239,32 +249,32 @@ class _Way:
         one_by_one = len(ways) == 1 and bool(path.templates[1].slots) and fan_out is None
         self.accesses = [_access(form, path, way, passing=one_by_one and not sorting) for way in self._ways]
         # (A constant partition is a whole one, not a scan; so is all of an index that the query names.)
-        self._given = _in_partition(form, path)
-        bounded = not path.templates[0].slots or form.along is not None or self._given
-        self.scan = not bounded and not all(one.fields for one in self.accesses)
+        self._partition_fixed = _in_partition(form, path)
+        bounded = not path.templates[0].slots or form.along is not None or self._partition_fixed
+        self.scan = not bounded and not all(access.fields for access in self.accesses)
         if self.scan:
             self.accesses = [_access(attrs.evolve(form, by_time=False), path, Conditions(), spread=False)]
-        self.left = self._left(where)
+        self.residual = self._residual(where)
         self.distinct = fan_out is not None and any(
             slot.field == fan_out and self._varies(slot) for slot in self._slots
         )
         self.by_partition = any(access.partition.rest is not None for access in self.accesses)
 
-    def _left(self, where: tuple[AnyPredicate, ...]) -> tuple[AnyPredicate, ...]:
+    def _residual(self, where: tuple[AnyPredicate, ...]) -> tuple[AnyPredicate, ...]:
         path = self._path
         implied = () if path.index is None else self._form.implied.get(path.index.name, ())
-        left = [p for p in where if p not in implied]
+        residual = [p for p in where if p not in implied]
         if not self.scan and len(self._ways) == 1:
-            left = [p for p in left if not _is_in_bounds(path, self.accesses[0], self._ways[0], p)]
-        return tuple(left)
+            residual = [p for p in residual if not _is_in_bounds(path, self.accesses[0], self._ways[0], p)]
+        return tuple(residual)
 
     def edges(self) -> tuple[tuple[AnyPredicate, int, str], ...]:
         """Return the comparisons that are left, and that the bounds say where a bucket begins with the value."""
-        return () if self.scan or len(self._ways) > 1 else tuple(_edges(self.accesses[0], self._ways[0], self.left))
+        return () if self.scan or len(self._ways) > 1 else tuple(_edges(self.accesses[0], self._ways[0], self.residual))
 
     def _varies(self, slot: Slot) -> bool:
         """Return whether the rows between the bounds can have several texts in a slot."""
-        if self._given and any(slot is one for one in self._path.templates[0].slots):
+        if self._partition_fixed and any(slot is fixed_slot for fixed_slot in self._path.templates[0].slots):
             return False
         text = self.accesses[0].text(slot)
         return text is None or any(access.text(slot) != text for access in self.accesses)
@@ -274,12 +284,12 @@ class _Way:
         form = self._form
         if form.mixed:
             return (form.backwards, 0, False) if self._path.index is None and not form.order else None
-        several = not self.scan and (len(self.accesses) > 1 or self.accesses[0].several)
-        alike = min(access.alike for access in self.accesses) if several else 0
+        has_many_ranges = not self.scan and (len(self.accesses) > 1 or self.accesses[0].several)
+        alike = min(access.alike for access in self.accesses) if has_many_ranges else 0
         partition = len(self._path.templates[0].slots)
-        fronts = [one for one in range(alike + 1) if not self.distinct or one in (0, partition)]
+        fronts = [count for count in range(alike + 1) if not self.distinct or count in (0, partition)]
         equal = [way.equal for way in self._ways]
-        fixed = {name for name, number in equal[0].items() if all(one.get(name) == number for one in equal)}
+        fixed = {name for name, number in equal[0].items() if all(values.get(name) == number for values in equal)}
         return _direction(form, self._path, fronts, fixed, self._varies)
 
 
@@ -288,16 +298,16 @@ def _in_partition(form: QueryShape, path: AccessPath) -> bool:
     return path.index is None and form.part is not None and form.part[1]
 
 
-def _covers(form: QueryShape, path: AccessPath, needed: Iterable[Attr[Any, Any]]) -> bool:
-    selected = form.wanted is not None and not form.state
+def _covers(form: QueryShape, path: AccessPath, required: Iterable[Attr[Any, Any]]) -> bool:
+    selected = form.selected is not None and not form.state
     if path.index is None or not selected:
         return False
-    lacking = form.lacking.get(path.index.name, ())
+    missing = form.lacking.get(path.index.name, ())
     # (Where nothing is needed, as for a count, rows that may be older than the entities are no answer either.)
-    return lacking is not None and all(path.holds(attr) and attr.name not in lacking for attr in needed)
+    return missing is not None and all(path.holds(attr) and attr.name not in missing for attr in required)
 
 
-class _Taken:
+class _SlotConditions:
     """What the conditions of one alternative say of the slots of a path, each taken in turn."""
 
     def __init__(self, form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool) -> None:
@@ -312,11 +322,11 @@ class _Taken:
         self.windows: dict[str, Window] = {}
         self.ranges = 1
         partition, row = path.templates
-        given = _in_partition(form, path)
-        if given or all(self._take(slot, leads=True) for slot in partition.slots):
+        is_partition_fixed = _in_partition(form, path)
+        if is_partition_fixed or all(self._take(slot, leads=True) for slot in partition.slots):
             for slot in row.slots:
                 # (A given partition may say more of a field that its row key holds with a loss.)
-                if (given and not slot.lossless) or not self._take(slot, leads=False):
+                if (is_partition_fixed and not slot.lossless) or not self._take(slot, leads=False):
                     break
 
     def _take(self, slot: Slot, *, leads: bool) -> bool:
@@ -330,8 +340,8 @@ class _Taken:
             self.windows[name] = window
         return False
 
-    def _fits(self, several: Collection[object]) -> bool:
-        return self.ranges * len(several) <= MAX_RANGES
+    def _fits(self, values: Collection[object]) -> bool:
+        return self.ranges * len(values) <= MAX_RANGES
 
     def _take_values(self, name: str) -> bool:
         values = self._way.among.get(name)
@@ -369,25 +379,25 @@ def _access(
 ) -> PathBounds:
     """Return how far the conditions of one alternative go along a path."""
     partition, row = path.templates
-    taken = _Taken(form, path, way, spread=spread)
+    bounded = _SlotConditions(form, path, way, spread=spread)
     compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
-    for name in taken.windows:
+    for name in bounded.windows:
         compared[name] = compared.get(name, set()) | {">=", "<"}
-    known = taken.equal.keys() | taken.among.keys()
+    equal = bounded.equal.keys() | bounded.among.keys()
     if _in_partition(form, path):
         first = KeyBounds(partition, (), (), None, (), frozenset(), frozenset(), frozenset())
-        known, compared = _lossless(row, known), {name: ops for name, ops in compared.items() if _lossless(row, {name})}
+        equal, compared = _lossless(row, equal), {name: ops for name, ops in compared.items() if _lossless(row, {name})}
     else:
-        one_by_one = passing and taken.ranges == 1 and not taken.spreading
-        first = reach(partition, known, compared, {slot.index for slot in taken.spreading}, passing=one_by_one)
-    second = reach(row, known, compared) if first.point else None
-    timed = {slot.field for slot in taken.spreading} | {one.range_field for one in (first, second) if one is not None}
-    bounding = tuple([(name, *window) for name, window in taken.windows.items() if name in timed])
+        one_by_one = passing and bounded.ranges == 1 and not bounded.spreading
+        first = reach(partition, equal, compared, {slot.index for slot in bounded.spreading}, passing=one_by_one)
+    second = reach(row, equal, compared) if first.point else None
+    timed = {slot.field for slot in bounded.spreading} | {key.range_field for key in (first, second) if key is not None}
+    bounding = tuple([(name, *window) for name, window in bounded.windows.items() if name in timed])
     edge = None if first.point else reach(row, (), compared)
     if edge is not None and not edge.goes_on(first):
         edge = None
-    among, spreading = tuple(taken.among.items()), tuple(taken.spreading)
-    return PathBounds(first, second, taken.equal, among, spreading, way.compared, bounding, edge)
+    among, spreading = tuple(bounded.among.items()), tuple(bounded.spreading)
+    return PathBounds(first, second, bounded.equal, among, spreading, way.compared, bounding, edge)
 
 
 def _lossless(template: Template, names: Collection[str]) -> set[str]:
@@ -424,7 +434,7 @@ def _is_in_bounds(path: AccessPath, access: PathBounds, way: Conditions, predica
     if name in way.equal:  # (then comparisons of the same field are left)
         return access.equal[name] is getattr(predicate, "value", None)
     op = getattr(predicate, "op", "startswith")
-    return any(one.range_field == name and op in one.ops for one in access.reaches)
+    return any(reach.range_field == name and op in reach.ops for reach in access.reaches)
 
 
 def _is_part_in_bounds(access: PathBounds, name: str, predicate: AnyPredicate, unit: str | None) -> bool:
@@ -437,16 +447,16 @@ def _is_part_in_bounds(access: PathBounds, name: str, predicate: AnyPredicate, u
 
 
 def _edges(
-    access: PathBounds, way: Conditions, left: Iterable[AnyPredicate]
+    access: PathBounds, way: Conditions, residual: Iterable[AnyPredicate]
 ) -> Iterator[tuple[AnyPredicate, int, str]]:
     """Yield comparisons of times that the bounds say, and exactly, where a bucket begins with the value."""
-    for predicate in left:
+    for predicate in residual:
         name = way.fields.get(predicate)
         match predicate:
             case Compare(attr=Attr(part=None) as attr, op=">=" | "<", value=Parameter(number=number)):
-                several = name in access.equal or name in dict(access.among)
-                is_time = attr.time_kind is Builtin.datetime
-                if name is None or several or not is_time or (access.among and access.loose(name)):
+                is_equated = name in access.equal or name in dict(access.among)
+                is_time = attr.time_kind is Builtin.datetime and attr.type.own is None
+                if name is None or is_equated or not is_time or (access.among and access.loose(name)):
                     continue
                 if unit := access.unit(name):
                     yield predicate, number, unit
@@ -473,12 +483,12 @@ def _direction(
         return None  # (it has the elements in order, not the lists)
     partition, row = path.templates
     base = () if path.index is None else tuple(slot for t in path.model.declaration.templates for slot in t.slots)
-    own = (*partition.slots, *row.slots)
+    all_slots = (*partition.slots, *row.slots)
     for merged in fronts:
-        free = [slot for slot in (*own[merged:], *base, *own[:merged]) if slot.field not in fixed and varies(slot)]
+        free = [s for s in (*all_slots[merged:], *base, *all_slots[:merged]) if s.field not in fixed and varies(s)]
         # (Rows of several days come by the time of day then.)
-        behind = {slot.field for slot in own[:merged] if slot in free}
-        directions = _directions(form.order, free, fixed, behind, partition.slots[merged:])
+        coarser_later = {slot.field for slot in all_slots[:merged] if slot in free}
+        directions = _directions(form.order, free, fixed, coarser_later, partition.slots[merged:])
         if directions is not None:
             partitions, rows = directions
             first = rows if partitions is None else partitions
@@ -490,7 +500,7 @@ def _directions(
     order: tuple[Order[Any], ...],
     slots: list[Slot],
     fixed: set[str],
-    behind: set[str],
+    coarser_later: set[str],
     leading: Collection[Slot],
 ) -> tuple[bool | None, bool | None] | None:
     """Return whether the slots, all that differ, are followed backwards; None if they do not give the order.
@@ -500,12 +510,12 @@ def _directions(
     Args:
         slots: in the order of their texts.
         fixed: fields that have one value.
-        behind: fields of which a coarser part of the time comes later.
+        coarser_later: fields of which a coarser part of the time comes later.
         leading: the slots of partitions.
     """
     directions: tuple[set[bool], set[bool]] = set(), set()
     seen: set[str] = set()
-    rest = iter(slots)
+    pending = iter(slots)
     for step in order:
         attr = step.attr
         if attr.part is not None or attr.path:
@@ -513,19 +523,19 @@ def _directions(
         name = attr.name
         if name in fixed or name in seen:
             continue
-        slot = next((one for one in rest if one.field not in seen), None)
+        slot = next((candidate for candidate in pending if candidate.field not in seen), None)
         if slot is None:
             break  # every slot is spent: the key is unique, so what follows changes nothing
         while slot is not None:
-            if slot.field != name or not slot.usable("<") or (slot.continues and name in behind):
+            if slot.field != name or not slot.usable("<") or (slot.continues and name in coarser_later):
                 return None
-            part = directions[not any(slot is one for one in leading)]
+            part = directions[not any(slot is leading_slot for leading_slot in leading)]
             part.add(step.descending != (slot.text.spec == "desc"))
             if slot.says_all:
                 break
-            slot = next(rest, None)  # a time cut down, then what is finer: the order of both is that of the time
+            slot = next(pending, None)  # a time cut down, then what is finer: the order of both is that of the time
         seen.add(name)
     if max(map(len, directions)) > 1:
         return None
-    partitions, rows = (next(iter(one), None) for one in directions)
+    partitions, rows = (next(iter(choices), None) for choices in directions)
     return partitions, rows

@@ -38,10 +38,10 @@ class RowLayout:
 ENTITIES = RowLayout(places=False)
 
 
-def layout_of(path: AccessPath, wanted: Iterable[Attr[Any, Any]], *, covering: bool) -> RowLayout:
+def layout_of(path: AccessPath, attributes: Iterable[Attr[Any, Any]], *, covering: bool) -> RowLayout:
     """Return the layout that attributes can be made of: properties that the keys do not hold."""
-    held = _in_keys(path, covering=covering)
-    names = dict.fromkeys(attr.name for attr in wanted if attr.name not in held)
+    from_keys = _in_keys(path, covering=covering)
+    names = dict.fromkeys(attr.name for attr in attributes if attr.name not in from_keys)
     return RowLayout(places=True, fields=tuple(names))
 
 
@@ -52,20 +52,20 @@ _Key = tuple[tuple[str, str], tuple[Template, Template]]
 def _in_keys(path: AccessPath, *, covering: bool) -> dict[str, _Key]:
     """Return the fields that the keys of a path's rows give back, each with the key."""
     model, index = path.model, path.index
-    stored: Iterable[str] = model.position
+    stored_fields: Iterable[str] = model.position
     keys: dict[str, _Key] = {}
     if covering and index is not None:
-        stored = {field.name for field in index_columns(model, index)}
+        stored_fields = {field.name for field in index_columns(model, index)}
         keys |= dict.fromkeys(whole_fields(path.templates) - {index.fan_out}, (("ipk", "irk"), path.templates))
     templates = model.declaration.templates
     keys |= dict.fromkeys(whole_fields(templates), (("pk", "rk"), templates))
-    return {name: key for name, key in keys.items() if name not in stored}
+    return {name: key for name, key in keys.items() if name not in stored_fields}
 
 
 def tuples(
     path: AccessPath,
     layout: RowLayout,
-    wanted: Sequence[Attr[Any, Any]],
+    selected: Sequence[Attr[Any, Any]],
     residual: Sequence[AnyPredicate] = (),
     *,
     covering: bool = False,
@@ -80,7 +80,7 @@ def tuples(
     """
     names = Names(DAMAGE=DAMAGE, unreadable=unreadable)
     model = path.model
-    needed = {attr.name for attr in (*wanted, *(a for p in residual for a in p.attributes()))}
+    required = {attr.name for attr in (*selected, *(a for p in residual for a in p.attributes()))}
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
     keyed = _in_keys(path, covering=covering)
     fields = layout.fields or ()
@@ -88,15 +88,15 @@ def tuples(
     heads = [*(f"_s{at}" for at in range(sorted_by)), *places, *(f"c_{name}" for name in fields)]
     lines.append("        for row in rows:")
     lines.append(f"            {', '.join(heads)}, *rest = row")
-    lines += [f"            {line}" for line in _decoded(keyed, needed, names)]
+    lines += [f"            {line}" for line in _decoded(keyed, required, names)]
     for name in fields:
-        if name not in needed:
+        if name not in required:
             continue
         field = model.declaration.field(name)
         lines.append(f"            f_{name} = {read_source(field, f'c_{name}', names)}")
     for predicate in residual:
         lines.append(f"            if not {python_source(predicate, lambda name: f'f_{name}', names)}: continue")
-    values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in wanted)
+    values = "".join(f"{attribute_source(attr, f'f_{attr.name}', names)}, " for attr in selected)
     lines.append(f"            add(({values}{'*rest,' if layout.state else ''}))")
     lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, row, error) from error")
     lines.append("    return items")
@@ -106,17 +106,17 @@ def tuples(
     return function
 
 
-def _decoded(keyed: dict[str, _Key], needed: set[str], names: Names) -> Iterator[str]:
-    wanted: dict[_Key, dict[str, str]] = {}
+def _decoded(keyed: dict[str, _Key], required: set[str], names: Names) -> Iterator[str]:
+    targets_by_key: dict[_Key, dict[str, str]] = {}
     for name, key in keyed.items():
-        if name in needed:
-            wanted.setdefault(key, {})[name] = f"f_{name}"
-    for (variables, templates), targets in wanted.items():
+        if name in required:
+            targets_by_key.setdefault(key, {})[name] = f"f_{name}"
+    for (variables, templates), targets in targets_by_key.items():
         yield from decode_source(templates, variables, targets, names)
 
 
 def stored_keys(
-    path: AccessPath, wanted: Sequence[str], *, covering: bool
+    path: AccessPath, requested: Sequence[str], *, covering: bool
 ) -> tuple[tuple[str, ...], Callable[..., tuple[list[Any], ...]]]:
     """Return the fields of those wanted that the keys hold, and a function that gives a column of each, in stored form.
 
@@ -129,28 +129,28 @@ def stored_keys(
     model = path.model
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
     keyed = _in_keys(path, covering=covering)
-    held = tuple([name for name in dict.fromkeys(wanted) if name in keyed])
+    key_fields = tuple([name for name in dict.fromkeys(requested) if name in keyed])
     sources: dict[str, str] = {}
-    for name in held:
+    for name in key_fields:
         variables, templates = keyed[name]
         texts = [template.text_source(name, key) for key, template in zip(variables, templates, strict=True)]
         if model.declaration.field(name).type.key_text and (text := next(filter(None, texts), None)) is not None:
             sources[name] = text
-    decoded = set(held) - sources.keys()
-    if not held:
+    decoded = set(key_fields) - sources.keys()
+    if not key_fields:
         return (), lambda *_: ()
     for name in decoded:
         sources[name] = model.declaration.field(name).type.store_source(f"f_{name}", names)
     lines = [f"def columns({', '.join(f'{place}s' for place in places)}):"]
-    lines += [f"    l_{name} = []; a_{name} = l_{name}.append" for name in held]
+    lines += [f"    l_{name} = []; a_{name} = l_{name}.append" for name in key_fields]
     lines.append(f"    {' = '.join(places)} = None")
     lines.append("    try:")
     lines.append(f"        for {', '.join(places)} in zip({', '.join(f'{place}s' for place in places)}):")
     lines += [f"            {line}" for line in _decoded(keyed, decoded, names)]
-    lines += [f"            a_{name}({sources[name]})" for name in held] or ["            pass"]
+    lines += [f"            a_{name}({sources[name]})" for name in key_fields] or ["            pass"]
     lines.append(f"    except DAMAGE as error: raise unreadable({model.name!r}, (pk, rk), error) from error")
-    lines.append(f"    return ({''.join(f'l_{name}, ' for name in held)})")
-    return held, compile_functions(f"{path} key columns", "\n".join(lines) + "\n", names)["columns"]
+    lines.append(f"    return ({''.join(f'l_{name}, ' for name in key_fields)})")
+    return key_fields, compile_functions(f"{path} key columns", "\n".join(lines) + "\n", names)["columns"]
 
 
 @attrs.frozen
@@ -171,7 +171,7 @@ class KeyPiece:
     """Where the digits begin in the text of an int that is not negative, if that is all there is."""
 
 
-def key_pieces(path: AccessPath, wanted: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
+def key_pieces(path: AccessPath, requested: Sequence[str], *, covering: bool) -> list[KeyPiece] | None:
     """Return the components of keys that hold fields; None if one of them is in several components.
 
     Args: as `stored_keys` has them.
@@ -180,8 +180,8 @@ def key_pieces(path: AccessPath, wanted: Sequence[str], *, covering: bool) -> li
     places = ["ipk", "irk", "pk", "rk"] if path.index is not None else ["pk", "rk"]
     keyed = _in_keys(path, covering=covering)
     plain: list[KeyPiece] = []
-    others: dict[tuple[str, Template, int], list[str]] = {}
-    for name in dict.fromkeys(wanted):
+    shared: dict[tuple[str, Template, int], list[str]] = {}
+    for name in dict.fromkeys(requested):
         if name not in keyed:
             continue
         keys = list(zip(*keyed[name], strict=True))
@@ -191,23 +191,23 @@ def key_pieces(path: AccessPath, wanted: Sequence[str], *, covering: bool) -> li
                 plain.append(KeyPiece(places.index(place), slot.component, *of, (name,), None))
                 break
         else:
-            found = next(((place, one) for place, one in keys if name in one.lossless_fields), None)
-            if found is None:
+            match = next(((place, candidate) for place, candidate in keys if name in candidate.lossless_fields), None)
+            if match is None:
                 return None
-            others.setdefault((*found, found[1].component_of(name)), []).append(name)
+            shared.setdefault((*match, match[1].component_of(name)), []).append(name)
     return plain + [
         KeyPiece(
             places.index(place), number, len(template.components), template.splits, tuple(fields),
             _piece_reader(path, template, number, fields), _digits(template, number),
         )
-        for (place, template, number), fields in others.items()
+        for (place, template, number), fields in shared.items()
     ]  # fmt: skip
 
 
 def _digits(template: Template, component: int) -> int | None:
     slot = template.components[component][0]
-    alone = len(template.components[component]) == 1
-    return slot.text.digits if alone and not isinstance(slot, str) else None
+    is_only_slot = len(template.components[component]) == 1
+    return slot.text.digits if is_only_slot and not isinstance(slot, str) else None
 
 
 def _piece_reader(
@@ -222,8 +222,8 @@ def _piece_reader(
     lines.append("        for text in texts:")
     lines += [f"            {line}" for line in template.component_source(component, "text", targets, names)]
     for name in fields:
-        stored = path.model.declaration.field(name).type.store_source(f"f_{name}", names)
-        lines.append(f"            a_{name}({stored})")
+        source = path.model.declaration.field(name).type.store_source(f"f_{name}", names)
+        lines.append(f"            a_{name}({source})")
     lines.append(f"    except DAMAGE as error: raise unreadable({path.model.name!r}, (text,), error) from error")
     lines.append(f"    return ({''.join(f'l_{name}, ' for name in fields)})")
     return compile_functions(f"{path} key texts", "\n".join(lines) + "\n", names)["columns"]
@@ -242,11 +242,11 @@ def filtered(
 
 
 def chosen(
-    entities: Callable[[Iterable[Row], Values], list[Any]], wanted: Sequence[Attr[Any, Any]]
+    entities: Callable[[Iterable[Row], Values], list[Any]], selected: Sequence[Attr[Any, Any]]
 ) -> Callable[[Iterable[Row], Values], list[tuple[Any, ...]]]:
     """Return a function that makes tuples of attributes of entities, which another one makes of rows."""
     names = Names(entities=entities)
-    values = "".join(f"{attribute_source(attr, f'e.{attr.name}', names)}, " for attr in wanted)
+    values = "".join(f"{attribute_source(attr, f'e.{attr.name}', names)}, " for attr in selected)
     source = _of_entities("chosen", f"[({values}) for e in entities(rows, v)]", names)
     return compile_functions("chosen attributes", source, names)["chosen"]
 

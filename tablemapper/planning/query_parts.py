@@ -50,30 +50,30 @@ def narrowed(bound: BoundPlan, part: QueryPart) -> BoundPlan:
     """Return a plan that reads of its ranges what is in a part."""
     ranges: Iterable[KeyRange] = bound.ranges
     if part.partition is not None:  # (of which the plan has the rows)
-        ranges = [attrs.evolve(one, partition=Bound(part.partition, None, True)) for one in ranges]
+        ranges = [attrs.evolve(keys, partition=Bound(part.partition, None, True)) for keys in ranges]
     if part.low is not None:
-        ranges = [kept for one in ranges for kept in _split(one, part.low) if kept.start >= part.low]
+        ranges = [piece for keys in ranges for piece in _split(keys, part.low) if piece.start >= part.low]
     if part.high is not None:
-        ranges = [kept for one in ranges for kept in _split(one, part.high) if kept.start < part.high]
+        ranges = [piece for keys in ranges for piece in _split(keys, part.high) if piece.start < part.high]
     return attrs.evolve(bound, ranges=tuple(ranges), whole=bound.ranges)
 
 
-def _split(one: KeyRange, place: KeyPosition) -> Iterator[KeyRange]:
+def _split(keys: KeyRange, place: KeyPosition) -> Iterator[KeyRange]:
     """Yield the rows of a range in pieces: each is before a place, or from there on."""
     partition, row, *entity = place
-    for at in _cut(one.partition, partition):
+    for at in _cut(keys.partition, partition):
         if not at.point or at.lo != partition:
-            yield attrs.evolve(one, partition=at)
+            yield attrs.evolve(keys, partition=at)
             continue
-        for rows in _cut(one.row, row):
+        for rows in _cut(keys.row, row):
             if not entity or not rows.point or rows.lo != row:
-                yield attrs.evolve(one, partition=at, row=rows)
+                yield attrs.evolve(keys, partition=at, row=rows)
                 continue
-            low, high = one.entities or (None, None)
+            low, high = keys.entities or (None, None)
             middle: Any = tuple(entity)
             inside = (low is None or low < middle) and (high is None or middle < high)
             for entities in ((low, middle), (middle, high)) if inside else ((low, high),):
-                yield attrs.evolve(one, partition=at, row=rows, entities=entities)
+                yield attrs.evolve(keys, partition=at, row=rows, entities=entities)
 
 
 def _cut(bound: Bound, key: str) -> Iterator[Bound]:

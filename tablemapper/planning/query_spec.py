@@ -14,7 +14,7 @@ from ..expressions.predicates import conjuncts, forms, parametrised
 from ..expressions.tree import Attr, Order, Predicate
 from ..schema.model import Model
 from .budget import Budget
-from .conditions import AnyPredicate, named
+from .conditions import AnyPredicate, call_conditions
 from .query_parts import QueryPart
 
 
@@ -27,7 +27,7 @@ class QueryShape:
     order: tuple[Order[Any], ...] = ()
     along: str | None = None
     """The index that the query names; its values are among the conditions."""
-    wanted: tuple[Attr[Any, Any], ...] | None = None
+    selected: tuple[Attr[Any, Any], ...] | None = None
     """The attributes that are selected; None: whole entities."""
     implied: Mapping[str, frozenset[AnyPredicate]] = {}
     """The partial indexes with a condition that the query repeats, each with the predicates that do."""
@@ -77,7 +77,7 @@ class QuerySpec:
     def narrowed(self, where: tuple[Predicate[Any], ...]) -> QuerySpec:
         """Return the question with more conditions."""
         # (attrs.evolve takes 5 times as long.)
-        return QuerySpec(self.model, self.range, self.where + where, *_rest(self))
+        return QuerySpec(self.model, self.range, self.where + where, *_later_fields(self))
 
     def parts(self) -> tuple[Hashable, list[Any]]:
         """Return what queries that differ in their constants have in common, and the constants."""
@@ -99,7 +99,7 @@ class QuerySpec:
         return form, values
 
 
-_rest = attrgetter(*[field.name for field in attrs.fields(QuerySpec)[3:]])
+_later_fields = attrgetter(*[field.name for field in attrs.fields(QuerySpec)[3:]])
 
 
 def query_form(
@@ -114,10 +114,10 @@ def query_form(
     """Return what a query asks, with parameters in place of its constants."""
     model, along = spec.model, spec.range
     where, number = [], 0 if along is None else len(along.values)
-    by_name = () if along is None else named(model.declaration, model.index(along.name), number)
+    by_name = () if along is None else call_conditions(model.declaration, model.index(along.name), number)
     for predicate in spec.where:
-        one, number = parametrised(predicate, number)
-        where.append(one)
+        generic, number = parametrised(predicate, number)
+        where.append(generic)
     parts = list(conjuncts(where))
     return QueryShape(
         model,
@@ -145,7 +145,7 @@ def implied(spec: QuerySpec) -> tuple[tuple[str, frozenset[int]], ...]:
         return ()
     repeated = forms(*spec.where)
     return tuple(
-        (name, frozenset(at for at, form in enumerate(repeated) if form in wanted))
-        for name, wanted in partial
-        if all(form in repeated for form in wanted)
+        (name, frozenset(at for at, form in enumerate(repeated) if form in required))
+        for name, required in partial
+        if all(form in repeated for form in required)
     )

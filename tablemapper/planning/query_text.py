@@ -10,7 +10,7 @@ from ..errors import safe_repr
 from ..expressions.predicates import attribute, conjuncts, dump, load
 from ..expressions.tree import Attr, Order, Parameter
 from ..schema.model import Model
-from .conditions import named
+from .conditions import call_conditions
 from .query_spec import QueryShape, QuerySpec
 
 _VALUE = "?"
@@ -22,7 +22,7 @@ def wording(spec: QuerySpec) -> dict[str, Any]:
     return {
         "model": spec.model.name,
         "along": None if along is None else [along.name, len(along.values)],
-        "where": [dump(one, constant=lambda kind, value: _VALUE) for one in conjuncts(spec.where)],
+        "where": [dump(predicate, constant=lambda kind, value: _VALUE) for predicate in conjuncts(spec.where)],
         "order": [[step.attr.label, step.descending] for step in spec.order],
     }
 
@@ -32,7 +32,7 @@ def form_text(words: dict[str, Any]) -> str:
     along = words["along"]
     text = str(words["model"]) + ("" if along is None else f".{along[0]}({', '.join([_VALUE] * along[1])})")
     if words["where"]:
-        text += " where " + " and ".join([condition_text(one, _placeholder) for one in words["where"]])
+        text += " where " + " and ".join([condition_text(condition, _placeholder) for condition in words["where"]])
     steps = [f"{label}{' descending' if descending else ''}" for label, descending in words["order"]]
     return text + (f" order by {', '.join(steps)}" if steps else "")
 
@@ -48,15 +48,15 @@ def condition_text(form: Any, value: Callable[[Any], str] = safe_repr) -> str:
         form: as `dump` gives it.
         value: returns the text of a value, or of a list of them.
     """
-    op, *rest = form
+    op, *operands = form
     if op in ("and", "or"):
-        return "(" + f" {op} ".join([condition_text(one, value) for one in rest]) + ")"
+        return "(" + f" {op} ".join([condition_text(operand, value) for operand in operands]) + ")"
     if op == "not":
-        return f"not {condition_text(rest[0], value)}"
+        return f"not {condition_text(operands[0], value)}"
     if op == "null":
-        return f"{rest[0]} is missing"
-    other = rest[1]["field"] if isinstance(rest[1], dict) and "field" in rest[1] else value(rest[1])
-    return f"{rest[0]} {op} {other}"
+        return f"{operands[0]} is missing"
+    right = operands[1]["field"] if isinstance(operands[1], dict) and "field" in operands[1] else value(operands[1])
+    return f"{operands[0]} {op} {right}"
 
 
 def form_of(words: dict[str, Any], model: Model) -> QueryShape:
@@ -76,9 +76,9 @@ def form_of(words: dict[str, Any], model: Model) -> QueryShape:
     along = words["along"]
     by_name: Iterable[Any] = ()
     if along is not None:
-        index = {one.name: one for one in model.indexes}[along[0]]
-        by_name, numbers = named(model.declaration, index, along[1]), count(along[1])
-    where = (*by_name, *(load(one, field, parameter) for one in words["where"]))
+        index = {candidate.name: candidate for candidate in model.indexes}[along[0]]
+        by_name, numbers = call_conditions(model.declaration, index, along[1]), count(along[1])
+    where = (*by_name, *(load(condition, field, parameter) for condition in words["where"]))
     order: tuple[Order[Any], ...] = tuple(
         [Order(attribute(label, field), descending=bool(down)) for label, down in words["order"]]
     )

@@ -74,19 +74,19 @@ class BoundPlan:
 
     def range_of(self, place: Sequence[Any]) -> KeyRange:
         """Return the range in which a row of the path is."""
-        return next(one for one in self.ranges if one.partition.holds(place[0]) and one.row.holds(place[1]))
+        return next(keys for keys in self.ranges if keys.partition.holds(place[0]) and keys.row.holds(place[1]))
 
     def fronts(self) -> dict[Keys, BoundPlan]:
         """Return the ranges that are read one after the other, by what their keys begin with."""
         groups: dict[Keys, list[KeyRange]] = {}
-        for one in self.ranges:
-            groups.setdefault(one.front, []).append(one)
-        return {front: BoundPlan(self.plan, tuple(some), self.values, self.whole) for front, some in groups.items()}
+        for keys in self.ranges:
+            groups.setdefault(keys.front, []).append(keys)
+        return {front: BoundPlan(self.plan, tuple(ranges), self.values, self.whole) for front, ranges in groups.items()}
 
     def holds(self, entries: Iterable[Row]) -> bool:
         """Return whether one of some rows of the path, which begin with keys, is between the bounds of all parts."""
         ranges = self.ranges if self.whole is None else self.whole
-        return any(one.partition.holds(row[0]) and one.row.holds(row[1]) for row in entries for one in ranges)
+        return any(keys.partition.holds(row[0]) and keys.row.holds(row[1]) for row in entries for keys in ranges)
 
 
 def bind(plan: Plan, values: Values) -> BoundPlan:
@@ -97,26 +97,26 @@ def bind(plan: Plan, values: Values) -> BoundPlan:
     """
     if len(plan.accesses) == 1 and not (access := plan.accesses[0]).several:
         try:
-            ranges = tuple(_range(access, *_known(access, values)))
+            ranges = tuple(_range(access, *_bound_values(access, values)))
         except _NoTime:
             ranges = ()
         return BoundPlan(plan, ranges, values)
     fronts: dict[Keys, list[KeyRange]] = {}
     for access in plan.accesses:
-        for one in _ranges(access, values, plan.merged):
-            fronts.setdefault(one.front, []).append(one)
-    disjoint = [one for front, ranges in fronts.items() for one in _disjoint(ranges, front)]
-    return BoundPlan(plan, tuple(sorted(disjoint, key=lambda one: (one.partition.lo, one.row.lo))), values)
+        for keys in _ranges(access, values, plan.merged):
+            fronts.setdefault(keys.front, []).append(keys)
+    disjoint = [keys for front, ranges in fronts.items() for keys in _disjoint(ranges, front)]
+    return BoundPlan(plan, tuple(sorted(disjoint, key=lambda keys: (keys.partition.lo, keys.row.lo))), values)
 
 
 Compared = tuple[str, Any]
-Known = tuple[dict[str, Any], list[Compared], list[Compared]]
+BoundValues = tuple[dict[str, Any], list[Compared], list[Compared]]
 
 
-def _known(access: PathBounds, values: Values) -> Known:
+def _bound_values(access: PathBounds, values: Values) -> BoundValues:
     """Return the values of fields, and what the next slots of the partition and of the row are compared with."""
-    known = {name: values[number.number] for name, number in access.equal.items()}
-    return known, _compared(access.partition, access, values), _compared(access.row, access, values)
+    equal = {name: values[number.number] for name, number in access.equal.items()}
+    return equal, _compared(access.partition, access, values), _compared(access.row, access, values)
 
 
 def _compared(reach: KeyBounds | None, access: PathBounds, values: Values) -> list[Compared]:
@@ -133,12 +133,12 @@ def _with_values(compared: Iterable[Comparison], values: Values) -> Iterator[Com
         elif (moment := number.moment(values)) is not None:
             yield op, moment
         elif op == "<":  # (after all times)
-            yield "<=", _LAST
+            yield "<=", _LATEST
         else:
             raise _NoTime
 
 
-_LAST = Builtin.datetime.max.replace(tzinfo=UTC)
+_LATEST = Builtin.datetime.max.replace(tzinfo=UTC)
 
 
 class _NoTime(Exception):
@@ -147,20 +147,23 @@ class _NoTime(Exception):
 
 def _ranges(access: PathBounds, values: Values, merged: int) -> Iterator[KeyRange]:
     """Yield a range for each combination of alternatives, shards and time buckets."""
-    known = {name: values[number.number] for name, number in access.equal.items()}
+    equal = {name: values[number.number] for name, number in access.equal.items()}
     names = [name for name, _ in access.among]
     among = [list(dict.fromkeys(_values(numbers, values))) for _, numbers in access.among]
     windows = [
-        [(name, part, kind, number) for number in {values[one.number]: one for one in numbers}.values()]
+        [
+            (name, part, kind, number)
+            for number in {values[parameter.number]: parameter for parameter in numbers}.values()
+        ]
         for name, part, kind, numbers in access.windows
     ]
     limit = MAX_RANGES // max(prod(map(len, (*among, *windows))), 1)
     for buckets in product(*windows):
-        steps = {name: list(several) for name, several in access.compared.items()}
+        steps = {name: list(comparisons) for name, comparisons in access.compared.items()}
         for name, part, kind, number in buckets:
             steps.setdefault(name, []).extend(edges("==", part, number, kind))
         try:
-            compared = {name: list(_with_values(several, values)) for name, several in steps.items()}
+            compared = {name: list(_with_values(comparisons, values)) for name, comparisons in steps.items()}
         except _NoTime:
             continue
         first, second = (
@@ -168,14 +171,14 @@ def _ranges(access: PathBounds, values: Values, merged: int) -> Iterator[KeyRang
             for reach in (access.partition, access.row)
         )
         spreads = list(_texts(access.spread, compared, limit))
-        for some in product(*among):
-            every = {**known, **dict(zip(names, some, strict=True))}
+        for combination in product(*among):
+            assigned = {**equal, **dict(zip(names, combination, strict=True))}
             for texts in spreads:
                 within = second if not texts else list(_within(access, second, texts))
-                for one in _range(access, every, first, within, texts):
+                for keys in _range(access, assigned, first, within, texts):
                     if merged:
-                        one.front = access.front(merged, one.partition, every, texts)
-                    yield one
+                        keys.front = access.front(merged, keys.partition, assigned, texts)
+                    yield keys
 
 
 def _within(access: PathBounds, compared: list[Compared], texts: Mapping[int, str]) -> Iterator[Compared]:
@@ -184,11 +187,11 @@ def _within(access: PathBounds, compared: list[Compared], texts: Mapping[int, st
     if slot is None or not slot.continues:
         yield from compared
         return
-    front = [one for one in access.spread if one.field == slot.field]
+    front = [spread_slot for spread_slot in access.spread if spread_slot.field == slot.field]
     for op, value in compared:
         if _begins(op, value, front[-1]):
             continue  # (the bucket begins with it, or is a later one)
-        if all(texts[one.index] == one.text.encode(value) for one in front):
+        if all(texts[spread_slot.index] == spread_slot.text.encode(value) for spread_slot in front):
             yield op, value
 
 
@@ -198,15 +201,15 @@ def _values(numbers: tuple[Parameter, ...], values: Values) -> list[Any]:
 
 def _range(
     access: PathBounds,
-    known: Mapping[str, Any],
+    equal: Mapping[str, Any],
     first: list[Compared],
     second: list[Compared],
     texts: Mapping[int, str] | None = None,
 ) -> Iterable[KeyRange]:
-    partition = access.partition.bound(known, first, texts)
+    partition = access.partition.bound(equal, first, texts)
     if access.edge is not None and not partition.empty:
-        return _with_edges(access, access.edge, partition, known, first, texts)
-    row = EVERYTHING if access.row is None else access.row.bound(known, second)
+        return _with_edges(access, access.edge, partition, equal, first, texts)
+    row = EVERYTHING if access.row is None else access.row.bound(equal, second)
     return () if partition.empty or row.empty else (KeyRange(partition, row),)
 
 
@@ -214,23 +217,23 @@ def _with_edges(
     access: PathBounds,
     edge: KeyBounds,
     partition: Bound,
-    known: Mapping[str, Any],
+    equal: Mapping[str, Any],
     compared: list[Compared],
     texts: Mapping[int, str] | None,
 ) -> Iterator[KeyRange]:
     """Yield an interval of times, or of texts, as parts of the partitions at its edges, and whole ones between."""
-    last = access.partition.run[-1]
-    assert isinstance(last, Slot)
+    last_slot = access.partition.run[-1]
+    assert isinstance(last_slot, Slot)
     edges: dict[str, list[Compared]] = {}
     for op, value in compared:
-        bucket = None if _begins(op, value, last) else access.partition.bucket(known, value, texts)
+        bucket = None if _begins(op, value, last_slot) else access.partition.bucket(equal, value, texts)
         if bucket is not None and partition.holds(bucket):
             edges.setdefault(bucket, []).append((op, value))
     low = partition.lo
-    for bucket, several in sorted(edges.items()):
+    for bucket, comparisons in sorted(edges.items()):
         if low < bucket:
             yield KeyRange(Bound(low, bucket))
-        if not (row := edge.bound({}, several)).empty:
+        if not (row := edge.bound({}, comparisons)).empty:
             yield KeyRange(Bound(bucket, None, True), row)
         low = bucket + " "  # (the least that is above a key)
     if partition.hi is None or low < partition.hi:
@@ -241,6 +244,7 @@ def _begins(op: str, value: Any, slot: Slot) -> bool:
     """Return whether a comparison leaves nothing out of the bucket of its value: that begins with it."""
     if op == "startswith":
         return len(value) <= slot.text.head
+    value = slot.text.plain(value)
     return op == ">=" and isinstance(value, datetime) and first_moment(value, slot.interval) == value
 
 
@@ -257,8 +261,8 @@ def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], lim
         options.append(_buckets(slots, compared[field], limit))
     if prod(map(len, options)) > limit:
         raise TooManyRanges
-    for some in product(*options):
-        yield {index: text for texts in some for index, text in texts.items()}
+    for combination in product(*options):
+        yield {index: text for texts in combination for index, text in texts.items()}
 
 
 def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[dict[int, str]]:
@@ -268,18 +272,18 @@ def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[di
     if moments is None:
         raise TooManyRanges
     texts = dict.fromkeys(tuple([slot.text.encode(moment) for slot in slots]) for moment in moments)
-    return [{slot.index: text for slot, text in zip(slots, some, strict=True)} for some in texts]
+    return [{slot.index: text for slot, text in zip(slots, slot_texts, strict=True)} for slot_texts in texts]
 
 
 def _disjoint(ranges: list[KeyRange], front: Keys) -> Iterator[KeyRange]:
     """Yield the same rows in ranges that do not overlap; all their keys begin alike."""
     points: dict[str, list[Bound]] = {}
     spans: list[Bound] = []
-    for one in ranges:
-        if one.partition.point:
-            points.setdefault(one.partition.lo, []).append(one.row)
+    for keys in ranges:
+        if keys.partition.point:
+            points.setdefault(keys.partition.lo, []).append(keys.row)
         else:
-            spans.append(one.partition)
+            spans.append(keys.partition)
     wide = list(_united(spans))
     yield from (KeyRange(span, front=front) for span in wide)
     for partition, rows in points.items():
@@ -289,21 +293,21 @@ def _disjoint(ranges: list[KeyRange], front: Keys) -> Iterator[KeyRange]:
 
 def _united(bounds: list[Bound]) -> Iterator[Bound]:
     """Yield bounds of the same keys, disjoint and in order."""
-    held: Bound | None = None
-    for one in sorted(bounds, key=lambda bound: (bound.lo, bound.point)):
-        if held is None:
-            held = one
-        elif held.point:
-            if one.lo != held.lo:
-                yield held
-                held = one
-            elif not one.point:
-                held = one
-        elif held.hi is None or one.lo < held.hi:
-            if not one.point and held.hi is not None and (one.hi is None or one.hi > held.hi):
-                held = attrs.evolve(held, hi=one.hi)
+    merged: Bound | None = None
+    for bound in sorted(bounds, key=lambda bound: (bound.lo, bound.point)):
+        if merged is None:
+            merged = bound
+        elif merged.point:
+            if bound.lo != merged.lo:
+                yield merged
+                merged = bound
+            elif not bound.point:
+                merged = bound
+        elif merged.hi is None or bound.lo < merged.hi:
+            if not bound.point and merged.hi is not None and (bound.hi is None or bound.hi > merged.hi):
+                merged = attrs.evolve(merged, hi=bound.hi)
         else:
-            yield held
-            held = one
-    if held is not None:
-        yield held
+            yield merged
+            merged = bound
+    if merged is not None:
+        yield merged

@@ -25,8 +25,8 @@ def lack(field: str, where: Iterable[AnyPredicate]) -> str:
     speaking = [attr for p in where for attr in p.attributes() if field == ".".join((attr.name, *attr.path))]
     if not speaking:
         return f"no condition on {field}"
-    lists = [one for one in where if isinstance(one, In) and field == field_name(one.attr)]
-    longest = max([len(one.values) for one in lists], default=0)
+    lists = [predicate for predicate in where if isinstance(predicate, In) and field == field_name(predicate.attr)]
+    longest = max([len(predicate.values) for predicate in lists], default=0)
     if longest > MAX_RANGES:
         return f"a list of {longest:,} values does not bound {field}"
     cut = any(attr.part for attr in speaking)
@@ -41,37 +41,37 @@ def wanting(partition: Template, row: Template) -> str:
     return next((slot.field for slot in slots if not slot.buckets), slots[0].field)
 
 
-def refusal(form: QueryShape, refused: Iterable[str], ask: Callable[..., list[Plan]]) -> str:
+def refusal(form: QueryShape, rejections: Iterable[str], ask: Callable[..., list[Plan]]) -> str:
     """Return why a query is refused, and what would serve it, ready to paste.
 
     Args:
-        refused: why indexes cannot be followed.
+        rejections: why indexes cannot be followed.
         ask: returns the plans for the form with some changes.
     """
     model, where = form.model, normal(form.where)
-    refused = tuple(refused)
+    rejections = tuple(rejections)
     lines = [
         f"{model.name}: no key or index bounds this query, so it would read the whole table",
         f"  {model.name}.key: {lack(wanting(*model.declaration.templates), where)}",
-        *(f"  {why}" for why in refused),
+        *(f"  {why}" for why in rejections),
     ]
-    lists = [one for one in where if isinstance(one, In) and len(one.values) > MAX_RANGES]
+    lists = [predicate for predicate in where if isinstance(predicate, In) and len(predicate.values) > MAX_RANGES]
     lines += [f"a query for each {MAX_RANGES:,} values of a list could be bounded"] * bool(lists)
     ways = alternatives(where)
     index = _index(model, ways, form.order)
-    if more := _more_conditions(model, where, ask) if len(ways) == 1 else None:
-        lines.append(more)
-    if index is not None and (built := _being_built(model, index, refused)) is not None:
+    if suggestion := _more_conditions(model, where, ask) if len(ways) == 1 else None:
+        lines.append(suggestion)
+    if index is not None and (built := _being_built(model, index, rejections)) is not None:
         lines.append(f"{built} would serve it once it is built: call store.build(), or wait")
     elif index is not None:
-        lines += ["or this index would serve it:" if more else "this index would serve it:", f"    {index}"]
+        lines += ["or this index would serve it:" if suggestion else "this index would serve it:", f"    {index}"]
     elif len(ways) > 1:
-        lines += _one_by_one(model, [way for way in ways if all(one.scan for one in ask(where=tuple(way)))])
+        lines += _one_by_one(model, [way for way in ways if all(candidate.scan for candidate in ask(where=tuple(way)))])
     elif where:
-        lines += [] if lists or more else [NO_INDEX]
+        lines += [] if lists or suggestion else [NO_INDEX]
     else:
         lines += _in_order(form, ask)
-    add = "" if index is not None or more or len(ways) > 1 else "add conditions, "
+    add = "" if index is not None or suggestion or len(ways) > 1 else "add conditions, "
     return "\n".join([*lines, f"{add}or read it all with .allow_scan()"])
 
 
@@ -94,31 +94,31 @@ def proposal(form: QueryShape, plan: Plan) -> str | None:
 
 def _more_conditions(model: Model, where: tuple[AnyPredicate, ...], ask: Callable[..., list[Plan]]) -> str | None:
     """Return which conditions on partitions would do, where the rows in them are bounded already."""
-    said = conditions(where)
+    stated = conditions(where)
     for path in (AccessPath(model), *(AccessPath(model, index) for index in model.indexes)):
         partition, row = path.templates
-        known = {*said.equal, *said.among, *said.compared, *said.windows}
-        lacking = {slot.field: slot for slot in partition.slots if not slot.buckets and slot.field not in known}
-        if not lacking or not row.slots or row.slots[0].field not in known or any("." in name for name in lacking):
+        bounded = {*stated.equal, *stated.among, *stated.compared, *stated.windows}
+        missing = {slot.field: slot for slot in partition.slots if not slot.buckets and slot.field not in bounded}
+        if not missing or not row.slots or row.slots[0].field not in bounded or any("." in name for name in missing):
             continue
-        more: list[Compare[Any]] = [
+        extra: list[Compare[Any]] = [
             Compare(attr=Attr(model.cls, name, model.declaration.field(name).type), op=op, value=Parameter(-number))
-            for number, (name, slot) in enumerate(lacking.items(), 1)
+            for number, (name, slot) in enumerate(missing.items(), 1)
             for op in ((">=", "<") if slot.text.unit else ("==",))
         ]
-        if any(one.path.index is path.index and not one.scan for one in ask(where=(*where, *more))):
-            texts = [f"{model.name}.{one.attr.name} {one.op} …" for one in more]
-            return f"name {' and '.join(lacking)}, too: .where({', '.join(texts)})"
+        if any(candidate.path.index is path.index and not candidate.scan for candidate in ask(where=(*where, *extra))):
+            texts = [f"{model.name}.{condition.attr.name} {condition.op} …" for condition in extra]
+            return f"name {' and '.join(missing)}, too: .where({', '.join(texts)})"
     return None
 
 
-def _one_by_one(model: Model, left: Iterable[Sequence[AnyPredicate]]) -> list[str]:
+def _one_by_one(model: Model, sides: Iterable[Sequence[AnyPredicate]]) -> list[str]:
     """Return what is to be done about alternatives that no index bounds together, and those that none bounds at all."""
-    proposals = [_index(model, [way], ()) for way in left]
+    proposals = [_index(model, [way], ()) for way in sides]
     lines = ["no index bounds all sides of an |: ask a query for each, and take once what several find"]
-    if indexes := list(dict.fromkeys([one for one in proposals if one is not None])):
+    if indexes := list(dict.fromkeys([proposal for proposal in proposals if proposal is not None])):
         lines += [f"{'this index' if len(indexes) == 1 else 'these indexes'} would serve what is left:"]
-        lines += [f"    {one}" for one in indexes]
+        lines += [f"    {index}" for index in indexes]
     return [*lines, *[NO_INDEX] * (None in proposals)]
 
 
@@ -131,8 +131,8 @@ def _in_order(form: QueryShape, ask: Callable[..., list[Plan]]) -> list[str]:
     types = {step.attr.name: step.attr.type for step in form.order}
     if any(model.optional(name) or not kind.keyable for name, kind in types.items()):
         return []  # (entities without it would not be in the index)
-    whole = [one for one in model.indexes if one.where is None and one.name not in form.unready]
-    for index in whole:
+    full_indexes = [index for index in model.indexes if index.where is None and index.name not in form.unready]
+    for index in full_indexes:
         full = all("." not in name and not model.optional(name) for name in index.fields) and index.fan_out is None
         if full and not ask(along=index.name)[0].sort:
             lines, name = ["an index gives the order, if it is named:"], index.name
@@ -144,11 +144,11 @@ def _in_order(form: QueryShape, ask: Callable[..., list[Plan]]) -> list[str]:
     return [*lines, f"    store.query({model.name}.{name}()).order_by({', '.join(steps)})"]
 
 
-def _being_built(model: Model, declaration: str, refused: Iterable[str]) -> str | None:
+def _being_built(model: Model, declaration: str, reasons: Iterable[str]) -> str | None:
     """Return the index that begins as a declaration does, if it is only not ready."""
     for index in model.indexes:
         label = f"{model.name}.{index.name}"
-        if f'(partition="{index.partition.text}"' in declaration and f"{label}: it is being built" in " ".join(refused):
+        if f'(partition="{index.partition.text}"' in declaration and f"{label}: it is being built" in " ".join(reasons):
             return label
     return None
 
@@ -171,10 +171,10 @@ def _common(ways: Sequence[Sequence[AnyPredicate]]) -> tuple[dict[str, ValueType
     """Return what `_bounding` returns, of conditions all of which are read along one path."""
     types, lead, ranged = _bounding(conditions(ways[0]))
     for way in ways[1:]:
-        others, leads, ranges = _bounding(conditions(way))
-        types |= others
-        ranged = [one for one in (*lead, *ranged) if one in (*leads, *ranges) and not (one in lead and one in leads)]
-        lead = [one for one in lead if one in leads]
+        other_types, leads, ranges = _bounding(conditions(way))
+        types |= other_types
+        ranged = [f for f in (*lead, *ranged) if f in (*leads, *ranges) and not (f in lead and f in leads)]
+        lead = [name for name in lead if name in leads]
     return types, lead, ranged
 
 
@@ -199,7 +199,7 @@ def _declaration(model: Model, types: Mapping[str, ValueType], lead: Sequence[st
     partition = _template(fields[:1]) if lead else _texts(spreading(slots, model.declaration))
     row = fields[1:] if lead else fields
     name = _free(
-        "by_" + re.sub(r"\W", "_", "_and_".join(fields)), [*dir(model.cls), *(one.name for one in model.indexes)]
+        "by_" + re.sub(r"\W", "_", "_and_".join(fields)), [*dir(model.cls), *(index.name for index in model.indexes)]
     )
     text = f"partition={partition}" + (f", row={_template(row)}" if row else "")
     if check_table_name(table := index_table(model.table, name)) is not None:
@@ -226,8 +226,8 @@ def _texts(components: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
+def _free(name: str, used: Iterable[str]) -> str:
     """Return a name that is not taken, not even in other case; with a number if need be."""
-    known = {one.lower() for one in taken}
+    lowered = {text.lower() for text in used}
     numbered = (f"{name}{number}" for number in count(2))
-    return next(one for one in chain([name], numbered) if one.lower() not in known)
+    return next(candidate for candidate in chain([name], numbered) if candidate.lower() not in lowered)

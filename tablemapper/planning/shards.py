@@ -10,7 +10,7 @@ from ..entities.declaration import Declaration
 from ..keys.template import Slot
 
 _SHARDS = 16
-_EACH = 4  # of two fields
+_SHARDS_OF_TWO = 4  # of two fields
 
 
 def spreading(slots: Iterable[Slot], declaration: Declaration) -> tuple[str, ...]:
@@ -26,10 +26,10 @@ def spreading(slots: Iterable[Slot], declaration: Declaration) -> tuple[str, ...
     def of(*kinds: type) -> list[str]:
         return [name for name in names if by_field[name].text.base in kinds]
 
-    made = [name for name in names if name in fields and fields[name].factory is not None]
-    sure = [*of(UUID), *made, *of(Builtin.datetime)] if len(names) > 1 else names
+    generated = [name for name in names if name in fields and fields[name].factory is not None]
+    sure = [*of(UUID), *generated, *of(Builtin.datetime)] if len(names) > 1 else names
     many = [name for name in of(str, int) if name not in fields or fields[name].type.members is None]
     if sure:
         return (f"{{{sure[0]}:shard({_SHARDS})}}",)
     ends = dict.fromkeys([*(many or names)[:1], *(many or names)[-1:]])
-    return tuple([f"{{{name}:shard({_SHARDS if len(ends) == 1 else _EACH})}}" for name in ends])
+    return tuple([f"{{{name}:shard({_SHARDS if len(ends) == 1 else _SHARDS_OF_TWO})}}" for name in ends])

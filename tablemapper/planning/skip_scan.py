@@ -26,11 +26,11 @@ class SkipScan:
     def of(cls, bound: BoundPlan) -> Self:
         """Return the walk of a plan with values."""
         access = bound.plan.accesses[0]
-        if (rest := access.partition.rest) is None:
+        if (tail_length := access.partition.rest) is None:
             return cls(bound.plan.descending)
-        known = {name: bound.values[number.number] for name, number in access.equal.items()}
-        front = len(access.partition.front(known, None))
-        return cls(bound.plan.descending, front, front + rest)
+        equal = {name: bound.values[number.number] for name, number in access.equal.items()}
+        front = len(access.partition.front(equal, None))
+        return cls(bound.plan.descending, front, front + tail_length)
 
     def partitions(self, bound: Bound, find: Callable[[Bound], str | None]) -> Iterator[str]:
         """Yield the partition keys in a bound.
@@ -40,14 +40,14 @@ class SkipScan:
         """
         while (key := find(bound)) is not None:
             beyond: str | None
-            if own := self.holds(key):
+            if is_match := self.holds(key):
                 yield key
             if self.backwards:
                 # (Keys that hold our values, and begin as this one does, go on with a separator or not at all.)
-                beyond = key if own else min(key, key[: self.end] + SEPARATOR[0] + '"')
+                beyond = key if is_match else min(key, key[: self.end] + SEPARATOR[0] + '"')
                 bound = Bound(bound.lo, beyond)
             else:
-                beyond = key + " " if own or len(key) <= (self.end or 0) else raise_last(key[: self.end])
+                beyond = key + " " if is_match or len(key) <= (self.end or 0) else raise_last(key[: self.end])
                 if beyond is None:
                     return
                 bound = Bound(beyond, bound.hi)

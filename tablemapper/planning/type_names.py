@@ -24,9 +24,10 @@ def type_name(type: ValueType, cls: Any) -> str | None:
     if type.enum is None and type.members is not None:
         return _literal_name(type.members, cls)
     plain = type.uncut or type
-    if type.enum is None and plain.name != plain.kind.__name__:
+    if type.enum is None and type.own is None and plain.name != plain.kind.__name__:
         return None
-    kind = type.enum or plain.kind
+    kind: Any = plain.kind if type.own is None else type.own.cls
+    kind = type.enum or kind
     return _name(kind, kind.__qualname__, cls)
 
 
@@ -38,22 +39,22 @@ def _literal_name(members: list[Any], cls: Any) -> str | None:
     return name and f"{name}[{', '.join(map(repr, members))}]"
 
 
-def _name(kind: Any, own: str, cls: Any) -> str | None:
-    body, nested = vars(cls), own.removeprefix(f"{cls.__qualname__}.")
-    if nested != own and _inside(body, nested) is kind:
+def _name(kind: Any, own_name: str, cls: Any) -> str | None:
+    body, nested = vars(cls), own_name.removeprefix(f"{cls.__qualname__}.")
+    if nested != own_name and _inside(body, nested) is kind:
         return nested
-    return next((name for name in _names(kind, own, cls) if name.partition(".")[0] not in body), None)
+    return next((name for name in _names(kind, own_name, cls) if name.partition(".")[0] not in body), None)
 
 
-def _names(kind: Any, own: str, cls: Any) -> Iterator[str]:
+def _names(kind: Any, own_name: str, cls: Any) -> Iterator[str]:
     """Yield the names of an object in the module of a class."""
     scope = _scope(cls)
-    if _inside(scope, own) is kind or getattr(builtins, own, None) is kind:
-        yield own
+    if _inside(scope, own_name) is kind or getattr(builtins, own_name, None) is kind:
+        yield own_name
     yield from (name for name, value in scope.items() if value is kind)
     for name, value in scope.items():
-        if isinstance(value, ModuleType) and _inside(vars(value), own) is kind:
-            yield f"{name}.{own}"
+        if isinstance(value, ModuleType) and _inside(vars(value), own_name) is kind:
+            yield f"{name}.{own_name}"
 
 
 def _scope(cls: Any) -> Mapping[str, Any]:
@@ -62,8 +63,8 @@ def _scope(cls: Any) -> Mapping[str, Any]:
 
 
 def _inside(scope: Mapping[str, Any], path: str) -> Any:
-    first, *rest = path.split(".")
+    first, *steps = path.split(".")
     value = scope.get(first)
-    for step in rest:
+    for step in steps:
         value = getattr(value, step, None)
     return value

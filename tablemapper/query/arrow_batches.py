@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from decimal import Decimal
 from importlib import import_module
 from itertools import chain
 from typing import Any, TypeVar
@@ -44,13 +45,15 @@ class ArrowWriter:
         decimals: Mapping[Attr[Any, Any], int] | None,
         reader: Callable[[], ColumnReader],
     ) -> None:
-        self.pa = load_package("pyarrow", "arrow", verb)
+        self.pa: Any = load_package("pyarrow", "arrow", verb)
         self._reader = reader
         scales = _scales(verb, attributes, decimals or {})
-        self.columns = {name: ArrowColumn(attr.type, self.pa, scales.get(name)) for name, attr in attributes.items()}
-        self.open = {name for name, attr in attributes.items() if attr.type.name == "Decimal"} - scales.keys()
+        self.columns: dict[str, ArrowColumn] = {
+            name: ArrowColumn(attr.type, self.pa, scales.get(name)) for name, attr in attributes.items()
+        }
+        self.open: set[str] = {name for name, attr in attributes.items() if attr.type.kind is Decimal} - scales.keys()
         """The columns of Decimals whose digits the user does not give; they are text first."""
-        self.schema = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
+        self.schema: Any = self.pa.schema([(name, column.type) for name, column in self.columns.items()])
 
     def batches(self, size: int) -> Iterator[Any]:
         """Yield batches of one size, put together of small ones, as rows of Python take ten times the memory."""
@@ -193,7 +196,7 @@ def _completed(make: Callable[[A], T], item: A) -> Future[T]:
 
 def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[Any, Any]) -> dict[str, int]:
     scales = {}
-    known = [name for name, attr in columns.items() if attr.type.name == "Decimal"]
+    known = [name for name, attr in columns.items() if attr.type.kind is Decimal]
     for attr, scale in decimals.items():
         name = attr.label if isinstance(attr, Attr) else safe_repr(attr)
         if name not in known:

@@ -17,9 +17,9 @@ import msgspec
 from ..entities.declaration import declaration_of
 from ..entities.key import KeyOf
 from ..errors import InvalidQuery, did_you_mean, safe_repr
-from ..expressions.tree import Attr, Order, Predicate
+from ..expressions.tree import Assignment, Attr, Order, Predicate
 from ..values.precision import TIMES, cut_text
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 
 OPERATORS: Mapping[str, Callable[[Any, Any], Predicate[Any]]] = {
     "==": lambda attr, value: attr == value,
@@ -45,6 +45,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _ANOTHER = re.compile(r"\s(?:and|or|&&?|\|\|?)\s+([^\W\d]\w*)[\w.]*\s*(?:==|!=|<|>|\s(?:is|startswith|contains|in)\s)")
 _EXAMPLES = {"datetime": "2026-01-31T10:00:00Z; a day is a range, >=2026-01-31 and <2026-02-01", "date": "2026-01-31"}
 _NOTHING = object()
+_ASSIGNMENT = re.compile(r"(?P<field>[^\W\d][\w.]*)(?P<sign>:?=)(?P<value>.*)", re.DOTALL)
+_UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError)
 
 
 def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
@@ -81,6 +83,39 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
         begin = attr.type.name == "datetime" and operator in (">=", "<") and _DATE.fullmatch(found["value"].strip())
         value = _value(attr.type, attr, f"{begin[0]}T00:00:00Z" if begin else found["value"])
     return OPERATORS[operator](attr, value)
+
+
+def assignment(cls: type[Any], text: str, /) -> Assignment[Any]:
+    """Return the assignment that a text says: ``field=value``, or ``field:=`` and JSON.
+
+    Raises:
+        InvalidQuery: there is no such field, or the value is none of its type.
+    """
+    parts = _ASSIGNMENT.fullmatch(text)
+    if parts is None:
+        raise InvalidQuery(f"{safe_repr(text)}: expected a field and a value, as in price=8 or note:=null")
+    attr, value = field(cls, parts["field"]), parts["value"]
+    if parts["sign"] == ":=":
+        parsed = _json(value)
+        if parsed is _NOTHING:
+            raise InvalidQuery(f"{attr!r}: {safe_repr(value)} is no JSON; {parts['field']}=… takes a text as it stands")
+        return attr.set(None if parsed is None else _value(attr.type, attr, value))
+    as_text = not attr.type.dynamic and attr.type.enum is None and _is_text(attr.type, value)
+    return attr.set(_value(attr.type, attr, msgspec.json.encode(value).decode() if as_text else value))
+
+
+def plain_value(kind: ValueType, text: str) -> Any:
+    """Return what a cell of CSV holds, as JSON has it: the text where the type reads that, else the JSON in it."""
+    parsed = _NOTHING if _is_text(kind, text) else _json(text)
+    return text if parsed is _NOTHING else parsed
+
+
+def _is_text(kind: ValueType, text: str) -> bool:
+    """Return whether a text is a value of a type whose JSON is a text, too."""
+    stored = kind if kind.own is None else SCALARS[kind.kind]
+    with suppress(*_UNREADABLE):
+        return stored.text or isinstance(stored.to_json(stored.check(stored.from_json(text))), str)
+    return False
 
 
 def orders(cls: type[Any], text: str, /) -> list[Order[Any]]:
@@ -132,6 +167,8 @@ def _listed(text: str) -> list[Any]:
 
 def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
     """Return the value that a text stands for."""
+    if kind.own is not None:
+        return kind.own.load(_value(SCALARS[kind.kind], attr, text))
     parsed = _json(text) if isinstance(text, str) else text
     if kind.enum is not None and text in kind.enum.__members__:
         return kind.enum[text]
@@ -146,7 +183,7 @@ def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
                     cut_text(plain) if kind.kind in TIMES and isinstance(plain, str) else plain, kind.kind
                 ),
             ):  # (a time in any form of RFC 3339)
-                with suppress(ValueError, TypeError, LookupError, ArithmeticError, msgspec.MsgspecError):
+                with suppress(*_UNREADABLE):
                     return kind.check(read(one))
     like = f", such as {_EXAMPLES[kind.name]}" if kind.name in _EXAMPLES else ""
     members = like if kind.members is None else f": one of {', '.join(map(str, kind.members))}"

@@ -17,8 +17,8 @@ from ..errors import InvalidEntity, InvalidQuery, StoreClosed
 from ..execution.column_reader import ColumnReader
 from ..execution.from_aggregates import matching_aggregate, mismatches, totals_served
 from ..execution.plan_reader import PlanReader
-from ..execution.prepared import PreparedPlan
-from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up
+from ..execution.prepared import PreparedPlan, as_read
+from ..execution.totals import COUNT, GroupedQuery, Measured, States, calculated, fields_of, summed_up, totals_by_engine
 from ..expressions.arithmetic import Computed
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.predicates import conjuncts
@@ -28,7 +28,6 @@ from ..planning.cost import Cost, cost_of
 from ..planning.explanation import MOST_COUNTED, Explanation, order_text, predicate_text
 from ..planning.ranges import BoundPlan
 from ..progress import ProgressOption
-from ..schema.model import is_local
 from ..schema.slots import MeasureState
 from .division import Splittable, in_partition
 from .pages import counted, query_identity
@@ -180,8 +179,8 @@ class ClassResults(Splittable[T_co]):
         reads, plan = self._plans.reads, prepared.plan
         left = {id(predicate) for predicate in prepared.residual}
         texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
-        explained, totals = reads.explain(bound, prepared.layout), dict(totals_served(self._plans, self._spec))
-        older = any(total in self._plans.engine.eventual for total in totals.values())
+        explained = reads.explain(bound, prepared.layout, self._spec.limit)
+        totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
             str(plan.path),
             plan,
@@ -193,17 +192,14 @@ class ClassResults(Splittable[T_co]):
             self._plans.engine.capabilities,
             tuple(explained.lines),
             explained.requests,
-            explained.eventual or older,
+            explained.eventual or any(total in self._plans.engine.eventual for total in totals.values()),
             partial(self._cost, bound),
             totals,
             tuple(mismatches(self._plans, self._spec)),
         )
 
     def _cost(self, bound: BoundPlan) -> Cost:
-        footprint, plan = None, bound.plan
-        if plan.covering and not self._spec.eventual and not (plan.index is None or is_local(plan.model, plan.index)):
-            # In other partitions the index may be older than its entities, which are read, too.
-            bound = attrs.evolve(bound, plan=attrs.evolve(plan, covering=False, lowered={}))
+        footprint, bound = None, as_read(bound, eventual=self._spec.eventual)
         with suppress(StoreClosed):
             footprint = self._plans.reads.footprint(bound, MOST_COUNTED)
         return cost_of(bound.plan, footprint, len(bound.ranges), self._spec.limit)
@@ -532,8 +528,10 @@ class Query(ClassResults[E]):
         if isinstance(measure, Computed):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
-        wanted = by if measure is None else (*by, measure)
-        return summed_up(Rows[Any](self._plans, spec, wanted), slot)
+        rows = Rows[Any](self._plans, spec, by if measure is None else (*by, measure))
+        whole = spec.limit is None and spec.budget is None
+        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if whole else None
+        return summed_up(rows, slot) if states is None else states
 
     def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:
         """Return the least or the greatest value: the first one in an order that a path may give."""

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from tempfile import SpooledTemporaryFile
-from typing import IO, Any, TypeAlias, TypeVar
+from typing import IO, Any, Final, TypeAlias, TypeVar
 
 import attrs
 import msgspec
@@ -66,8 +66,8 @@ class WriteByQuery:
 
     def __init__(self, plans: PlanCache) -> None:
         self.plans = plans
-        self.engine = plans.engine
-        self.batch_limits = plans.batch_limits
+        self.engine: Engine = plans.engine
+        self.batch_limits: Final = plans.batch_limits
 
     def delete(self, spec: QuerySpec, what: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
@@ -445,8 +445,8 @@ class Checkpoint:
                 f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
                 "give this one another name"
             )
-        self.position = place.position
-        self.written = place.written
+        self.position: Key | None = place.position
+        self.written: int = place.written
         self._has_keys = False
 
     def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:

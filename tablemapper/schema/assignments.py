@@ -183,7 +183,7 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
         if name in fields:
             wanted.append((getattr(model.cls, name), value, False, False))
         elif name == "returning":
-            faults.append("returning= is for store.merge; here the outcome comes at the end: read the entity after it")
+            faults.append("returning= is for merge; to have the entities, query again")
         else:
             faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
     for attr, value, adds, removes in wanted:

@@ -158,9 +158,9 @@ class Maintenance:
         return frozenset().union(*of_indexes, *(aggregate.places for aggregate in self.aggregates))
 
     @cached_property
-    def differing(self) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
-        """The function that gives the old and the new rows of the entities of which something that it reads differs."""
-        return _differing(tuple(sorted(self.places)))
+    def differing(self) -> Callable[[Sequence[tuple[Row, Row]]], list[tuple[list[Row], list[Row]]]]:
+        """The function that gives, for each part, the old and the new rows of the entities that differ in what it reads."""
+        return _differing(tuple([part.places for part in self.parts]))
 
     @cached_property
     def of_indexes(self) -> Maintenance:
@@ -241,7 +241,9 @@ class ChangeSet:
 
     def built(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that are there already, as a build reads them."""
-        rows, damaged = _divided(maintenance.is_readable, rows)
+        damaged: list[Row] = []
+        if not all(map(maintenance.is_readable, rows)):
+            rows, damaged = _divided(maintenance.is_readable, rows)
         self.added(maintenance, rows)
         for row in damaged:
             self.added(maintenance.counting(row), (row,))
@@ -255,9 +257,10 @@ class ChangeSet:
 
     def removed(self, maintenance: Maintenance, rows: Sequence[Row]) -> None:
         """Add entities that go."""
-        rows, damaged = _divided(maintenance.is_sound, rows)
-        for row in damaged:
-            self._change_damaged(maintenance, row, None)
+        if not all(map(maintenance.is_sound, rows)):
+            rows, damaged = _divided(maintenance.is_sound, rows)
+            for row in damaged:
+                self._change_damaged(maintenance, row, None)
         for index in maintenance.indexes:
             self._index(index).deletes.extend(_maintain_stored(index.owner, rows, index.rows))
         for aggregate in maintenance.aggregates:
@@ -265,23 +268,25 @@ class ChangeSet:
 
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
-        if not maintenance.differing(pairs)[0]:
+        changes = maintenance.differing(pairs)
+        for before, _ in changes:
+            if before:
+                break
+        else:
             return  # the most frequent case
-        changes, is_sound = dict[MaintainedPart, tuple[list[Row], list[Row]]](), maintenance.is_sound
-        for part in maintenance.parts:
-            changes[part] = both = _differing(part.places)(pairs)
-            if both[0] and (damaged := [pair for pair in pairs if not is_sound(pair[0])]):
-                for pair in damaged:
-                    self._change_damaged(maintenance, *pair)
-                self.changed(maintenance, [pair for pair in pairs if is_sound(pair[0])])
-                return
+        is_sound = maintenance.is_sound
+        if damaged := [pair for pair in pairs if not is_sound(pair[0])]:
+            for pair in damaged:
+                self._change_damaged(maintenance, *pair)
+            changes = maintenance.differing([pair for pair in pairs if is_sound(pair[0])])
+        of_parts = iter(changes)
         for index in maintenance.indexes:
-            before, after = changes[index]
+            before, after = next(of_parts)
             if before:
                 old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
                 self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
-            before, after = changes[aggregate]
+            before, after = next(of_parts)
             if before:
                 groups = self.groups.setdefault(aggregate, {})
                 _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
@@ -330,7 +335,7 @@ class ChangeSet:
         return sum(map(len, self.groups.values()))
 
 
-def _divided(is_sound: Callable[[Row], bool], rows: Sequence[Row]) -> tuple[Sequence[Row], list[Row]]:
+def _divided(is_sound: Callable[[T], bool], rows: Sequence[T]) -> tuple[Sequence[T], list[T]]:
     """Return the rows that satisfy a test, and the others."""
     damaged = [row for row in rows if not is_sound(row)]
     return (list(filter(is_sound, rows)) if damaged else rows), damaged
@@ -370,23 +375,24 @@ _DIFFER = "(a != b or a.__class__ is not b.__class__)"  # (what was 3.0 by damag
 
 
 @lru_cache(maxsize=None)
-def _differing(places: tuple[int, ...]) -> Callable[[Sequence[tuple[Row, Row]]], tuple[list[Row], list[Row]]]:
-    """Return the function that gives the old and the new rows of the entities that differ in some places.
+def _differing(
+    parts: tuple[tuple[int, ...], ...],
+) -> Callable[[Sequence[tuple[Row, Row]]], list[tuple[list[Row], list[Row]]]]:
+    """Return the function that gives the old and the new rows of the entities that differ in some places, for each of these.
 
     It is compiled at the first update: a store that is opened only to be read needs none.
     """
-    differs = " or ".join([f"((a := old[{at}]) is not (b := new[{at}]) and {_DIFFER})" for at in places]) or "False"
-    source = [
-        "def differing(pairs):",
-        "    before = []; after = []",
-        "    for old, new in pairs:",
-        f"        if {differs}: before.append(old); after.append(new)",
-        "    return before, after",
-    ]
+    source = ["def differing(pairs):", *[f"    b{at} = []; a{at} = []" for at in range(len(parts))]]
+    source.append("    for old, new in pairs:")
+    for at, places in enumerate(parts):
+        differs = (
+            " or ".join([f"((a := old[{one}]) is not (b := new[{one}]) and {_DIFFER})" for one in places]) or "False"
+        )
+        source.append(f"        if {differs}: b{at}.append(old); a{at}.append(new)")
+    source += ["        pass", f"    return [{', '.join([f'(b{at}, a{at})' for at in range(len(parts))])}]"]
     return compile_functions("differing", "\n".join(source), {})["differing"]
 
 
-@cached_on_owner
 def sound_test(model: Model, places: tuple[int, ...], keys: tuple[str, ...] = ()) -> Callable[[Row], bool]:
     """Return the function that tells whether some places of an entity's row are as a write stores them.
 
@@ -401,6 +407,29 @@ def sound_test(model: Model, places: tuple[int, ...], keys: tuple[str, ...] = ()
     if keys:
         lines = ["try:", *indented(RowFields(model, names).values(keys)), "except DAMAGE: return False", *lines]
     return compile_functions(f"{model.name} sound", "\n".join(["def sound(row):", *indented(lines)]), names)["sound"]
+
+
+@cached_on_owner
+def written_test(model: Model) -> Callable[[Sequence[Row], int | None], bool]:
+    """Return the function that tells whether the rows of entities are as a write stores them, their keys, too.
+
+    Its second argument is the highest timestamp that was given out; None if nobody knows.
+    """
+    names, made = Names(DAMAGE=UNREADABLE), model.declaration
+    variables = {name: f"f_{name}" for name in made.arguments}
+    keys = [template.encode_source(variables, names) for template in made.templates]
+    tests = [
+        *[sound_source(field, f"row[{at}]", names) for at, field in enumerate(model.columns, FIRST)],
+        "(last is None or 0 < row[2] <= last)",
+    ]
+    lines = [
+        f"if not ({' and '.join(tests)}): return False",
+        *RowFields(model, names).values(made.arguments),
+        f"if {keys[0]} != row[0] or {keys[1]} != row[1]: return False",
+    ]
+    source = ["def written(rows, last):", "    try:", "        for row in rows:", *indented(indented(indented(lines)))]
+    source += ["    except DAMAGE: return False", "    return True"]
+    return compile_functions(f"{model.name} written", "\n".join(source), names)["written"]
 
 
 @cached_on_owner

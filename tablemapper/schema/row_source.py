@@ -135,9 +135,9 @@ class GroupSource:
         templates: tuple[Template, Template],
     ) -> None:
         self.name = name
-        self.elements = isinstance(grouped, ElementAttr)
+        self.elements: bool = isinstance(grouped, ElementAttr)
         attr = grouped.list if isinstance(grouped, ElementAttr) else grouped
-        self.optional = self.elements or bool(attr.path) or fields.optional(attr.name)
+        self.optional: bool = self.elements or bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
         whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
         cut = 0 if attr.part is None else plain_cut(attr.time_kind, attr.part.plain_format)
@@ -149,8 +149,8 @@ class GroupSource:
             and (not whole or all(template.takes_text(name) for template in templates))
         ):
             text = fields.text(attr.name, cut)
-        self.is_text = whole and text is not None
-        self.needs = {attr.name} if text is None else set[str]()
+        self.is_text: bool = whole and text is not None
+        self.needs: set[Any | str] | set[str] = {attr.name} if text is None else set[str]()
         self._text = text
         if text is not None and cut and self.optional:
             self._text = f"(None if {fields.text(attr.name)} is None else {text})"

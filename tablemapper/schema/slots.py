@@ -142,7 +142,7 @@ class Count(MeasureState):
     """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
 
     name = "count"
-    measures = frozenset({"count"})
+    measures: ClassVar[frozenset[MeasureKind]] = frozenset({"count"})
 
     def zero_source(self, names: Names) -> str:
         return "0"
@@ -173,7 +173,7 @@ class Sum(MeasureState):
     """The exact sum of a field, and how many values it has."""
 
     name = "sum"
-    measures = frozenset({"sum", "avg"})
+    measures: ClassVar[frozenset[MeasureKind]] = frozenset({"sum", "avg"})
 
     @property
     def _exact(self) -> ExactSum[Any]:
@@ -274,7 +274,7 @@ class Extremes(_Ends):
     """The ends of the live values. A change counts how often each value came, or went."""
 
     name = "extremes"
-    measures = frozenset({"min", "max"})
+    measures: ClassVar[frozenset[MeasureKind]] = frozenset({"min", "max"})
     counts_values = True
 
     def zero_source(self, names: Names) -> str:
@@ -306,7 +306,7 @@ class Ever(_Ends):
     """The ends of all values that ever were."""
 
     name = "ever"
-    measures = frozenset({"min_ever", "max_ever"})
+    measures: ClassVar[frozenset[MeasureKind]] = frozenset({"min_ever", "max_ever"})
     lasting = True
 
     def zero_source(self, names: Names) -> str:

@@ -213,6 +213,8 @@ class TombstoneSpec(_Form):
     """The index that answers programs that declare it: the same one, but not unique."""
     tables: list[str] = []
     """Physical names of tables that are still to be cleared."""
+    returns: bool | UnsetType = UNSET
+    """Whether the class may come back, empty."""
 
     @property
     def bare(self) -> Label:
@@ -228,7 +230,8 @@ class TombstoneSpec(_Form):
     def __str__(self) -> str:
         when = f"by {self.by}" if self.by else f"on {Builtin.datetime.fromtimestamp(self.since / 1e6, UTC).date()}"
         name = self.bare.index or self.bare.owner
-        return f"{name} was dropped {when}; declare it under another name, or delete it here"
+        mend = "declare it under another name, or delete it here"
+        return f"{name} was dropped {when}; {'open the store again to have it anew, empty' if self.returns else mend}"
 
 
 class AppliedSpec(msgspec.Struct):

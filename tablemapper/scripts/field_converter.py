@@ -54,7 +54,9 @@ class FieldConverter:
         undeclared = any(field.type.undeclared for field in declaration.fields)
         restored_names = tuple([field.name for field in self._restored])
         needs_former = self._restored or (self._undone_fills and undeclared)
-        self.former = FormerEntity(self._key, restored_names, self._lacking) if needs_former else None
+        self.former: FormerEntity | None = (
+            FormerEntity(self._key, restored_names, self._lacking) if needs_former else None
+        )
         sources = origins(script, old, new)
         for name, source in sources.items():
             if name not in converted and (read_anew := _read_anew(self._old.field(source), declaration.field(name))):

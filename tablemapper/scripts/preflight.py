@@ -34,14 +34,15 @@ def try_script(source: str, name: str, path: Path, old: Forms, new: Schema) -> N
         old: the forms of all old classes.
         new: all new classes.
     """
+    forms = [*old.items(), *[(model.name, model.form) for model in new.models]]
     if own := [
         f"{name}.{property}: only your program knows how {kind} is stored; write the script by hand, and import {kind} there"
-        for name, form in old.items()
+        for name, form in forms
         for property, field in form.fields.items()
         if f" {name}(" in source
         for kind in own_types(field.json)
     ]:
-        raise InvalidMigration(path.stem, own)
+        raise InvalidMigration(path.stem, list(dict.fromkeys(own)))
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module

@@ -23,7 +23,7 @@ class SpecChanges:
     """
 
     def __init__(self, forms: Forms, targets: Forms, names: Mapping[str, str]) -> None:
-        self.forms = dict(forms)
+        self.forms: dict[str, ModelSpec] = dict(forms)
         """By old name; by new name once the classes have these."""
         self.targets = targets
         self.names = names

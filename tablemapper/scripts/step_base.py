@@ -19,6 +19,7 @@ from .spec_changes import SpecChanges
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
 _Side: TypeAlias = Literal["old", "new"]
+Sides: TypeAlias = tuple[tuple[str, _Side], ...]
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -28,7 +29,7 @@ class Step:
     __slots__ = ()
     method: ClassVar[str] = ""
     """The method of `Migration` that makes it."""
-    sides: ClassVar[tuple[tuple[str, _Side], ...]] = ()
+    sides: ClassVar[Sides] = ()
     """Its arguments that are fields, indexes and classes, by attribute, each with its shape."""
     takes_function: ClassVar[bool] = False
     of_class: ClassVar[bool] = False
@@ -109,7 +110,7 @@ class Step:
 class FieldStep(Step):
     """A field has another name, or another type."""
 
-    sides = (("old", "old"), ("new", "new"))
+    sides: ClassVar[Sides] = (("old", "old"), ("new", "new"))
     old: _Field
     new: _Field
 
@@ -139,7 +140,7 @@ class FieldStep(Step):
 class ClassStep(Step):
     """A class has another name, or another key."""
 
-    sides = (("old", "old"), ("new", "new"))
+    sides: ClassVar[Sides] = (("old", "old"), ("new", "new"))
     of_class = True
     old: _Class
     new: _Class

@@ -34,7 +34,7 @@ from .arguments import (
     type_name,
 )
 from .spec_changes import SpecChanges, without, without_index
-from .step_base import ClassStep, FieldStep, Step
+from .step_base import ClassStep, FieldStep, Sides, Step
 
 _Field: TypeAlias = Attr[Any, Any]
 _Class: TypeAlias = type[Record]
@@ -169,7 +169,7 @@ class Fill(Step):
     """A field gets a value where it has none."""
 
     method = "fill"
-    sides = (("new", "new"),)
+    sides: ClassVar[Sides] = (("new", "new"),)
     takes_function = True
     rank = 1
     new: _Field
@@ -199,7 +199,7 @@ class Rewrite(Step):
     """Each entity becomes others, of any class, under any key."""
 
     method = "rewrite"
-    sides = (("old", "old"),)
+    sides: ClassVar[Sides] = (("old", "old"),)
     takes_function = True
     old: _Class
     with_: Callable[[Any], Any]
@@ -248,7 +248,7 @@ class Join(Step):
     """The entities of two classes that have equal keys become others together."""
 
     method = "join"
-    sides = (("a", "old"), ("b", "old"))
+    sides: ClassVar[Sides] = (("a", "old"), ("b", "old"))
     takes_function = True
     combine: ClassVar[None] = None
     a: _Class
@@ -286,7 +286,7 @@ class Resolve(Step):
     """Entities that hold the same value of a unique index are changed, or dropped."""
 
     method = "resolve"
-    sides = (("index", "new"),)
+    sides: ClassVar[Sides] = (("index", "new"),)
     takes_function = True
     index: IndexCall
     with_: Callable[[list[Any]], Any]
@@ -309,7 +309,7 @@ class Drop(Step):
     """A field, an index, an aggregate or a class goes."""
 
     method = "drop"
-    sides = (("what", "old"),)
+    sides: ClassVar[Sides] = (("what", "old"),)
     what: _Field | IndexCall | _Class
 
     def __str__(self) -> str:

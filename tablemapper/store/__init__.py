@@ -1,9 +1,5 @@
-"""The verbs and the transaction.
+"""The store: the user's object, and what concerns all of it.
 
-- `operations`: from the arguments of verbs to operations.
-- `write_windows`: many entities, cut into transactions.
-- `column_input`: columns as entities.
-- `transaction`: operations that are written together.
 - `builds`: builds in short transactions, beside writers.
 - `copy`: a store copied into another one, of what differs.
 - `administration`: what concerns all of a store, or of a class: builds, checks, copies, statistics.

@@ -11,19 +11,19 @@ from ..engines.check import CheckReport, RepairReport
 from ..engines.counted_statistics import count
 from ..engines.current_transaction import check_outside
 from ..engines.locations import path_of
-from ..engines.protocol import Engine, SupportsBackup
+from ..engines.protocol import DropsClasses, Engine, SupportsBackup
 from ..engines.statistics import Statistics, SupportsStatistics
 from ..engines.status import Status
-from ..entities.entity import Record
-from ..errors import InvalidQuery, NotReady, safe_repr
+from ..entities.entity import Entity, Record
+from ..errors import InvalidQuery, InvalidTransaction, NotReady, safe_repr
 from ..guidance.advice import Advice
 from ..guidance.advisor import advise_schema
 from ..guidance.workload import Workload
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.model import Model
+from ..verbs.operations import Operations
 from .builds import HOLD, REST, BuildReport, build
 from .copy import CopyReport, copy_engine, copy_to_file
-from .operations import Operations
 
 _RECENT = timedelta(hours=1)
 
@@ -142,7 +142,8 @@ class Administration:
         in between, this does the rest. It leaves a write alone for its first minute.
 
         Args:
-            full: also remove what is not needed any more to finish writes; it reads the tables of aggregates.
+            full: also look for such writes where no catalogue says that there are some, as one was lost, and remove what
+                is not needed any more to finish writes; it reads through the tables of classes and aggregates.
             progress: True for a bar, or a function.
 
         Raises:
@@ -183,6 +184,27 @@ class Administration:
         check_outside(self._engine, "compact")
         with start_meter(progress, "compact") as meter:
             self._engine.compact(meter)
+
+    def drop(self, cls: type[Entity], /, *, progress: ProgressOption = False) -> None:
+        """Let a class leave the store with all its entities, its indexes and the aggregates over it: whole tables go.
+
+        Other programs that have it open get SchemaMismatch for it from then on. A program that opens the store with the
+        class later has it anew, empty. In a file it takes a moment, and `build` gives the space back. On Azure Tables it
+        waits until every program knows, a minute, then deletes each table with one request; a drop that ends early is
+        finished by `sweep`, or by who opens the store later.
+
+        Raises:
+            InvalidEntity: it is not a class of entities, or the store was not opened with it.
+            InvalidQuery: it shares a table with another class, keeps a field of another, or a migration runs.
+            InvalidTransaction: the thread is inside a transaction of the store.
+            StoreLocked: the store is frozen.
+        """
+        model, engine = self._operations.writable(cls), self._engine
+        check_outside(engine, "drop")
+        if not isinstance(engine, DropsClasses):
+            raise InvalidTransaction(f"{engine!r} drops no classes; delete the entities with clear")
+        with start_meter(progress, "drop") as meter:
+            engine.drop(model, meter)
 
     def freeze(self, *, progress: ProgressOption = False) -> None:
         """Let no program change entities any more, so that the store can move to another place; once it returns, none does.

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import attrs
 
-from ..engines.protocol import BuildStep, DuplicateValue, Engine, GroupBuild, StepTiming
+from ..engines.protocol import BuildStep, DuplicateValue, Engine, StepTiming
 from ..errors import InvalidQuery, UniqueViolation, safe_repr
 from ..progress import Meter, ProgressOption, start_meter
 from ..query.pages import counted
@@ -76,8 +76,8 @@ def build(
     """
     limit = check_pace("build", limit, hold, rest)
     start = monotonic()
-    with ExitStack() as meters, closing(engine.group_build(labels)) as groups:
-        work = _Building(engine, labels, limit, hold, progress, groups, meters)
+    with ExitStack() as meters:
+        work = _Building(engine, labels, limit, progress, meters)
         in_batches(work.step, hold=hold, rest=rest, sleep=sleep)
     done = not any(
         state in ("building", "disabled")
@@ -96,36 +96,24 @@ class _Building:
     engine: Engine
     labels: Collection[str] | None
     limit: int | None
-    hold: float
     progress: ProgressOption
-    groups: GroupBuild
     meters: ExitStack
     """Closes the meter of the class whose entities are read."""
     entities: int = 0
     ended: list[str] = attrs.field(factory=list)
-    _groups: int = attrs.field(init=False, factory=lambda: FIRST)
     _last: BuildStep | None = None
     _meter: Meter = attrs.field(init=False, factory=lambda: start_meter(False, ""))
 
     def step(self, most: int) -> StepTiming | None:
-        """Build the next entities, at most so many, or groups ahead of them; None if nothing is left, or wanted."""
-        if self.limit is not None and self.entities >= self.limit:
+        """Build the next entities, at most so many; None if nothing is left, or wanted."""
+        if self.limit is not None:
+            most = min(most, self.limit - self.entities)
+        batch = self.engine.build(most, self.labels) if most > 0 else None
+        if batch is None:
             return None
-        scattered = self.limit is None and self._last is not None and _is_scattered(self._last, self.hold)
-        batch = self.groups.step(self._groups, start=scattered)
-        if batch is not None:
-            if batch.pace.seconds:
-                self._groups = steered(self._groups, batch.pace.seconds, self.hold)
-            pace = attrs.evolve(batch.pace, seconds=0.0)  # (says nothing of entities)
-        else:
-            left = most if self.limit is None else self.limit - self.entities
-            batch = self.engine.build(min(most, left), self.labels)
-            if batch is None:
-                return None
-            pace = batch.pace
         self._tell(batch)
         self._last = batch
-        return attrs.evolve(pace, delay=0.0) if batch.ended else pace
+        return attrs.evolve(batch.pace, delay=0.0) if batch.ended else batch.pace
 
     def _tell(self, batch: BuildStep) -> None:
         if not batch.clearing:
@@ -146,11 +134,6 @@ def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | 
         if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
             raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {safe_repr(given)}")
     return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
-
-
-def _is_scattered(batch: BuildStep, hold: float) -> bool:
-    """Tell whether a batch spent most of its time on groups that the next ones change too, and nobody else wrote."""
-    return 8 * batch.groups > batch.entities and batch.pace.seconds > hold / 2 and not batch.pace.delay
 
 
 def steered(most: int, taken: float, hold: float) -> int:

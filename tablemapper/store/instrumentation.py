@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import Any, Literal, Never, TypeVar
+from typing import Any, Final, Literal, Never, TypeVar
 
 from ..engines.protocol import Engine, Operation
 from ..entities.entity import Entity, Record, stored_row
@@ -15,9 +15,9 @@ from ..expressions.tree import Predicate
 from ..query.observed_queries import ObservedPlans, class_names, observed
 from ..query.partitions import Partition
 from ..query.results import Results
-from .operations import Operations
+from ..verbs.operations import Operations
+from ..verbs.transaction import TransactionBuffer
 from .store import Store, UnknownRow
-from .transaction import Transaction, TransactionBuffer
 
 T = TypeVar("T")
 
@@ -115,30 +115,32 @@ class ObservedStore(Store):
         self._plain = Store(engine, limits=self._limits)
         self._plans = ObservedPlans(engine, self._observer)
 
-    get = _reported(Store.get, _read)
-    __getitem__ = _reported(Store.__getitem__, _read, "get")
-    group = _reported(Store.group, _read)
-    exists = _reported(Store.exists, _read)
-    insert = _reported(Store.insert, _wrote)
-    replace = _reported(Store.replace, _wrote)
+    get: Final = _reported(Store.get, _read)
+    __getitem__: Final = _reported(Store.__getitem__, _read, "get")
+    group: Final = _reported(Store.group, _read)
+    exists: Final = _reported(Store.exists, _read)
+    insert: Final = _reported(Store.insert, _wrote)
+    replace: Final = _reported(Store.replace, _wrote)
     merge: Any = _reported(Store.merge, _wrote)
-    upsert = _reported(Store.upsert, _wrote)
-    delete = _reported(Store.delete, _wrote)
-    move = _reported(Store.move, _wrote)
-    insert_many = _stream_reported(Store.insert_many)
-    upsert_many = _stream_reported(Store.upsert_many)
-    replace_many = _stream_reported(Store.replace_many)
-    delete_many = _stream_reported(Store.delete_many)
-    insert_columns = _reported(Store.insert_columns, _wrote_several)
-    clear = _reported(Store.clear, _wrote_several)
-    build = _reported(Store.build)
-    status = _reported(Store.status)
-    statistics = _reported(Store.statistics)
-    check = _reported(Store.check)
-    repair = _reported(Store.repair)
-    compact = _reported(Store.compact)
-    advise = _reported(Store.advise)
-    backup = _reported(Store.backup)
+    upsert: Final = _reported(Store.upsert, _wrote)
+    delete: Final = _reported(Store.delete, _wrote)
+    move: Final = _reported(Store.move, _wrote)
+    insert_many: Final = _stream_reported(Store.insert_many)
+    upsert_many: Final = _stream_reported(Store.upsert_many)
+    replace_many: Final = _stream_reported(Store.replace_many)
+    delete_many: Final = _stream_reported(Store.delete_many)
+    insert_columns: Final = _reported(Store.insert_columns, _wrote_several)
+    upsert_columns: Final = _reported(Store.upsert_columns, _wrote_several)
+    clear: Final = _reported(Store.clear, _wrote_several)
+    build: Final = _reported(Store.build)
+    status: Final = _reported(Store.status)
+    statistics: Final = _reported(Store.statistics)
+    check: Final = _reported(Store.check)
+    repair: Final = _reported(Store.repair)
+    compact: Final = _reported(Store.compact)
+    advise: Final = _reported(Store.advise)
+    backup: Final = _reported(Store.backup)
+    drop: Final = _reported(Store.drop)
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:
@@ -182,8 +184,8 @@ class ObservedStore(Store):
         model = _names(_class_of(key))
         return self._observer.call("update", model, model and f"{model}.key").run(work)
 
-    def transaction(self, *, across_partitions: bool = False) -> Transaction:
-        return Transaction(ObservedBuffer(self._operations, self._observer, across=across_partitions))
+    def _new_buffer(self, *, across: bool) -> TransactionBuffer:
+        return ObservedBuffer(self._operations, self._observer, across=across)
 
 
 class ObservedBuffer(TransactionBuffer):

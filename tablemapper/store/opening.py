@@ -42,13 +42,15 @@ def open(
     build: bool = True,
     observe: Callable[[Event], object] | None = None,
     slow: float | None = None,
+    prefix: str | None = None,
+    adopt: bool | Sequence[str] = False,
     **unknown: Never,
 ) -> Store:
     """Open a store, or create it.
 
     Args:
-        path: a file, or ``":memory:"``; or an account of Azure: ``"azure://account"``, ``"azure://account/Catalogue"``
-            with a catalogue of that name, or a connection string.
+        path: a file, or ``":memory:"``; or an account of Azure: ``"azure://account"``, ``"azure://account/Staging"`` with
+            a prefix, or a connection string.
         models: the entity and aggregate classes that are used. What else the file maintains from them stays maintained.
             With ``read_only`` they may be left out: `Store.classes` has those that the file's catalogue describes.
         read_only: nothing is written, neither to the file nor to its log, and nothing is built. A store that lacks
@@ -70,6 +72,11 @@ def open(
         observe: is called with an `Event` after each call of the store, in its thread.
         slow: seconds; a call that takes longer is logged as a warning, by the logger ``tablemapper.operations``. At
             level DEBUG, as it is set now, that logs every call.
+        prefix: of one of several stores in an account: its catalogue is the table of this name, and the names of its
+            tables begin with it.
+        adopt: the tables of an account that may hold entities which other programs wrote, by their ``table=``; True:
+            those of all models. What is maintained is built from these entities, which stay as they are but for hidden
+            properties. With ``read_only`` nothing is written or built.
 
     Raises:
         InvalidModel: the classes do not fit together, or there are none.
@@ -93,6 +100,8 @@ def open(
         timeout=timeout,
         progress=progress,
         build=build,
+        prefix=prefix,
+        adopt=adopt,
     )
     if limits == "azure":
         log_advice(engine.schema)
@@ -112,27 +121,15 @@ def engine_of(
     models: Sequence[type[Record]] | None,
     *,
     read_only: bool,
-    credential: Any,
     migrations: ScriptsOption | None,
-    durability: Literal["full", "relaxed"],
-    timeout: float | None,
     progress: ProgressOption,
     build: bool,
-    waited: Callable[[], float] = float,
+    **options: Any,
 ) -> Engine:
-    """Open an engine as `open` does, and build what is new if that is wanted; ``waited``: as for `open_engine`."""
+    """Open an engine as `open` does, and build what is new if that is wanted; ``options``: others of `open_engine`."""
     schema, ways = schema_of(models, read_only=read_only), ways_back(migrations)
-    with explaining(where, migrations, credential):
-        engine = open_engine(
-            where,
-            schema,
-            read_only=read_only,
-            credential=credential,
-            durability=durability,
-            timeout=timeout,
-            waited=waited,
-            ways_back=ways,
-        )
+    with explaining(where, migrations, options["credential"], options["prefix"]):
+        engine = open_engine(where, schema, read_only=read_only, ways_back=ways, **options)
     if build and not read_only:
         build_declared(engine, progress)
     return engine
@@ -160,7 +157,9 @@ def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Sche
 
 
 @contextmanager
-def explaining(where: Where, migrations: ScriptsOption | None = None, credential: Any = None) -> Iterator[None]:
+def explaining(
+    where: Where, migrations: ScriptsOption | None = None, credential: Any = None, prefix: str | None = None
+) -> Iterator[None]:
     """Have a `SchemaMismatch` that a script resolves say so.
 
     It gets the text of a script, and names those of the application's scripts that have not run.
@@ -171,7 +170,9 @@ def explaining(where: Where, migrations: ScriptsOption | None = None, credential
         if steps := [change for change in error.changes if change.step is not None]:
             error.propose(_script(error.old, error.new, steps), script_name(steps))
         if steps and migrations is not None:
-            ran = {one.id for one in status(where, credential=credential).history if one.state != "running"}
+            ran = {
+                one.id for one in status(where, credential=credential, prefix=prefix).history if one.state != "running"
+            }
             if waiting := [script.id for script in scripts_of(migrations) if script.id not in ran]:
                 path = os.fspath(where) if isinstance(where, str | os.PathLike) else "…"
                 named = shlex.quote(path if is_public(path) else "env:…")  # (a connection string has a key)

@@ -6,7 +6,9 @@ stamps the entities with what was stored.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Literal, Never, NoReturn, Self, TypeVar, overload
 
 import attrs
@@ -23,17 +25,16 @@ from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
-from ..progress import ProgressOption
 from ..query.mixed import MixedQuery, mixed
 from ..query.partitions import Partition, equalities, partition_key
 from ..query.query import Query
 from ..query.writing import by_function
 from ..values.hooks import HOOK_FAULTS
+from ..verbs.bulk_verbs import BulkVerbs
+from ..verbs.lost_races import run_transaction
+from ..verbs.operations import KeyedVerbs, Operations, not_found
+from ..verbs.transaction import Transaction, TransactionBuffer
 from .administration import Administration
-from .column_input import entities_of, has_hooks, values_of
-from .operations import KeyedVerbs, Operations, not_found
-from .transaction import Transaction, TransactionBuffer
-from .write_windows import load, write_columns, write_many
 
 A = TypeVar("A", bound=Aggregate)
 E = TypeVar("E", bound=Entity)
@@ -42,6 +43,7 @@ R2 = TypeVar("R2", bound=Record)
 R3 = TypeVar("R3", bound=Record)
 R4 = TypeVar("R4", bound=Record)
 R5 = TypeVar("R5", bound=Record)
+T = TypeVar("T")
 
 _ATTEMPTS = 100
 
@@ -56,7 +58,7 @@ class UnknownRow:
 
 
 @refuse_foreign_names("store", lambda _: ("a store", "Product"))
-class Store(KeyedVerbs, Administration):
+class Store(KeyedVerbs, BulkVerbs, Administration):
     """A store of entities. Threads can share it; it refuses calls after `close` and in a forked child.
 
     Every verb can raise a `StoreError` of the file itself. A verb that writes raises InvalidTransaction in a thread
@@ -295,6 +297,7 @@ class Store(KeyedVerbs, Administration):
         /,
         *assignments: Assignment[E],
         if_match: str | None = None,
+        or_insert: E | None = None,
         returning: Literal[False] = False,
         **values: Any,
     ) -> None: ...
@@ -305,6 +308,7 @@ class Store(KeyedVerbs, Administration):
         /,
         *assignments: Assignment[E],
         if_match: str | None = None,
+        or_insert: E | None = None,
         returning: Literal[True],
         **values: Any,
     ) -> E: ...
@@ -314,6 +318,7 @@ class Store(KeyedVerbs, Administration):
         /,
         *assignments: Assignment[E],
         if_match: str | None = None,
+        or_insert: E | None = None,
         returning: bool = False,
         **values: Any,
     ) -> E | None:
@@ -324,6 +329,8 @@ class Store(KeyedVerbs, Administration):
             assignments: checked by type: ``Product.name.set("Dune")``, ``Product.stock.add(1)``, or of a part,
                 ``Product.extra["color"].set("red")``, ``.remove()``.
             if_match: the ETag that it must have; by default any.
+            or_insert: where the entity is missing, store this one, with the assignments applied to it:
+                ``store.merge(Counter.key("Oslo"), Counter.last.add(1), or_insert=Counter("Oslo"))``. It is not changed.
             returning: return the entity as it is stored by this call: the next number of a counter, for example.
             values: the same by name: ``name="Dune"``; None removes an optional value.
 
@@ -332,7 +339,7 @@ class Store(KeyedVerbs, Administration):
             PreconditionFailed: it has another ETag.
             InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
         """
-        operation = self._operations.merge(key, assignments, values, if_match)
+        operation = self._operations.merge(key, assignments, values, if_match, or_insert)
         if returning:  # (then the whole entity is wanted)
             operation.assigned = None
         self._operations.write([operation])
@@ -451,81 +458,35 @@ class Store(KeyedVerbs, Administration):
         Raises:
             InvalidTransaction: at the start of the block, if the thread is inside another transaction of the store.
         """
-        return Transaction(TransactionBuffer(self._operations, across=across_partitions))
+        return Transaction(self._new_buffer(across=across_partitions))
 
-    def insert_many(
-        self, entities: Iterable[Entity], /, *, atomic: bool = False, progress: ProgressOption = False
-    ) -> int:
-        """Insert a stream of entities in bounded memory; return their number.
+    def _new_buffer(self, *, across: bool) -> TransactionBuffer:
+        return TransactionBuffer(self._operations, across=across)
 
-        Each window is atomic, the whole is not: an error names its entity, and its ``written`` and a note say how
-        many entities were stored before. A window holds what the iterable yields in about a second, at most 50,000
-        entities.
+    def run(self, function: Callable[[Transaction], T], /, *, across_partitions: bool = False) -> T:
+        """Call a function of a transaction, write what it collects, and return what it returned.
 
-        Args:
-            entities: any iterable; no lock is held while it yields.
-            atomic: whether all are stored or none. They are sorted in a temporary file first, and written in one
-                transaction, each table and index in its order: much faster for a load that is larger than memory. The
-                entities do not get their ETags; to change one, read it.
-            progress: True for a bar, or a function.
+        If another program was faster, so that the write fails, the function is called again with a new transaction, up
+        to 100 times. So it does nothing but through the transaction::
 
-        Raises:
-            EntityExists, InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
-        """
-        if atomic:
-            return load(self._operations, entities, progress)
-        return write_many(self._operations, "insert", entities, progress)
+            def order(tx: tm.Transaction) -> int:
+                number = tx.merge(Counter.key("Oslo"), Counter.last.add(1), returning=True).last
+                tx.insert(Invoice("Oslo", number))
+                return number
 
-    def insert_columns(
-        self, cls: type[E], columns: Any, /, *, atomic: bool = False, progress: ProgressOption = False
-    ) -> int:
-        """Insert the rows of columns; return their number. All columns are checked before the first row is written.
-
-        NaN, NaT and NA mean a missing value. Numpy scalars are accepted, and also values in the form that
-        `Query.to_arrow` gives them.
+            number = store.run(order)
 
         Args:
-            cls: the class of the entities.
-            columns: by the names of the fields, a dict of sequences or numpy arrays; or a data frame or table that
-                Arrow can read: one of Polars, pandas, pyarrow.
-            atomic: as for `insert_many`, which writes the rows.
-            progress: True for a bar, or a function.
+            function: gets the transaction. What it raises ends the call, and nothing is written.
+            across_partitions: as for `transaction`.
 
         Raises:
-            InvalidEntity: a column is missing, unknown, or of another length, or holds what cannot be stored: every
-                fault, with the column and its first such row.
-            ModuleNotFoundError: pyarrow is needed and not installed.
-            EntityExists, EntityTooLarge, UniqueViolation: as `insert`.
+            PreconditionFailed: others were faster 100 times.
+            EntityExists, EntityNotFound, UniqueViolation: as `transaction`, twice though nothing that was read had changed.
+            OutcomeUnknown: a write without an answer is not repeated.
+            InvalidTransaction: as `transaction`, or the function returns a coroutine.
         """
-        model = self._operations.writable(cls)
-        values = values_of(model, columns)
-        if has_hooks(model):
-            return self.insert_many(entities_of(model, values), atomic=atomic, progress=progress)
-        return write_columns(self._operations, model, values, progress, atomic=atomic)
-
-    def upsert_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
-        """Insert or replace a stream of entities, in windows as `insert_many`; of equal keys the last one wins.
-
-        Raises:
-            InvalidEntity, EntityTooLarge, UniqueViolation: as `insert`.
-        """
-        return write_many(self._operations, "upsert", entities, progress)
-
-    def replace_many(self, entities: Iterable[Entity], /, *, progress: ProgressOption = False) -> int:
-        """Replace the stored entities by a stream of entities, each like `replace`, in windows like `insert_many`.
-
-        Raises:
-            EntityNotFound, PreconditionFailed, InvalidEntity, EntityTooLarge, UniqueViolation: as `replace`.
-        """
-        return write_many(self._operations, "replace", entities, progress)
-
-    def delete_many(self, targets: Iterable[Entity | KeyOf[Any]], /, *, progress: ProgressOption = False) -> int:
-        """Delete a stream of entities or keys, or what a query finds, in windows as `insert_many`; return the number.
-
-        Raises:
-            EntityNotFound, PreconditionFailed: as `delete`.
-        """
-        return write_many(self._operations, "delete", targets, progress)
+        return run_transaction(partial(self._new_buffer, across=across_partitions), function, time.sleep)
 
     def clear(self, cls: type[Entity], /) -> int:
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any
 
 import attrs
@@ -116,7 +117,7 @@ def _width(slot: Slot) -> int | None:
     text = slot.text
     if text.fixed is not None:
         return text.fixed
-    if text.kind is not text.base:  # an Enum
+    if isinstance(text.kind, type) and issubclass(text.kind, Enum):
         return max([utf16_units(slot.written(member)) for member in text.kind])
     if text.base.__name__ in _FREE:
         return text.head * WORST or None

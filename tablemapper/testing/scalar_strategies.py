@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from ..datetime_types import Builtin
 from ..limits import MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64
-from ..values.scalars import ValueType
+from ..values.scalars import SCALARS, ValueType
 from .key_budget import WORST, KeyBudget
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
@@ -59,7 +59,18 @@ def scalars(wanted: ValueRange) -> Strategy:
         return st.sampled_from(wanted.type.enum)
     if wanted.type.members is not None:
         return st.sampled_from(wanted.type.members)
+    if wanted.type.own is not None:
+        plain = scalars(attrs.evolve(wanted, type=SCALARS[wanted.type.kind]))
+        return plain.map(partial(_loaded, wanted.type)).filter(wanted.takes)
     return _STRATEGIES[wanted.type.kind](wanted)
+
+
+def _loaded(kind: ValueType, plain: Any) -> Any:
+    """Return the value of a class of a user that a scalar stands for; None if it stands for none."""
+    try:
+        return kind.own and kind.own.load(plain)
+    except ValueError:
+        return None
 
 
 def seldom(strategy: Strategy, other: Strategy) -> Strategy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
@@ -19,6 +20,8 @@ from ..schema.model import Schema
 from ..store.opening import open as open_store
 from ..store.store import Store
 from .clock import Clock
+
+EMULATOR = "UseDevelopmentStorage=true"
 
 
 class _Place:
@@ -50,6 +53,38 @@ def empty_store(
     place: Any = _Place(path, clock)
     observe = None if events is None else events.append
     return open_store(place, models=models, durability="relaxed", limits=limits, observe=observe)
+
+
+@contextmanager
+def account_store(
+    models: Sequence[type[Record]],
+    account: str = EMULATOR,
+    *,
+    prefix: str | None = None,
+    credential: Any = None,
+    limits: Literal["azure"] | None = None,
+    events: list[Event] | None = None,
+) -> Iterator[Store]:
+    """Open an empty store in an account for a test; at its end, whatever came of it, its tables are deleted.
+
+    Args:
+        models: the classes.
+        account: as for `tablemapper.open`; the emulator by default.
+        prefix: what the names of its tables begin with; by default a text that no other test has.
+        credential: as for `tablemapper.open`.
+        limits: as for `tablemapper.open`.
+        events: gets a report of each call.
+
+    Raises:
+        InvalidModel, NotAStore, StoreError, ValueError: as `tablemapper.open` does.
+    """
+    place: dict[str, Any] = {"prefix": prefix or f"t{secrets.token_hex(8)}", "credential": credential}
+    observe = None if events is None else events.append
+    try:
+        with open_store(account, models=models, limits=limits, observe=observe, **place) as store:
+            yield store
+    finally:
+        locations.remove(account, **place)
 
 
 def faults_of(store: Store) -> str:

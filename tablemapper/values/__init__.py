@@ -10,6 +10,7 @@
 - `constraint_aliases`: constraints as other packages spell them.
 - `constraints`: bounds, lengths and patterns of values.
 - `hooks`: the hooks of users' own classes.
+- `registered`: users' own classes that are stored as scalars.
 - `nested`: lists, dicts and classes as JSON; `value_type` finds the type of any annotation.
 - `sums`: exact sums.
 """

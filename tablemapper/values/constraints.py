@@ -112,7 +112,7 @@ def _fits(name: str, kind: ValueType) -> bool:
     """Return whether values of a type have such a bound."""
     if name in _NUMBERS:
         return kind.calculable and kind.kind in ((int, float) if name == "multiple_of" else (int, float, Decimal))
-    return (kind.text and name != "tz") or (name in _LENGTHS and kind.kind in (bytes, object))
+    return (kind.text and name != "tz") or (name in _LENGTHS and kind.own is None and kind.kind in (bytes, object))
 
 
 def _metas(annotation: Any) -> Iterator[msgspec.Meta]:

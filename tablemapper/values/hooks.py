@@ -74,9 +74,14 @@ def _called(hook: Callable[..., Any], *arguments: Any) -> Any:
         raise ValueFault(f"{type(error).__name__}: {error}") from error
 
 
+def has_hooks(kind: Any) -> bool:
+    """Return whether hooks were registered for a type."""
+    return any(kind is one for one in _hooked_types)
+
+
 def unused_hooks(annotation: Any) -> Any:
     """Return a type with hooks that would not be used, wherever it stands in an annotation; None if there is none."""
-    if any(annotation is one for one in _hooked_types) and not _is_custom(annotation):
+    if has_hooks(annotation) and not _is_custom(annotation):
         return annotation
     return next((unused for part in get_args(annotation) if (unused := unused_hooks(part)) is not None), None)
 

@@ -37,13 +37,14 @@ from .geo import GeoPoint
 from .hooks import HOOK_FAULTS, converter, structured, unstructured, unused_hooks
 from .json_schema import json_schema
 from .precision import Precision, with_precision
+from .registered import registered
 from .scalars import INT32, INT32_RANGE, SCALARS, ValueFault, ValueType, inside_json, unexpected
 
 MAX_DEPTH = 100
 _SUPPORTED = (
     "str, int, Int32, float, bool, datetime, date, time, timedelta, Decimal, UUID, bytes, Enum, Literal, "
     "lists, dicts with str keys, sets, tuples, attrs classes, dataclasses, msgspec Structs, TypedDicts, GeoPoint, "
-    "Extra, and any class with hooks on tablemapper.converter()"
+    "Extra, and your own classes: by tablemapper.register(), or with hooks on tablemapper.converter()"
 )
 _BUILTINS = (dict, list, str, int, float, bool)
 _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, timedelta, UUID, Decimal)
@@ -52,6 +53,8 @@ _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, t
 def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
+    if (own := registered(type(value))) is not None:
+        return own.to_json(value)
     if (plain := unstructured(value)) is not value:
         return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
@@ -69,7 +72,8 @@ def structure(kind: Any, plain: Any) -> Any:
         return GeoPoint(latitude, longitude)
     if (builtin := builtin_time(kind)) is not kind:
         return SCALARS[builtin].from_json(plain)
-    return structured(plain, kind)
+    own = registered(kind)
+    return structured(plain, kind) if own is None else own.from_json(plain)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -341,7 +345,9 @@ def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
             constrained = constraint_of(args[0], element) is not None  # (msgspec checks that)
         except ValueFault:  # such as Any: no condition can be on it
             return None
-        return None if optional or constrained or element.kind is object else inside_json(element)
+        if optional or constrained or element.kind is object or element.own is not None:
+            return None
+        return inside_json(element)
     return None
 
 
@@ -365,11 +371,11 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
 
 
 def _check_hooks(kind: Any) -> None:
-    if kind is GeoPoint or builtin_time(kind) is not kind:
+    if kind is GeoPoint or builtin_time(kind) is not kind or registered(kind) is not None:
         return
     fault = ValueFault(
-        f"{_readable(kind)} cannot be stored: register_structure_hook and register_unstructure_hook on "
-        f"tablemapper.converter() say how, before the class is used; supported are {_SUPPORTED}"
+        f"{_readable(kind)} cannot be stored: tablemapper.register() says as which scalar, or register_structure_hook and "
+        f"register_unstructure_hook on tablemapper.converter() how, before the class is used; supported are {_SUPPORTED}"
     )
     if kind in (object, Extra) or not isinstance(kind, type):
         raise fault
@@ -466,8 +472,8 @@ def value_type(annotation: Any, path: str = "") -> tuple[ValueType, bool]:
     try:
         if (unused := unused_hooks(annotation)) is not None:
             raise ValueFault(
-                f"{_readable(unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
-                "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; wrap the value in one"
+                f"{getattr(unused, '__name__', unused)} has hooks on tablemapper.converter(), which would not be used: only a class that "
+                "is no Enum, NewType, attrs class, dataclass or Struct is stored by hooks; use tm.register, for a class of its own"
             )
         return _value_type(annotation)
     except ValueFault as fault:
@@ -508,6 +514,8 @@ def _single_type(annotation: Any, origin: Any) -> ValueType:
         raise ValueFault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
         return EXTRA
+    if (own := registered(annotation)) is not None:
+        return own
     if isinstance(annotation, type) and origin is None:
         annotation = builtin_time(annotation)
         if annotation in SCALARS:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import time, timedelta
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -19,7 +19,7 @@ from .scalars import ValueFault, ValueType, checked_load
 TIMES = (Builtin.datetime, time, timedelta)
 """The types that can be finer than a microsecond in other programs."""
 _TOO_FINE = re.compile(r"(\.\d{6})\d+")
-may_be_too_fine = re.compile(rb"\.\d{7}").search
+may_be_too_fine: Final = re.compile(rb"\.\d{7}").search
 """Whether JSON can hold a time that is finer than a microsecond."""
 
 
@@ -49,7 +49,7 @@ _STEPS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 def with_precision(type: ValueType, precision: object) -> ValueType:
     """Return a type of times that are cut when they are set; raise `ValueFault` if there is none."""
-    if type.plain.kind not in (Builtin.datetime, time) or type.element is not None:
+    if type.plain.kind not in (Builtin.datetime, time) or type.element is not None or type.own is not None:
         raise ValueFault(f"precision={safe_repr(precision)} is for datetime and time, this is {type.name}")
     step = _STEPS.get(precision) if isinstance(precision, str) else None
     if step is None or not isinstance(precision, str):

@@ -23,6 +23,7 @@ from ..conversions import conversion
 from ..datetime_types import Builtin
 from ..errors import safe_repr
 from ..limits import FIXED_SIZES, MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64, Edm, string_size
+from ..own_types import OwnType
 
 INT32_RANGE = msgspec.Meta(ge=MIN_INT32, le=MAX_INT32)
 Int32: TypeAlias = Annotated[int, INT32_RANGE]
@@ -110,7 +111,9 @@ class ValueType:
     """Whether the values are tuples of texts, in which the row of a key can end."""
     keyable: bool = True
     key_kind: Any = None
-    """What the key codec gets: the scalar type, or the Enum."""
+    """What the key codec gets: the scalar type, the Enum, or the class of a user."""
+    own: OwnType | None = None
+    """The class of a user that the values are of; ``kind`` is the scalar that stands for it."""
     spillable: bool = False
     """Whether a value can be so long that it is kept apart from its row."""
     fixed: int | None = None
@@ -136,9 +139,9 @@ class ValueType:
 
     @property
     def base(self) -> str:
-        """The name without the members: that of their type."""
+        """The name without the members: that of their type; of a class of a user that of its scalar."""
         if self.members is None:
-            return self.name
+            return self.name if self.own is None else SCALARS[self.kind].name
         return self.kind.__name__ if self.element is None else f"list[{self.element.base}]"
 
     @property
@@ -162,10 +165,12 @@ class ValueType:
     @property
     def equal_as_stored(self) -> bool:
         """Whether ``==`` says of two values what `same` does."""
-        return self.sql_ordered and self.enum is None
+        return self.sql_ordered and self.enum is None and self.own is None
 
     def same_kind(self, other: ValueType) -> bool:
         """Return whether two types differ in their range at most."""
+        if self.own is not other.own:
+            return False
         return self.plain.name == other.plain.name or (self.calculable and other.calculable and self.kind is other.kind)
 
     def comparable(self, other: ValueType) -> bool:
@@ -184,6 +189,10 @@ class ValueType:
     def plain(self) -> ValueType:
         """The type that the annotation says: without a precision."""
         return self.uncut or self
+
+    def scalar_of(self, value: Any) -> Any:
+        """Return the scalar that a value of a class of a user is stored as; any other value as it is."""
+        return value if self.own is None else self.own.plain(value)
 
     def operand(self, value: Any, op: str = "==") -> Any:
         """Return the value as it is compared; raise ValueError if it is of another type.
@@ -523,6 +532,11 @@ INT32 = _scalar(
 
 def inside_json(type: ValueType) -> ValueType:
     """Return the type with the form that its values have inside JSON as the stored one."""
+    if type.own is not None:
+        return attrs.evolve(
+            type, store=type.to_json, load=type.from_json, writes=type.encodes, reads="{from_json}({v})",
+            objects={**type.objects, "from_json": type.from_json}, sql_ordered=False,
+        )  # fmt: skip
     if type.kind not in (timedelta, bytes):
         return type
     kind = type.kind

@@ -37,9 +37,9 @@ from .cells import visible
 from .query_page import export, question
 from .security import DisconnectGuard, Guard
 from .store_pages import TimedCache, advice, model, partitions, picture, statistics
-from .views import PAGES, NotFound, PageRequest, PageResponse, told
+from .views import PAGES, NotFound, PageRequest, PageResponse, public_text
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 _LARGEST = 2 * 1024 * 1024  # bytes of a page
 _AT_A_TIME, _WAIT = 4, 5.0  # questions, and seconds that another one waits
 _UNREAD = 60.0  # seconds for which a client may leave a part of a file unread
@@ -47,7 +47,7 @@ _log = logging.getLogger("tablemapper.viewer")
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
-_MORE = {
+_OTHER_PAGES = {
     "/model": model,
     "/advice": advice,
     "/query/{name:path}": question,
@@ -76,7 +76,7 @@ def make_app(
         notes: returns what is said of classes on their pages, by name: what their models have and the store lacks.
     """
     site = _Site(store, title or "store", workload, notes)
-    routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_MORE}.items()]
+    routes = [Route(path, site.endpoint(make)) for path, make in {**PAGES, **_OTHER_PAGES}.items()]
     routes += [Route(f"/export/{{name:path}}.{kind}", site.file(kind)) for kind in _FILES]
     routes += [Route(f"/static/{name}", _static(name, kind)) for name, kind in _STATIC.items()]
     pages = Starlette(routes=routes, exception_handlers={HTTPException: site.unknown})
@@ -85,7 +85,7 @@ def make_app(
 
 def _static(name: str, kind: str) -> Callable[[Request], Any]:
     async def static(_: Request) -> Response:
-        return Response((_HERE / "static" / name).read_bytes(), media_type=kind)
+        return Response((_FOLDER / "static" / name).read_bytes(), media_type=kind)
 
     return static
 
@@ -132,16 +132,16 @@ class _Site:
         notes: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store, self._title, self._workload, self._notes = store, title, workload, notes
-        self._kept = TimedCache()
+        self._cache = TimedCache()
         self._turns = asyncio.Semaphore(_AT_A_TIME)
         self._templates = Environment(
-            loader=FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+            loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
         self._templates.filters |= {"number": lambda value: f"{value:,}", "visible": visible}
 
     def endpoint(self, make: Callable[[PageRequest], PageResponse]) -> Callable[[Request], Any]:
         """Return what answers requests for a page."""
-        return self._in_turn(lambda request: self._answer(request, lambda: self._made(request, make)))
+        return self._in_turn(lambda request: self._answer(request, lambda: self._page(request, make)))
 
     def file(self, kind: str) -> Callable[[Request], Any]:
         """Return what answers requests for a file."""
@@ -180,16 +180,16 @@ class _Site:
         except TableMapperError as error:
             waits = isinstance(error, StoreLocked | NotReady)
             code = 400 if isinstance(error, InvalidQuery) else 503 if waits or isinstance(error, QueryStopped) else 500
-            return self._fault(request, code, told(error), moving=waits, first=isinstance(error, InvalidToken))
+            return self._fault(request, code, public_text(error), moving=waits, first=isinstance(error, InvalidToken))
         except Exception:
             _log.exception("a page could not be made")
             return self._fault(request, 500, "internal error")
 
     def _ask(self, request: Request, shrink: int = 1) -> PageRequest:
         params, name = request.query_params, request.path_params.get("name", "")
-        return PageRequest(self._store(), params, name, params.multi_items(), self._kept, shrink, self._workload)
+        return PageRequest(self._store(), params, name, params.multi_items(), self._cache, shrink, self._workload)
 
-    def _made(self, request: Request, make: Callable[[PageRequest], PageResponse]) -> Response:
+    def _page(self, request: Request, make: Callable[[PageRequest], PageResponse]) -> Response:
         shrink = 1
         while True:  # a page that is too large is made again with less on it
             ask = self._ask(request, shrink)
@@ -210,8 +210,8 @@ class _Site:
     def _common(self, ask: PageRequest) -> dict[str, Any]:
         """Return what every page shows; of its class, or of all, what only the models have."""
         notes = self._notes()
-        told = {name: text for name, text in notes.items() if ask.name in ("", name)}
-        return {"title": self._title} | ({"differs": told} if told else {})
+        differences = {name: text for name, text in notes.items() if ask.name in ("", name)}
+        return {"title": self._title} | ({"differs": differences} if differences else {})
 
     def _fault(self, request: Request, code: int, text: str, *, moving: bool = False, first: bool = False) -> Response:
         if request.query_params.get("format") == "json":
@@ -231,20 +231,22 @@ class _Site:
 
         def url(page: str = "", name: str = "", **params: Any) -> str:
             path = "/".join([root, *filter(None, [page, quote(name, safe="")])]) if page else f"{root}/"
-            rest = urlencode({key: value for key, value in params.items() if value is not None}, doseq=True)
-            return f"{path}?{rest}" if rest else path
+            encoded = urlencode({key: value for key, value in params.items() if value is not None}, doseq=True)
+            return f"{path}?{encoded}" if encoded else path
 
         def as_json() -> str:
             params = [(key, value) for key, value in request.query_params.multi_items() if key != "format"]
             return "?" + urlencode([*params, ("format", "json")])
 
-        def question(page: str, end: str = "", **more: Any) -> str:
+        def question(page: str, end: str = "", **changes: Any) -> str:
             """Return where the same question is asked of another page, or in another way."""
-            kept = [
-                (key, value) for key, value in request.query_params.multi_items() if key not in ("format", "add", *more)
+            params = [
+                (key, value)
+                for key, value in request.query_params.multi_items()
+                if key not in ("format", "add", *changes)
             ]
             name = quote(request.path_params.get("name", ""), safe="")
-            return f"{root}/{page}/{name}{end}?{urlencode([*kept, *more.items()])}"
+            return f"{root}/{page}/{name}{end}?{urlencode([*params, *changes.items()])}"
 
         def drawn() -> Markup:
             return Markup(picture(self._ask(request))[0])  # (of which each text is escaped)

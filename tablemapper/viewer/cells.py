@@ -34,7 +34,7 @@ def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
     """Return the values of an entity's fields."""
     plain = field_values(entity)
     fields = type(entity).__declaration__.fields
-    return [cell(getattr(entity, one.name), plain[one.property], most=most) for one in fields]
+    return [cell(getattr(entity, field.name), plain[field.property], most=most) for field in fields]
 
 
 def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
@@ -51,14 +51,14 @@ def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
         return Cell(f"{text} … {len(value):,} bytes" if len(value) > _BYTES else text or "no bytes", "k")
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return Cell(_cut(str(value), most), "n")
-    shown = value if plain is None else plain
-    if isinstance(value, datetime.datetime | datetime.time) and isinstance(shown, str):
-        shown = shown.replace(".000000", "")
-    if isinstance(shown, str):
-        return Cell(visible(_cut(shown, most)), "" if shown else "none")
-    if isinstance(shown, list) and shown and all(isinstance(one, str) and one for one in shown[:_TAGS]):
-        return Cell("", "", tuple(_tags(shown, most)))
-    text = _json(shown)
+    display = value if plain is None else plain
+    if isinstance(value, datetime.datetime | datetime.time) and isinstance(display, str):
+        display = display.replace(".000000", "")
+    if isinstance(display, str):
+        return Cell(visible(_cut(display, most)), "" if display else "none")
+    if isinstance(display, list) and display and all(isinstance(tag, str) and tag for tag in display[:_TAGS]):
+        return Cell("", "", tuple(_tags(display, most)))
+    text = _json(display)
     return Cell(_cut(text, most), "none" if text in ("[]", "{}") else "")
 
 
@@ -70,7 +70,7 @@ def visible(text: str) -> str:
 def escaped(text: str, keep: str = "") -> str:
     r"""Return a text without control characters: each stands as ``\x1b`` or ``\u202e``, except what is kept."""
     return CONTROLS.sub(
-        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(), text
+        lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(), text
     )
 
 

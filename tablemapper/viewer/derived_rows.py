@@ -34,7 +34,7 @@ def _maintenance(classes: tuple[type[Record], ...], cls: type[Record]) -> Mainte
 
 @lru_cache(maxsize=16)
 def _warnings(classes: tuple[type[Record], ...]) -> int:
-    return sum(one.level == "warning" for one in advise(classes)) if classes else 0
+    return sum(advice.level == "warning" for advice in advise(classes)) if classes else 0
 
 
 def warnings(store: Store) -> int:
@@ -48,57 +48,57 @@ def _of(store: Store, cls: Any) -> Maintenance:
 
 def index_rows(store: Store, entity: Record) -> list[dict[str, Any]]:
     """Return the rows of an entity in each index, with the conditions that find it and others there."""
-    found = []
-    for one in _of(store, type(entity)).indexes:
-        rows = one.rows_of(stored_row(entity), model_of(type(entity))) or []
-        where = list(_conditions(one.model, entity))
+    entries = []
+    for index in _of(store, type(entity)).indexes:
+        rows = index.rows_of(stored_row(entity), model_of(type(entity))) or []
+        where = list(_conditions(index.model, entity))
         where = (
             where if sum(map(len, where)) <= _LONG and _can_be_asked(type(entity), where) else []
         )  # (a URL has 8 kB)
-        found += [{"index": one.model.name, "key": list(row[:2]), "where": where} for row in rows]
-    return found
+        entries += [{"index": index.model.name, "key": list(row[:2]), "where": where} for row in rows]
+    return entries
 
 
 def _can_be_asked(cls: type[Record], conditions: list[str]) -> bool:
     """Return whether a query can say conditions: none compares a sum with more than 64 bits."""
     with suppress(InvalidQuery):
-        return bool([condition(cls, one) for one in conditions])
+        return bool([condition(cls, text) for text in conditions])
     return False
 
 
 def _conditions(index: IndexModel, entity: Record) -> Iterator[str]:
     """Yield equalities of the fields in an index's partition."""
-    properties = {one.name: one.property for one in declaration_of(type(entity)).fields}
+    properties = {field.name: field.property for field in declaration_of(type(entity)).fields}
     for field in dict.fromkeys(slot.field for slot in index.partition.slots if not slot.buckets):
         name, *path = field.split(".")
         value: Any = to_dict(entity).get(properties[name])
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
-        several = isinstance(value, list)
-        text = plain_text(value[0] if several and value else value)
-        yield f"{field} contains {text}" if several else f"{field}=={text}"
+        is_list = isinstance(value, list)
+        text = plain_text(value[0] if is_list and value else value)
+        yield f"{field} contains {text}" if is_list else f"{field}=={text}"
 
 
 def groups(store: Store, entity: Record) -> list[dict[str, Any]]:
     """Return the groups that an entity is in: the aggregate and the key of each."""
-    found = []
-    for one in _of(store, type(entity)).aggregates:
-        name, changed = one.model.name, Groups()
+    entries = []
+    for aggregate in _of(store, type(entity)).aggregates:
+        name, memberships = aggregate.model.name, Groups()
         if store.classes.get(name) is None:
             continue  # (a maintained field of another class)
         try:
-            one.collect((stored_row(entity),), changed, 1)
-            found += [{"aggregate": name, "key": list(one.key(group))} for group in changed]
+            aggregate.collect((stored_row(entity),), memberships, 1)
+            entries += [{"aggregate": name, "key": list(aggregate.key(group))} for group in memberships]
         except TableMapperError:
             continue
-    return found
+    return entries
 
 
 def touched(store: Store, cls: Any) -> dict[str, int]:
     """Return how many rows a write of one entity touches, and how near that and its properties are to Azure's limits."""
-    kept = _of(store, cls)
+    maintained = _of(store, cls)
     return {
-        "rows": 1 + len(kept.indexes) + len(kept.aggregates), "most_rows": MAX_OPERATIONS,
+        "rows": 1 + len(maintained.indexes) + len(maintained.aggregates), "most_rows": MAX_OPERATIONS,
         "properties": len(model_of(cls).stored), "most_properties": MAX_PROPERTIES,
     }  # fmt: skip
 
@@ -107,7 +107,7 @@ def class_source(cls: Any) -> str:
     """Return the statement of a class with its imports, as far as a store knows it; empty if there is no source for it."""
     model = model_of(cls)
     of: Any = model.declaration.of
-    forms = {one.name: one.form for one in ([] if of is None else [model_of(of)]) + [model]}
+    forms = {model_part.name: model_part.form for model_part in ([] if of is None else [model_of(of)]) + [model]}
     try:
         lines = "\n".join(Shape("models", forms).lines())
     except (TableMapperError, ValueError, TypeError, LookupError, AssertionError):

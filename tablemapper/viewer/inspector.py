@@ -28,13 +28,13 @@ def inspector(
         TypeError: it is no store, the token is no text, or the workload none.
         ValueError: the token is empty.
     """
-    given: tuple[object, object, object] = store, token, workload
-    behind: object = store._sync if isinstance(store, AsyncStore) else store  # noqa: SLF001  its pages are made in threads
-    if not isinstance(behind, Store):
+    arguments: tuple[object, object, object] = store, token, workload
+    synchronous: object = store._sync if isinstance(store, AsyncStore) else store  # noqa: SLF001  its pages are made in threads
+    if not isinstance(synchronous, Store):
         raise TypeError(f"inspector: expected a Store, got {type(store).__name__}")
-    if token is not None and not isinstance(given[1], str):
+    if token is not None and not isinstance(arguments[1], str):
         raise TypeError(f"inspector: token= is a text or None, not {type(token).__name__}")
-    if workload is not None and not isinstance(given[2], Workload):
+    if workload is not None and not isinstance(arguments[2], Workload):
         raise TypeError(f"inspector: workload= is a tm.Workload or None, not {type(workload).__name__}")
     if token == "":
         raise ValueError("inspector: token= is empty; leave it out to ask for none")
@@ -44,4 +44,4 @@ def inspector(
         raise ModuleNotFoundError(
             f"the inspector needs {error.name}: pip install 'tablemapper[inspect]'", name=error.name
         ) from None
-    return make_app(lambda: behind, token=token, title=title, workload=workload)
+    return make_app(lambda: synchronous, token=token, title=title, workload=workload)

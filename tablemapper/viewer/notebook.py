@@ -32,24 +32,24 @@ def _escaped(text: object) -> str:
 
 
 def _table(heads: Iterable[object], rows: Iterable[Iterable[object]], *notes: str) -> str:
-    head = "".join([f"<th>{_escaped(one)}</th>" for one in heads])
-    body = "".join([f"<tr>{''.join([f'<td>{_escaped(one)}</td>' for one in row])}</tr>" for row in rows])
+    head = "".join([f"<th>{_escaped(head_cell)}</th>" for head_cell in heads])
+    body = "".join([f"<tr>{''.join([f'<td>{_escaped(value)}</td>' for value in row])}</tr>" for row in rows])
     below = "".join([f"<p>{_escaped(note)}</p>" for note in notes if note])
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
 
 
-def _text(shown: object) -> str:
-    return f"<pre>{_escaped(shown)}</pre>"
+def _text(content: object) -> str:
+    return f"<pre>{_escaped(content)}</pre>"
 
 
 def _value(value: object, plain: object = None) -> str:
-    shown = cell(value, plain)
-    return ", ".join(shown.tags) or shown.text
+    display = cell(value, plain)
+    return ", ".join(display.tags) or display.text
 
 
 def _values(entity: Record) -> list[str]:
     plain = field_values(entity)
-    return [_value(getattr(entity, one.name), plain[one.property]) for one in _fields(entity)]
+    return [_value(getattr(entity, field.name), plain[field.property]) for field in _fields(entity)]
 
 
 def _fields(entity: Record) -> Sequence[Any]:
@@ -58,7 +58,7 @@ def _fields(entity: Record) -> Sequence[Any]:
 
 def _entity(entity: Record) -> str:
     key = key_of(entity)
-    names = [one.name for one in _fields(entity)]
+    names = [field.name for field in _fields(entity)]
     keys = [("PartitionKey", key.partition), ("RowKey", key.row)]
     return _table((type(entity).__name__, ""), [*keys, *zip(names, _values(entity), strict=True)])
 
@@ -69,22 +69,22 @@ def _items(items: Sequence[Any], names: Sequence[str], note: str) -> str:
     if not items:
         return _table(names, [], note or "none")
     if not all(issubclass(kind, Record) for kind in kinds):
-        rows = [one if isinstance(one, tuple) else (one,) for one in items]
+        rows = [item if isinstance(item, tuple) else (item,) for item in items]
         heads = names or [f"{at}" for at in range(1, max(map(len, rows)) + 1)]
         return _table(heads, [[_value(value) for value in row] for row in rows], note)
     if len(kinds) == 1:
-        return _table([one.name for one in _fields(items[0])], map(_values, items), note)
-    keys = [(type(one).__name__, *key_of(one)[1:], _value(to_dict(one))) for one in items]
+        return _table([field.name for field in _fields(items[0])], map(_values, items), note)
+    keys = [(type(entity).__name__, *key_of(entity)[1:], _value(to_dict(entity))) for entity in items]
     return _table(("class", "PartitionKey", "RowKey", "properties"), keys, note)
 
 
 def _query(query: Any) -> str:
     """Return the first rows of a query, or why there are none."""
-    wanted = getattr(query, "_wanted", None) or ()
-    names, items, note = [attr.label for attr in wanted], list[Any](), ""
+    selected = getattr(query, "_wanted", None) or ()
+    names, items, note = [attr.label for attr in selected], list[Any](), ""
     try:
-        for one in islice(query.budget(timeout=_SECONDS, examined=_EXAMINED), _ROWS + 1):
-            items.append(one)
+        for item in islice(query.budget(timeout=_SECONDS, examined=_EXAMINED), _ROWS + 1):
+            items.append(item)
     except TableMapperError as error:
         if not items:
             return _text(f"{type(error).__name__}: {error}")
@@ -98,30 +98,40 @@ def _page(page: Page[Any]) -> str:
 
 def _status(status: Status) -> str:
     lines = [
-        (one.where, one.kind, one.state, f"{one.done:,} of {one.total:,}" if one.total else "")
-        for one in status.objects
+        (item.where, item.kind, item.state, f"{item.done:,} of {item.total:,}" if item.total else "")
+        for item in status.objects
     ]
     frozen = [] if status.frozen is None else ["frozen"]
-    return _table(("", "kind", "state", "done"), lines, *frozen, *(f"{one.id}: {one.state}" for one in status.history))
+    return _table(
+        ("", "kind", "state", "done"),
+        lines,
+        *frozen,
+        *(f"{migration.id}: {migration.state}" for migration in status.history),
+    )
 
 
 def _store(store: Store) -> str:
     try:
-        states = {one.where: one.state for one in store.status().objects}
+        states = {item.where: item.state for item in store.status().objects}
     except TableMapperError as error:
         return _text(f"{type(error).__name__}: {error}")
     lines = []
     for name, cls in store.classes.items():
-        made = declaration_of(cls)
+        declaration = declaration_of(cls)
         key = " / ".join(
-            [_value(one.text if isinstance(one.text, str) else " ".join(one.text)) for one in made.templates]
+            [
+                _value(template.text if isinstance(template.text, str) else " ".join(template.text))
+                for template in declaration.templates
+            ]
         )
-        indexes = ", ".join([f"{one.name} ({states.get(f'{name}.{one.name}', 'ready')})" for one in made.indexes])
-        lines.append((name, made.table, key, indexes, states.get(name, "ready")))
+        indexes = ", ".join(
+            [f"{index.name} ({states.get(f'{name}.{index.name}', 'ready')})" for index in declaration.indexes]
+        )
+        lines.append((name, declaration.table, key, indexes, states.get(name, "ready")))
     return _table(("class", "table", "PartitionKey / RowKey", "indexes", "state"), lines)
 
 
-_SHOWN: dict[type[Any], Callable[[Any], str]] = {
+_RENDERERS: dict[type[Any], Callable[[Any], str]] = {
     Record: _entity,
     **dict.fromkeys((Query, Rows, MixedQuery), _query),
     Page: _page,
@@ -133,5 +143,5 @@ _SHOWN: dict[type[Any], Callable[[Any], str]] = {
 
 def install() -> None:
     """Give each of these classes the method that notebooks call."""
-    for kind, shown in _SHOWN.items():
-        type.__setattr__(kind, "_repr_html_", lambda self, shown=shown: shown(self))
+    for kind, render in _RENDERERS.items():
+        type.__setattr__(kind, "_repr_html_", lambda self, render=render: render(self))

@@ -23,7 +23,7 @@ from ..progress import check_cancelled
 from ..query.parsing import OPERATORS, condition, orders
 from ..query.salvage import UnreadableRow, read_some, tolerant
 from .cells import plain_text
-from .views import COUNTED, EXAMINED, SECONDS, PageRequest, PageResponse, columns, plain_row, row_of, told
+from .views import EXAMINED, MAX_COUNTED, SECONDS, PageRequest, PageResponse, columns, plain_row, public_text, row_of
 
 _ROWS, _MOST_ROWS = 50, 200
 _LINES = 8  # of the form
@@ -49,15 +49,15 @@ class _Question:
 
 def _lines(ask: PageRequest) -> list[tuple[str, str, str]]:
     """Return the lines of the form, those that say something."""
-    typed = zip(ask.every("field"), ask.every("op"), ask.every("value"), strict=False)
+    typed = zip(ask.all_params("field"), ask.all_params("op"), ask.all_params("value"), strict=False)
     return [(field, op, value) for field, op, value in typed if field][:_LINES]
 
 
 def _texts(ask: PageRequest) -> list[str]:
-    return [*ask.every("where"), *(f"{field} {op} {value}" for field, op, value in _lines(ask))]
+    return [*ask.all_params("where"), *(f"{field} {op} {value}" for field, op, value in _lines(ask))]
 
 
-def _asked(ask: PageRequest) -> _Question:
+def _question_of(ask: PageRequest) -> _Question:
     """Return the question of a request.
 
     Raises:
@@ -69,79 +69,83 @@ def _asked(ask: PageRequest) -> _Question:
     steps = orders(cls, order) if order else []
     query = query.where(*predicates) if predicates else query
     query = query.order_by(*steps) if steps else query
-    whole = scan or not (predicates or steps)  # (the first rows of a class are few, whatever it holds)
-    lines = [_line(one) for one in predicates]
-    return _Question(cls, lines, order, query.allow_scan() if whole else query, predicates, steps, scan)
+    may_scan = scan or not (predicates or steps)  # (the first rows of a class are few, whatever it holds)
+    lines = [_line(predicate) for predicate in predicates]
+    return _Question(cls, lines, order, query.allow_scan() if may_scan else query, predicates, steps, scan)
 
 
 def question(ask: PageRequest) -> PageResponse:
     """A question: its form, how it is answered, what it costs, how a program asks it, and the rows."""
     limit = ask.number("limit", _ROWS, _MOST_ROWS)
     shows: dict[str, Any] = {
-        "fields": [one.name for one in declaration_of(ask.cls).fields], "operators": list(OPERATORS), "limit": limit,
+        "fields": [field.name for field in declaration_of(ask.cls).fields], "operators": list(OPERATORS), "limit": limit,
         "order": ask.params.get("order", ""), "lines": _lines(ask), "more": ask.params.get("add") == "1",
         "fault": "", "refused": "", "plan": None, "rows": [], "stopped": "", "where": _texts(ask), "scan": False,
     }  # fmt: skip
     shows |= columns(ask.cls)
     try:
-        asked = _asked(ask)
+        request = _question_of(ask)
     except InvalidQuery as error:
         return PageResponse("query.html", shows | {"fault": str(error)}, {"error": str(error)}, code=400)
-    shows |= {"lines": asked.lines, "scan": asked.scan, "python": _python(asked, limit)}
+    shows |= {"lines": request.lines, "scan": request.scan, "python": _python(request, limit)}
     try:
-        explanation = asked.query.limit(limit).explain()
+        explanation = request.query.limit(limit).explain()
     except ScanRefused as error:
         return PageResponse("query.html", shows | {"refused": str(error)}, {"error": str(error)}, code=400)
-    found, stopped = list[Any](), ""
+    rows, stopped = list[Any](), ""
     try:
-        for one in tolerant(asked.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)):
-            found.append(one)
+        for row in tolerant(request.query.limit(limit + 1).budget(timeout=SECONDS, examined=EXAMINED)):
+            rows.append(row)
     except QueryStopped as error:
         stopped = str(error)
     cost = explanation.cost
     shows |= {
-        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(one) for one in found[:limit]], "stopped": stopped,
+        "plan": _plan(explanation), "reasons": explanation.reasons, "database": explanation.database, "rows": [row_of(row) for row in rows[:limit]], "stopped": stopped,
         "cost": {"requests": cost.requests, "entities": cost.entities, "bytes": bytes_text(cost.bytes or 0)},
-        "at_least": cost.at_least, "beyond": len(found) > limit, "range": _range(ask, asked, explanation, limit),
+        "at_least": cost.at_least, "beyond": len(rows) > limit, "range": _range(ask, request, explanation, limit),
     }  # fmt: skip
-    rows = [plain_row(one) for one in found[:limit]]
-    json = {"explain": explanation.to_dict(), "rows": rows, "more": len(found) > limit, "stopped": stopped or None}
+    plain_rows = [plain_row(row) for row in rows[:limit]]
+    json = {"explain": explanation.to_dict(), "rows": plain_rows, "more": len(rows) > limit, "stopped": stopped or None}
     return PageResponse("query.html", shows, json)
 
 
 def _plan(explanation: Any) -> str:
     """Return how a question is answered, without what has its own place on the page."""
-    apart = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {one}" for one in explanation.database))
-    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(apart)])
+    elsewhere = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {line}" for line in explanation.database))
+    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(elsewhere)])
 
 
-def _range(ask: PageRequest, asked: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
+def _range(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
     """Return how many rows are read of how many, and the part in percent, unless there can be more; None if not known."""
     if explanation.rows is None:
         return None
-    every: Any = ask.store.query(asked.cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
+    all_entities: Any = (
+        ask.store.query(request.cls).allow_scan().limit(MAX_COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
+    )
     with suppress(QueryStopped):
-        total = max(every.count(), explanation.rows)
+        total = max(all_entities.count(), explanation.rows)
         stops = not (explanation.filter or explanation.sort)  # (at the limit)
         rows = min(explanation.rows, limit) if stops else explanation.rows
-        return rows, total, None if total >= COUNTED else 100.0 * rows / max(total, 1)
+        return rows, total, None if total >= MAX_COUNTED else 100.0 * rows / max(total, 1)
     return None
 
 
 # -------------------------------------------------------------------------------------------------------------- python
 
 
-def _python(asked: _Question, limit: int) -> str:
+def _python(request: _Question, limit: int) -> str:
     """Return the question as a program asks it."""
-    name = asked.cls.__name__
+    name = request.cls.__name__
     lines = [f"store.query({name})"]
-    if asked.predicates:
+    if request.predicates:
         lines[-1] += ".where("
-        lines += [f"    {_source(one)}," for one in asked.predicates]
+        lines += [f"    {_source(predicate)}," for predicate in request.predicates]
         lines.append(")")
-    if asked.orders:
-        lines[-1] += f".order_by({', '.join(_path(one.attr) + '.desc()' * one.descending for one in asked.orders)})"
-    scan = ".allow_scan()" if asked.scan or not (asked.predicates or asked.orders) else ""
+    if request.orders:
+        lines[-1] += (
+            f".order_by({', '.join(_path(order.attr) + '.desc()' * order.descending for order in request.orders)})"
+        )
+    scan = ".allow_scan()" if request.scan or not (request.predicates or request.orders) else ""
     lines[-1] += f"{scan}.limit({limit})"
     return "\n".join(lines)
 
@@ -173,8 +177,8 @@ def _source(predicate: Predicate[Any]) -> str:
     calls = {"startswith": "startswith", "contains": "contains", "in": "is_in", "is null": "is_null", "is not null": "is_not_null"}  # fmt: skip
     if op not in calls:
         return f"{_path(attr)} {op} {_literal(value)}"
-    given = "" if value is None else ", ".join(map(_literal, value)) if op == "in" else _literal(value)
-    return f"{_path(attr)}.{calls[op]}({f'[{given}]' if op == 'in' else given})"
+    arguments = "" if value is None else ", ".join(map(_literal, value)) if op == "in" else _literal(value)
+    return f"{_path(attr)}.{calls[op]}({f'[{arguments}]' if op == 'in' else arguments})"
 
 
 def _literal(value: Any) -> str:
@@ -185,9 +189,11 @@ def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
     """Return a condition as a line of the form, which reads the same again."""
     attr, op, value = _parts(predicate)
     values = value if op == "in" else [value]
-    texts = [plain_text(one.value if isinstance(one, Enum) else one) for one in values if one is not None]
-    listed = msgspec.json.encode(texts).decode() if any("," in one for one in texts) and op == "in" else ",".join(texts)
-    return ".".join((attr.name, *attr.path)), op, listed
+    texts = [plain_text(value.value if isinstance(value, Enum) else value) for value in values if value is not None]
+    joined = (
+        msgspec.json.encode(texts).decode() if any("," in text for text in texts) and op == "in" else ",".join(texts)
+    )
+    return ".".join((attr.name, *attr.path)), op, joined
 
 
 # -------------------------------------------------------------------------------------------------------------- export
@@ -200,29 +206,29 @@ def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
         InvalidQuery: as for the page.
     """
     limit = ask.number("limit", _EXPORTED, _MOST_EXPORTED)
-    asked = _asked(ask)
-    pages = _pages(asked.query, limit)
+    request = _question_of(ask)
+    pages = _pages(request.query, limit)
     first = next(pages)  # (a refusal comes before the first byte)
     write = _csv if kind == "csv" else _json_lines
-    return write(asked.cls, chain([first], _to_the_end(pages))), limit
+    return write(request.cls, chain([first], _to_the_end(pages))), limit
 
 
 def _pages(query: Any, limit: int) -> Iterator[list[Any]]:
     """Yield what a query finds, a page at a time: between two of them nothing of the store is held."""
-    after: Any = None
+    token: Any = None
     seconds = _PATIENCE
     while limit:
         check_cancelled()  # (nobody may wait for the next page any more)
-        begun = time.monotonic()
+        start = time.monotonic()
         within = query.budget(timeout=max(seconds, 0.0), examined=_MOST_EXPORTED)
-        rows, after, fault = read_some(within, after, min(limit, _PAGE))
-        seconds -= time.monotonic() - begun
+        rows, token, fault = read_some(within, token, min(limit, _PAGE))
+        seconds -= time.monotonic() - start
         if fault is not None and not rows:
             raise fault
         yield rows
         if fault is not None:
             raise fault
-        limit = 0 if after is None else limit - len(rows)
+        limit = 0 if token is None else limit - len(rows)
 
 
 @attrs.frozen
@@ -237,34 +243,34 @@ def _to_the_end(pages: Iterator[list[Any]]) -> Iterator[list[Any]]:
     try:
         yield from pages
     except TableMapperError as error:
-        yield [_Ended(told(error))]
+        yield [_Ended(public_text(error))]
 
 
 def _json_lines(_: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
     for page in pages:
-        yield "".join([f"{_json_line(one).decode()}\n" for one in page])
+        yield "".join([f"{_json_line(row).decode()}\n" for row in page])
 
 
-def _json_line(one: Any) -> bytes:
-    if isinstance(one, _Ended):
-        return msgspec.json.encode({"fault": one.fault})
-    return msgspec.json.encode(plain_row(one)) if isinstance(one, UnreadableRow) else to_json(one)
+def _json_line(row: Any) -> bytes:
+    if isinstance(row, _Ended):
+        return msgspec.json.encode({"fault": row.fault})
+    return msgspec.json.encode(plain_row(row)) if isinstance(row, UnreadableRow) else to_json(row)
 
 
 def _csv(cls: type[Any], pages: Iterator[list[Any]]) -> Iterator[str]:
-    names = [one.property for one in declaration_of(cls).fields]
+    names = [field.property for field in declaration_of(cls).fields]
     rows = [names]
     for page in pages:
         text = io.StringIO()
-        rows += [_values(one, names) for one in page]
-        guarded = [[f"'{one}" if one.startswith(_GUARDED) else one for one in row] for row in rows]
+        rows += [_values(row, names) for row in page]
+        guarded = [[f"'{cell}" if cell.startswith(_GUARDED) else cell for cell in row] for row in rows]
         csv.writer(text, lineterminator="\n").writerows(guarded)
         yield text.getvalue()
         rows.clear()
 
 
-def _values(one: Any, names: list[str]) -> list[str]:
-    if isinstance(one, UnreadableRow | _Ended):
-        return [one.fault]
-    row = field_values(one)
-    return ["" if row[name] is None else plain_text(row[name]) for name in names]
+def _values(row: Any, names: list[str]) -> list[str]:
+    if isinstance(row, UnreadableRow | _Ended):
+        return [row.fault]
+    values = field_values(row)
+    return ["" if values[name] is None else plain_text(values[name]) for name in names]

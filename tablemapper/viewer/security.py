@@ -73,14 +73,14 @@ class Guard:
         port = (scope.get("server") or ("", 0))[1]
         name = f"tablemapper_{port}"
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        brought = next((value for key, value in query if key == "token"), None)
-        if brought is None:
+        presented = next((value for key, value in query if key == "token"), None)
+        if presented is None:
             return None if _same(_cookie(headers, name), token) else PlainTextResponse("forbidden", 403)
-        if not _same(brought, token):
+        if not _same(presented, token):
             return PlainTextResponse("forbidden", 403)
-        rest = urlencode([(key, value) for key, value in query if key != "token"])
+        remaining = urlencode([(key, value) for key, value in query if key != "token"])
         target = "/" + quote(scope["path"].lstrip("/"))  # (two slashes would be a host)
-        answer = RedirectResponse(f"{target}?{rest}" if rest else target, 303)
+        answer = RedirectResponse(f"{target}?{remaining}" if remaining else target, 303)
         path = quote(scope.get("root_path", "")) or "/"
         answer.set_cookie(name, token, path=path, httponly=True, samesite="strict")
         return answer
@@ -121,11 +121,11 @@ class DisconnectGuard:
 
 def _cookie(headers: Headers, name: str) -> str:
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(name)
+        cookie = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
-    return "" if found is None else found.value
+    return "" if cookie is None else cookie.value
 
 
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode("utf-8", "replace"))
+def _same(left: str, right: str) -> bool:
+    return hmac.compare_digest(left.encode("utf-8", "replace"), right.encode("utf-8", "replace"))

@@ -28,80 +28,80 @@ class TimedCache:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._made: dict[str, tuple[float, Any]] = {}
+        self._values: dict[str, tuple[float, Any]] = {}
 
     def get(self, name: str, make: Callable[[], T], *, fresh: bool = False) -> T:
         """Return what was made under a name within the last minute, else make it, or in any case if it is to be fresh."""
         with self._lock:
-            kept = self._made.get(name)
-            if fresh or kept is None or self._monotonic() - kept[0] > _SECONDS:
-                made = make()
-                kept = self._made[name] = self._monotonic(), made
-            result: T = kept[1]
+            entry = self._values.get(name)
+            if fresh or entry is None or self._monotonic() - entry[0] > _SECONDS:
+                value = make()
+                entry = self._values[name] = self._monotonic(), value
+            result: T = entry[1]
             return result
 
     def age(self, name: str) -> str:
         """Return how long ago something was made."""
-        seconds = round(self._monotonic() - self._made[name][0])
+        seconds = round(self._monotonic() - self._values[name][0])
         return f"read {seconds} s ago" if seconds else "read just now"
 
 
 def picture(ask: PageRequest) -> tuple[str, str]:
     """Return the picture of the store's classes as SVG and as text."""
-    states = {one.where: one.state for one in ask.store.status().objects if one.state != "ready"}
+    states = {item.where: item.state for item in ask.store.status().objects if item.state != "ready"}
     trees = trees_of(ask.store.classes.values(), states)
     return svg(trees), text(trees)
 
 
 def model(ask: PageRequest) -> PageResponse:
     """The picture of the classes, and the same as text."""
-    drawn, written = picture(ask)
-    return PageResponse("model.html", {"drawn": drawn, "text": written}, {"text": written})
+    drawn, plain = picture(ask)
+    return PageResponse("model.html", {"drawn": drawn, "text": plain}, {"text": plain})
 
 
 def _step(_: Progress) -> None:
     check_cancelled()
 
 
-def _kept(ask: PageRequest, name: str, make: Callable[[], T]) -> tuple[T, str]:
-    kept: TimedCache = ask.kept
-    return kept.get(name, make, fresh=ask.params.get("fresh") == "1"), kept.age(name)
+def _cached(ask: PageRequest, name: str, make: Callable[[], T]) -> tuple[T, str]:
+    cache: TimedCache = ask.cache
+    return cache.get(name, make, fresh=ask.params.get("fresh") == "1"), cache.age(name)
 
 
 def _statistics(ask: PageRequest) -> tuple[Statistics, str]:
     cls = ask.cls
-    return _kept(ask, f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS, progress=_step))
+    return _cached(ask, f"statistics {ask.name}", lambda: ask.store.statistics(cls, top=_PARTITIONS, progress=_step))
 
 
 def partitions(ask: PageRequest) -> PageResponse:
     """The largest and the hottest partitions of a class."""
-    found, age = _statistics(ask)
-    parts = found.partitions
-    most = max([one.entities for one in parts.largest], default=1)
-    writes = max([one.writes for one in parts.hottest], default=1)
+    numbers, age = _statistics(ask)
+    parts = numbers.partitions
+    most = max([part.entities for part in parts.largest], default=1)
+    writes = max([part.writes for part in parts.hottest], default=1)
     shows = {
-        "found": found,
+        "found": numbers,
         "age": age,
-        "largest": [(one, 100.0 * one.entities / most) for one in parts.largest],
-        "hottest": [(one, 100.0 * one.writes / max(writes, 1)) for one in parts.hottest],
+        "largest": [(part, 100.0 * part.entities / most) for part in parts.largest],
+        "hottest": [(part, 100.0 * part.writes / max(writes, 1)) for part in parts.hottest],
     }
-    return PageResponse("partitions.html", shows, found.to_dict())
+    return PageResponse("partitions.html", shows, numbers.to_dict())
 
 
 def statistics(ask: PageRequest) -> PageResponse:
     """How large the entities and the indexes of a class are."""
-    found, age = _statistics(ask)
+    numbers, age = _statistics(ask)
     shows = {
-        "found": found,
+        "found": numbers,
         "age": age,
         "bytes_text": bytes_text,
-        "sizes": attrs.asdict(found.sizes),
-        "price": money_text(found.price()),
+        "sizes": attrs.asdict(numbers.sizes),
+        "price": money_text(numbers.price()),
     }
-    return PageResponse("statistics.html", shows, found.to_dict())
+    return PageResponse("statistics.html", shows, numbers.to_dict())
 
 
 def advice(ask: PageRequest) -> PageResponse:
     """What is unwise in the classes, judged by what the store holds."""
-    found, age = _kept(ask, "advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
-    return PageResponse("advice.html", {"advice": found, "age": age}, {"advice": [one.to_dict() for one in found]})
+    items, age = _cached(ask, "advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
+    return PageResponse("advice.html", {"advice": items, "age": age}, {"advice": [item.to_dict() for item in items]})

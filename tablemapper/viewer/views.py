@@ -27,16 +27,16 @@ from ..store.store import Store
 from .cells import LONG, Cell, cell, cells
 from .derived_rows import class_source, groups, index_rows, touched, warnings
 
-COUNTED = 10_000
+MAX_COUNTED = 10_000
 _ROWS, _MOST_ROWS = 50, 200
-_WHOLE = 64 * 1024  # characters of a value on the page of its entity
+_MAX_VALUE = 64 * 1024  # characters of a value on the page of its entity
 SECONDS, EXAMINED = 2.0, 100_000  # what a question may use
 
 
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n:'\"]+/)+")
 
 
-def told(error: TableMapperError) -> str:
+def public_text(error: TableMapperError) -> str:
     """Return what is said of an error: nothing of a path but the name of the file."""
     text = f"{type(error).__name__}: {error}"
     return _FOLDERS.sub("", text) if isinstance(error, StoreError) else text
@@ -54,9 +54,9 @@ class PageRequest:
     params: Mapping[str, str]
     name: str = ""
     """The class."""
-    several: Sequence[tuple[str, str]] = ()
+    query_items: Sequence[tuple[str, str]] = ()
     """All parameters, those that are there several times too."""
-    kept: Any = None
+    cache: Any = None
     """What was made for other requests (`tablemapper.viewer.store_pages`)."""
     shrink: int = 1
     """How many times fewer rows, or shorter values, are to be shown than is usual: the page was too large."""
@@ -73,9 +73,9 @@ class PageRequest:
             raise InvalidQuery(f"{name}={safe_repr(text)}: expected a number from 1 to {most}")
         return max(1, (most if len(text) > 9 else min(int(text), most)) // self.shrink)
 
-    def every(self, name: str) -> list[str]:
+    def all_params(self, name: str) -> list[str]:
         """Return all values of a parameter."""
-        return [value for key, value in self.several if key == name]
+        return [value for key, value in self.query_items if key == name]
 
     @property
     def cls(self) -> type[Any]:
@@ -84,14 +84,14 @@ class PageRequest:
         Raises:
             Missing: the store has none of this name.
         """
-        found = self.store.classes.get(self.name)
-        if found is None:
-            if (told := self.store.uncompiled.get(self.name)) is not None:
-                raise NotFound(f"{self.name} cannot be read without its class: {told}")
+        cls = self.store.classes.get(self.name)
+        if cls is None:
+            if (reason := self.store.uncompiled.get(self.name)) is not None:
+                raise NotFound(f"{self.name} cannot be read without its class: {reason}")
             raise NotFound(
                 f"no class {safe_repr(self.name)} in this store; there are {', '.join(self.store.classes) or 'none'}"
             )
-        return found
+        return cls
 
 
 @attrs.frozen
@@ -113,17 +113,20 @@ def overview(ask: PageRequest) -> PageResponse:
     """All classes of the store."""
     state = ask.store.status()
     items = {item.where: item for item in state.objects}
-    classes = [_listed(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
+    classes = [_class_row(ask.store, name, cls, items) for name, cls in ask.store.classes.items()]
     warned = warnings(ask.store)
-    gone = _undeclared(state)
+    undeclared = _undeclared(state)
     json = {
         "generation": state.generation,
         "format": state.format,
         "bytes": state.bytes,
         "warnings": warned,
-        "undeclared": [item.where for item in gone],
+        "undeclared": [item.where for item in undeclared],
         "uncompiled": dict(ask.store.uncompiled),
-        "classes": [{name: value for name, value in one.items() if name not in ("key", "of")} for one in classes],
+        "classes": [
+            {name: value for name, value in listed_class.items() if name not in ("key", "of")}
+            for listed_class in classes
+        ],
         **_status(state),
     }
     return PageResponse(
@@ -133,7 +136,7 @@ def overview(ask: PageRequest) -> PageResponse:
             "classes": classes,
             "moving": _moving(state),
             "warnings": warned,
-            "undeclared": gone,
+            "undeclared": undeclared,
             "uncompiled": _why(ask.store),
             "size": None if state.bytes is None else bytes_text(state.bytes),
         },
@@ -148,31 +151,32 @@ def _undeclared(state: Status) -> list[ObjectStatus]:
 
 def _why(store: Store) -> list[tuple[str, str, str]]:
     """Return what only the code can read: its name, why, and its form."""
-    return [(name, *told.split("\n", 1)) for name, told in store.uncompiled.items()]  # type: ignore[misc]
+    return [(name, *reason.split("\n", 1)) for name, reason in store.uncompiled.items()]  # type: ignore[misc]
 
 
-def _listed(store: Store, name: str, cls: type[Any], items: Mapping[str, ObjectStatus]) -> dict[str, Any]:
-    made = declaration_of(cls)
+def _class_row(store: Store, name: str, cls: type[Any], items: Mapping[str, ObjectStatus]) -> dict[str, Any]:
+    declaration = declaration_of(cls)
     number, at_least = _count(store, cls)
     indexes = [
-        {"name": one.name, "table": one.table, "state": _state(items.get(f"{name}.{one.name}"))} for one in made.indexes
+        {"name": index.name, "table": index.table, "state": _state(items.get(f"{name}.{index.name}"))}
+        for index in declaration.indexes
     ]
     kind = "aggregate" if issubclass(cls, Aggregate) else "entities"
-    of = None if made.of is None else made.of.__name__
+    of = None if declaration.of is None else declaration.of.__name__
     return {
-        "name": name, "kind": kind, "table": made.table, "entities": number, "at_least": at_least, "indexes": indexes,
-        "key": _key(made), "of": of,
+        "name": name, "kind": kind, "table": declaration.table, "entities": number, "at_least": at_least, "indexes": indexes,
+        "key": _key(declaration), "of": of,
     }  # fmt: skip
 
 
 def _count(store: Store, cls: type[Any]) -> tuple[int | None, bool]:
     """Return how many entities a class has, up to a limit, and whether there can be more; None if that is not known."""
-    query = store.query(cls).allow_scan().limit(COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
+    query = store.query(cls).allow_scan().limit(MAX_COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
     try:
         number = query.count()
     except (NotReady, QueryStopped):
         return None, True
-    return number, number >= COUNTED
+    return number, number >= MAX_COUNTED
 
 
 def _state(item: ObjectStatus | None) -> str:
@@ -185,8 +189,8 @@ def _percent(item: ObjectStatus) -> int:
     return 100 * item.done // max(item.done, item.total, 1)
 
 
-def _key(made: Declaration) -> list[str]:
-    return [_template(one) for one in made.templates]
+def _key(declaration: Declaration) -> list[str]:
+    return [_template(template) for template in declaration.templates]
 
 
 def _template(template: Any) -> str:
@@ -204,8 +208,10 @@ def status(ask: PageRequest) -> PageResponse:
 
 def _status(state: Status) -> dict[str, Any]:
     return {
-        "objects": [attrs.asdict(one) for one in state.objects],
-        "history": [attrs.asdict(one) | {"started": one.started.isoformat()} for one in state.history],
+        "objects": [attrs.asdict(item) for item in state.objects],
+        "history": [
+            attrs.asdict(migration) | {"started": migration.started.isoformat()} for migration in state.history
+        ],
         "frozen": None if state.frozen is None else state.frozen.isoformat(),
     }
 
@@ -215,7 +221,7 @@ def _moving(state: Status) -> list[tuple[ObjectStatus, int]]:
 
 
 def _busy(state: Status) -> bool:
-    return bool(_moving(state)) or any(one.state == "running" for one in state.history)
+    return bool(_moving(state)) or any(migration.state == "running" for migration in state.history)
 
 
 # --------------------------------------------------------------------------------------------------------------- class
@@ -223,32 +229,34 @@ def _busy(state: Status) -> bool:
 
 def class_page(ask: PageRequest) -> PageResponse:
     """The fields, the key and the indexes of a class."""
-    made = declaration_of(ask.cls)
+    declaration = declaration_of(ask.cls)
     state = ask.store.status()
     items = {item.where: item for item in state.objects}
     fields = [
         {
-            "name": one.name, "property": one.property, "type": _type(one), "default": _default(one),
-            "rule": "" if one.constraint is None else str(one.constraint), "in_key": one.name in made.key_fields,
-            "kept": "" if one.measure is None else one.measure.kind,
+            "name": field.name, "property": field.property, "type": _type(field), "default": _default(field),
+            "rule": "" if field.constraint is None else str(field.constraint), "in_key": field.name in declaration.key_fields,
+            "kept": "" if field.measure is None else field.measure.kind,
         }
-        for one in made.fields
+        for field in declaration.fields
     ]  # fmt: skip
     indexes = [
         {
-            "name": one.name, "table": one.table, "key": [_template(one.partition), _template(one.row)],
-            "state": _state(items.get(f"{made.name}.{one.name}")), "unique": one.unique, "partial": one.where is not None,
-            "each": one.fan_out, "include": ["all"] if one.include_all else [field.name for field in one.include],
+            "name": index.name, "table": index.table, "key": [_template(index.partition), _template(index.row)],
+            "state": _state(items.get(f"{declaration.name}.{index.name}")), "unique": index.unique, "partial": index.where is not None,
+            "each": index.fan_out, "include": ["all"] if index.include_all else [included.name for included in index.include],
         }
-        for one in made.indexes
+        for index in declaration.indexes
     ]  # fmt: skip
-    known = ask.store.classes.items()
-    aggregates = [name for name, cls in known if issubclass(cls, Aggregate) and declaration_of(cls).of is made.cls]
+    classes = ask.store.classes.items()
+    aggregates = [
+        name for name, cls in classes if issubclass(cls, Aggregate) and declaration_of(cls).of is declaration.cls
+    ]
     json = {
-        "name": made.name, "table": made.table, "key": _key(made), "fields": fields, "indexes": indexes,
+        "name": declaration.name, "table": declaration.table, "key": _key(declaration), "fields": fields, "indexes": indexes,
         "aggregates": aggregates, "write": touched(ask.store, ask.cls), "example": _example(ask.store, ask.cls),
         "source": class_source(ask.cls),
-        "undeclared": [one.where for one in _undeclared(state) if one.where.startswith(f"{made.name}.")],
+        "undeclared": [item.where for item in _undeclared(state) if item.where.startswith(f"{declaration.name}.")],
     }  # fmt: skip
     return PageResponse("class.html", json, json)
 
@@ -258,7 +266,7 @@ def _example(store: Store, cls: type[Any]) -> dict[str, list[str]]:
     with suppress(NotReady, CorruptStore):
         if (first := store.query(cls).allow_scan().first()) is not None:
             key = key_of(first)
-            rows = {one["index"]: one["key"] for one in reversed(index_rows(store, first))}
+            rows = {entry["index"]: entry["key"] for entry in reversed(index_rows(store, first))}
             return {"key": [key.partition, key.row], **rows}
     return {}
 
@@ -295,33 +303,33 @@ def entities(ask: PageRequest) -> PageResponse:
     if partition:
         query = query.where(Partition(partition, {}, cls))
     page = tolerant(query).page(size, ask.params.get("after"))
-    shows = {"rows": [row_of(one) for one in page.items], "next": page.token, "size": size, "partition": partition}
+    shows = {"rows": [row_of(row) for row in page.items], "next": page.token, "size": size, "partition": partition}
     return PageResponse(
         "entities.html",
         shows | columns(cls),
-        {"entities": [plain_row(one) for one in page.items], "next": page.token},
+        {"entities": [plain_row(row) for row in page.items], "next": page.token},
     )
 
 
 def columns(cls: type[Any]) -> dict[str, Any]:
     """Return the columns of a class's table."""
-    return {"columns": [(one.name, _type(one)) for one in declaration_of(cls).fields]}
+    return {"columns": [(field.name, _type(field)) for field in declaration_of(cls).fields]}
 
 
-def row_of(one: Record | UnreadableRow) -> Row:
+def row_of(entity: Record | UnreadableRow) -> Row:
     """Return the row of an entity in a table."""
-    if isinstance(one, UnreadableRow):
-        return Row(one.partition, one.row, [], one.fault)
-    key = key_of(one)
-    return Row(key.partition, key.row, cells(one))
+    if isinstance(entity, UnreadableRow):
+        return Row(entity.partition, entity.row, [], entity.fault)
+    key = key_of(entity)
+    return Row(key.partition, key.row, cells(entity))
 
 
-def plain_row(one: Record | UnreadableRow) -> dict[str, Any]:
+def plain_row(entity: Record | UnreadableRow) -> dict[str, Any]:
     """Return an entity for a program."""
-    if isinstance(one, UnreadableRow):
-        return {"PartitionKey": one.partition, "RowKey": one.row, "fault": one.fault}
-    key = key_of(one)
-    return {"PartitionKey": key.partition, "RowKey": key.row, **to_dict(one)}
+    if isinstance(entity, UnreadableRow):
+        return {"PartitionKey": entity.partition, "RowKey": entity.row, "fault": entity.fault}
+    key = key_of(entity)
+    return {"PartitionKey": key.partition, "RowKey": key.row, **to_dict(entity)}
 
 
 # -------------------------------------------------------------------------------------------------------------- entity
@@ -332,26 +340,26 @@ def entity(ask: PageRequest) -> PageResponse:
     cls = ask.cls
     key: KeyOf[Any] = KeyOf(cls, ask.params.get("p", ""), ask.params.get("r", ""))
     try:
-        found: Any = ask.store.get(key)
+        entity: Any = ask.store.get(key)
     except CorruptStore as error:
         if not ask.store.exists(key):
             raise
         return _unreadable(key, str(error))
-    if found is None:
+    if entity is None:
         raise NotFound(f"no {safe_repr(ask.name)} has the key {safe_repr(key.partition)} / {safe_repr(key.row)}")
-    of, size = info(found), _size(found)
-    plain, most, values = to_dict(found, etag=True), max(LONG, _WHOLE // ask.shrink), field_values(found)
+    of, size = info(entity), _size(entity)
+    plain, most, values = to_dict(entity, etag=True), max(LONG, _MAX_VALUE // ask.shrink), field_values(entity)
     fields = [
         {
-            "name": one.name, "property": one.property, "edm": one.type.edm, "size": size.get(one.property),
-            "cell": cell(getattr(found, one.name), values[one.property], most=most),
+            "name": field.name, "property": field.property, "edm": field.type.edm, "size": size.get(field.property),
+            "cell": cell(getattr(entity, field.name), values[field.property], most=most),
         }
-        for one in declaration_of(cls).fields
+        for field in declaration_of(cls).fields
     ]  # fmt: skip
     total = size.get("")
-    kept = {"indexes": index_rows(ask.store, found), "groups": groups(ask.store, found)}
-    shows = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **kept}
-    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **kept}
+    derived = {"indexes": index_rows(ask.store, entity), "groups": groups(ask.store, entity)}
+    shows = {"key": key, "fault": "", "info": of, "fields": fields, "size": total, "most": MAX_ENTITY, **derived}
+    json = {"entity": {"PartitionKey": key.partition, "RowKey": key.row, **plain}, "size": total, **derived}
     return PageResponse("entity.html", shows, json)
 
 
@@ -369,14 +377,14 @@ def _unreadable(key: KeyOf[Any], fault: str) -> PageResponse:
     return PageResponse("entity.html", shows, {"entity": plain_row(UnreadableRow(key.partition, key.row, fault))})
 
 
-def _size(found: Record) -> dict[str, int]:
+def _size(entity: Record) -> dict[str, int]:
     """Return the bytes of each property, and of the whole entity under the empty name, as Azure counts them."""
-    model, row = model_of(type(found)), stored_row(found)
+    model, row = model_of(type(entity)), stored_row(entity)
     try:
-        stored = list(properties(model.declaration, model.columns, row))
+        values = list(properties(model.declaration, model.columns, row))
         bare = entity_size(row[0], row[1], ())
-        sizes = {name: entity_size(row[0], row[1], [(name, edm, value)]) - bare for name, edm, value in stored}
-        return sizes | {"": entity_size(row[0], row[1], stored)}
+        sizes = {name: entity_size(row[0], row[1], [(name, edm, value)]) - bare for name, edm, value in values}
+        return sizes | {"": entity_size(row[0], row[1], values)}
     except (TableMapperError, ValueError, TypeError):
         return {}
 

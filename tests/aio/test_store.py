@@ -39,7 +39,7 @@ from tablemapper.query.mixed import MixedQuery
 from tablemapper.query.query import Query, Rows
 from tablemapper.schema.model import compile_schema
 from tablemapper.store.store import Store
-from tablemapper.store.transaction import Transaction
+from tablemapper.verbs.transaction import Transaction
 
 from ..classes import entity
 from ..engines.sqlite.table import eventually
@@ -327,7 +327,7 @@ async def test_an_atomic_load_takes_what_can_be_iterated_in_a_thread(store: Asyn
 async def test_streams_may_be_synchronous_or_not_and_say_how_far_they_came(
     store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.verbs.write_windows._ENTITIES", 10)
     seen: list[tm.reports.Progress] = []
 
     async def numbers(end: int, group: str = "a") -> AsyncIterator[Twin]:

@@ -63,6 +63,22 @@ tm.converter().register_unstructure_hook(Money, lambda m: [str(m.amount), m.curr
 tm.converter().register_structure_hook(Money, lambda form, _: Money(Decimal(form[0]), form[1]))
 
 
+class Code:
+    """A type of one's own, registered as a scalar."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Code) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+tm.register(Code, str, store=lambda code: code.text, load=Code)
+
+
 class Greets:
     """A mixin with methods alone."""
 
@@ -112,11 +128,13 @@ class Part(Owned, Greets, table="Parts"):
     size: tm.Field[Size] = tm.field(factory=lambda: Size(1))
     spot: tm.Field[Spot | None] = tm.field(default=None)
     label: tm.Field[Label | None] = tm.field(default=None)
+    code: tm.Field[Code | None] = tm.field(default=None)
     at: tm.Field[tm.GeoPoint | None] = tm.field(default=None)
 
     key = tm.Key[Tenant, int](partition="{bin}", row="{number}")
     by_color = tm.Index[Literal["red", "blue"]](partition="{color}", include=("price",))
     by_tag = tm.Index[str](partition="{tags}")
+    by_code = tm.Index[Code](partition="{code}")
     by_name = tm.Index[str](partition="{name:fold}", unique=True, where=lambda part: part.name != "")
 
 
@@ -172,7 +190,7 @@ def entities() -> list[tm.Entity]:
             Tenant("a"), 2, EVIL, tm.Extra(one=1, text="free", when=dt.datetime(2026, 1, 2, tzinfo=dt.UTC), big=2**40),
             tm.Int32(3), Decimal("7.50"), 1.5, True, dt.date(2026, 3, 1), dt.time(9), dt.timedelta(minutes=1), UUID(int=1),
             b"\x00\xff", Kind.BIG, "blue", 5, 4, ["x", "[y\x1b"], {"k": 1}, frozenset({1}), (1, "two"), {"z": [None, 1.5]},
-            Size(2), Spot("s", 1), Label("l"), tm.GeoPoint(latitude=59.9, longitude=10.75), owner="ann",
+            Size(2), Spot("s", 1), Label("l"), Code("c\x1b"), tm.GeoPoint(latitude=59.9, longitude=10.75), owner="ann",
         ),
         Part(Tenant("a"), 3, more=tm.Extra(two="2")),
         Bin(Tenant("a")),

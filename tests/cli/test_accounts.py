@@ -9,17 +9,10 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import (  # noqa: F401  their commands
-    administration_commands,
-    analysis_commands,
-    diagram,
-    inspect,
-    migration_commands,
-    query_commands,
-)
 from tablemapper.cli.app import Exit, run
 from tablemapper.engines import locations
-from tablemapper.engines.azure.tables.service import CreateTable, GroupTransaction
+from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
+from tablemapper.engines.azure.tables.service import CreateTable, GroupTransaction, RowChange
 
 from ..classes import Other, entity, grouped
 from ..engines.azure.memory import Memory
@@ -50,8 +43,9 @@ def memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Memory:
     """An account with a store, which every account is here."""
     memory, place_of = Memory(), locations.place_of
 
-    def place(where: Any, credential: Any = None) -> Any:
-        return AzurePlace(memory=memory) if isinstance(where, str) and locations.is_account(where) else place_of(where)
+    def place(where: Any, credential: Any = None, prefix: str | None = None) -> Any:
+        is_account = isinstance(where, str) and locations.is_account(where)
+        return AzurePlace(memory=memory, catalogue=prefix or CATALOGUE) if is_account else place_of(where)
 
     monkeypatch.setattr(locations, "place_of", place)
     monkeypatch.setenv("STORE", TEXT)
@@ -180,6 +174,34 @@ def test_an_account_is_migrated_by_way_of_a_file(memory: Memory, tmp_path: Path)
     with tm.open(tmp_path / "parts.db", models=[new]) as file, tm.open(AzurePlace(), models=[new]) as other:  # type: ignore[arg-type]
         assert tm.copy(file, other).inserted == 5
         assert [one.size for one in other.query(new).allow_scan()] == [7, 3, 2, 1, 1]
+
+
+def test_a_table_is_adopted_and_a_prefix_names_a_store(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:
+    memory.send(CreateTable("StagingParts"))
+    for number in range(3):
+        put = RowChange("insert", Part.key("a", number).row, {"color": "green"})
+        memory.send(GroupTransaction("StagingParts", "a", (put,)))
+    said = printed(capsys, "status", "env:STORE/Staging", code=Exit.STORE)
+    assert "it has no catalogue Staging; open it with models to create one, or adopt tables that are there" in said
+    options = ("--models", MODELS, "--table", "Parts")
+    assert "Part.by_color  index" in printed(capsys, "adopt", "env:STORE/Staging", *options)
+    assert "3 entities, 3 index rows, 1 groups: ok" in printed(capsys, "check", "env:STORE/Staging", "--models", MODELS)
+    assert "ready" in printed(capsys, "adopt", "env:STORE/Staging", *options, "--json")
+    assert "no class has the table 'Nothing'" in printed(
+        capsys, "adopt", "env:STORE", "--models", MODELS, "--table", "Nothing", code=Exit.USAGE
+    )
+    for arguments, text in {
+        ("adopt", "shop.db", "--models", MODELS): "this command is for tables of an account of Azure",
+        ("status", "env:STORE/no-name"): '"no-name" is not a table name',
+        (
+            "status",
+            "env:FILE/Staging",
+        ): "env:FILE/Staging: a prefix is for an account of Azure, and env:FILE names a file",
+    }.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FILE", "shop.db")
+            assert text in printed(capsys, *arguments, code=Exit.STORE)
+    assert not Path("shop.db").exists()
 
 
 def test_a_command_creates_no_store(memory: Memory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,10 @@ import io
 import json
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -16,14 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import (  # noqa: F401  their commands
-    administration_commands,
-    analysis_commands,
-    diagram,
-    inspect,
-    migration_commands,
-    query_commands,
-)
+from tablemapper.cli import app
 from tablemapper.cli.app import load_models, run
 from tablemapper.cli.output import Exit
 
@@ -61,6 +56,7 @@ READING = [
     Case("show {} Part --format json"),
     Case("show {} Part --format jsonl", json=False),
     Case("show {} Part --format csv", json=False),
+    Case("show {} Part --format markdown", json=False),
     *(Case(f"show {{}} {name}") for name in ("Colors", "Bin", "Bill", "Note", "Other")),
     Case("get {} Part a 2"),
     Case("get {} Bin a"),
@@ -75,6 +71,9 @@ READING = [
     Case("migrate {} --scripts scripts --dry-run"),
 ]
 WRITING = [
+    Case("import {} Note notes.jsonl --upsert", models=True),
+    Case("set {} Note 2026 1 text=changed", models=True),
+    Case("delete {} Part --where bin==a --where number>9 --yes", models=True),
     Case("build {}", models=True),
     Case("repair {}", models=True),
     Case("sweep {}", models=True),
@@ -111,6 +110,7 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     uvicorn = pytest.importorskip("uvicorn")
     monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)  # (it would serve until Ctrl-C)
     shutil.copy(made / "all.db", "all.db")
+    Path("notes.jsonl").write_bytes(tm.to_json(everything.Note(2026, 1, "more")) + b"\n")
     Path("scripts").mkdir()
     Path("scripts/__init__.py").touch()
     tm.Migrations("scripts").write(load_models(MODELS), "first")
@@ -299,3 +299,18 @@ def test_undeclared_properties_stand_in_the_column_of_their_field(place: str, mo
     assert (whole["one"], whole["text"], "more" in whole) == ("1", "free", False)
     got = ended(["get", place, "Part", "a", "2"], monkeypatch).out
     assert re.search(r"^text +free$", got, re.MULTILINE)
+
+
+def test_the_help_of_the_program_says_what_the_commands_say() -> None:
+    for module, commands in app._COMMANDS.items():
+        for attribute, text in commands.items():
+            command = getattr(import_module(f"tablemapper.cli.{module}"), attribute)
+            said = command.help if attribute == "migrations_app" else command.__doc__
+            assert said.partition("\n")[0] == text
+
+
+def test_the_help_of_the_program_loads_no_command_and_no_engine() -> None:
+    program = "import sys; from tablemapper.cli.app import run; run(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("tablemapper.")}
+    assert not {name for name in loaded if name.endswith("_commands") or name.startswith("tablemapper.engines")}

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import inspect, query_commands  # noqa: F401  its commands
+from tablemapper.cli import inspect
 from tablemapper.cli.app import Exit, load_models, run
 from tablemapper.viewer.asgi import make_app
 from tests.classes import Other

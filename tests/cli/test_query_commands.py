@@ -57,6 +57,13 @@ def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
     return found
 
 
+def test_rows_are_shown_as_markdown(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with tm.open(place, models=[Part, Colors]) as store:
+        store.merge(Part.key("a", 0), color="a|b")
+    text = printed(capsys, "show", place, "Part", "--limit", "2", "--fields", "number,color", "--format", "markdown")
+    assert text == "| number | color |\n| --- | --- |\n| 0 | a\\|b |\n| 1 | blue |\n"
+
+
 def test_rows_are_shown_without_the_models(place: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", place, "Part")
     assert text.split()[:5] == ["bin", "number", "color", "p", "tags"]

@@ -9,7 +9,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import diagram  # noqa: F401  its command
 from tablemapper.cli.app import Exit, run
 from tablemapper.diagrams.markup import mermaid, text
 from tablemapper.diagrams.svg import svg
@@ -73,7 +72,7 @@ def test_as_text_and_as_mermaid() -> None:
 
 
 def test_svg_has_every_name_and_says_what_it_is() -> None:
-    root = ET.fromstring(svg(TREES, alone=True))
+    root = ET.fromstring(svg(TREES, standalone=True))
     shown = "".join(root.itertext())
     for tree in TREES:
         for word in (tree.name, tree.key, *(one for line in tree.lines for one in (line.name, line.key))):
@@ -114,7 +113,7 @@ def test_trees_share_their_columns_while_they_are_narrow_enough() -> None:
 
 def test_names_are_never_markup() -> None:
     evil = '<script>"&{{7*7}}'
-    drawn = svg([Tree(evil, evil, 1, evil, (Line("index", evil, evil, evil * 9),))], alone=True, label=evil)
+    drawn = svg([Tree(evil, evil, 1, evil, (Line("index", evil, evil, evil * 9),))], standalone=True, label=evil)
     assert "<script" not in drawn
     assert ET.fromstring(drawn).get("aria-label") == evil
     assert "<script" not in mermaid([Tree(evil, evil, 1, evil, ())])

@@ -398,9 +398,6 @@ class DictEngine:
     def build(self, most: int, labels: Collection[str] | None) -> BuildStep | None:
         return None
 
-    def group_build(self, labels: Collection[str] | None) -> Idle:
-        return Idle()
-
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         return ()
 
@@ -499,15 +496,6 @@ def _converted(old: Model, new: Model, row: Row) -> Row:
     return (*row[:FIRST], *(held.get(field.property, new.defaults[field.property]) for field in new.columns))
 
 
-class Idle:
-    """Builds no groups ahead of others."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        return None
-
-    def close(self) -> None: ...
-
-
 # ---------------------------------------------------------------------------------------------- queries
 
 
@@ -547,6 +535,9 @@ class DictReads:
     def count(self, bound: BoundPlan, *, within: Any = None) -> int | None:
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: a dict has no bytes."""
 
@@ -557,7 +548,7 @@ class DictReads:
         keys = list(_Reading(self._engine.state, bound, RowLayout(places=True)).places())
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         return DatabasePlan()
 
     def ordered(self, key: Sequence[str]) -> Any:
@@ -689,6 +680,9 @@ class Holding:
             if name == model.name:
                 yield row
 
+    def count(self, model: Model) -> int:
+        return sum(1 for _ in self._of(model))
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (self._state.whole_row(model, row) for row in self._of(model))
 
@@ -718,5 +712,5 @@ class Holding:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[Any, ...] | None:
         return self._state.holder(index, partition, row)
 
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._state.index(index).items)
+    def unknown(self, model: Model) -> None:
+        return None

@@ -1,4 +1,4 @@
-"""Write the tables of an account with one of each kind of thing: ``python -m tests.files.account tests/files/account-1.json``.
+"""Write the tables of an account with one of each kind of thing: ``python -m tests.files.account tests/files``.
 
 The dump of a layout that was released is never written again: a new layout gets a dump of its own beside it.
 """
@@ -16,6 +16,7 @@ import tablemapper as tm
 
 from ..engines.azure.memory import Memory, Stored
 from ..engines.azure.place import AzurePlace
+from .kinds import KINDS, entities
 from .make import NOTES, Genre, first, renamed
 
 
@@ -103,10 +104,14 @@ def load(path: Path) -> Memory:
     return memory
 
 
-def make() -> Memory:
+CATALOGUES = ("TableMapper", "Shop")
+"""The catalogue of each format: from the second one on its name is the prefix of the tables."""
+
+
+def make(catalogue: str) -> Memory:
     """Return the account: entities, indexes and groups that were written and built, and a migration."""
     memory = Memory()
-    place = AzurePlace(memory=memory)
+    place = AzurePlace(memory=memory, catalogue=catalogue)
     with tm.open(place, models=[first.Note]) as store:
         store.insert_many(NOTES)
     with tm.open(place, models=[before.Book]) as store:
@@ -115,6 +120,10 @@ def make() -> Memory:
         store.build()
         store.insert_many([book.replace() for book in BOOKS[1:]])
         store.insert(Shelf("a", "hall"))
+        store.sweep()
+    with tm.open(place, models=KINDS) as store:
+        for entity in entities():
+            store.insert(entity)
         store.sweep()
     tm.migrate(place, [renamed], contract=True)
     return memory
@@ -130,4 +139,7 @@ def text(tables: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(text(dump(make())), encoding="utf-8")
+    for number, catalogue in enumerate(CATALOGUES, 1):
+        path = Path(sys.argv[1]) / f"account-{number}.json"
+        if not path.exists():
+            path.write_text(text(dump(make(catalogue))), encoding="utf-8")

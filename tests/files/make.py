@@ -18,6 +18,8 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
 from tablemapper.schema.model import compile_schema
 
+from .kinds import KINDS, entities
+
 LONG = "It was a dark and stormy night. " * 20
 """Text that is kept apart from its row."""
 
@@ -166,6 +168,9 @@ def make(path: Path) -> None:
         store.insert(Shelf("a", "hall"))
         store.insert(Book("b", 7, "Lost", Genre.POEM, Decimal(1), 9.5, BOOKS[2].bought, Origin("Bern")))
         store.delete(Book.key("b", 7))  # the heaviest that there ever was
+    with tm.open(path, models=KINDS) as store:
+        for entity in entities():
+            store.insert(entity)
     tm.migrate(path, SCRIPTS, to="renamed", contract=True)
     tm.migrate(path, SCRIPTS, to="newest_first")
     tm.migrate(path, SCRIPTS, limit=1)

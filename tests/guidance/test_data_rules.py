@@ -11,7 +11,6 @@ import attrs
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import analysis_commands as commands  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
 from tablemapper.engines.statistics import PartitionStatistics, PartitionSummary, Quantiles, Statistics
 from tablemapper.guidance import data_rules

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import analysis_commands as commands  # noqa: F401  its commands
 from tablemapper.cli.app import Exit, run
 from tablemapper.events import shape_data
 from tablemapper.guidance.workload import Workload, shape_of

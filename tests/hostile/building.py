@@ -86,20 +86,9 @@ def building(path: str) -> None:
         engine = store._engine
         for labels in (["Box.by_size"], ["Makers", "Prices"]):
             engine.build(COUNT // 3, labels)
-        write_ahead(store, 6, slices=1)
         store.delete(SECOND.key("x", 0))
         store.merge(SECOND.key("z", COUNT - 1), maker="m0")
         engine.disable("Part.by_tag")  # (its old table is to be cleared)
-
-
-def write_ahead(store: tm.Store, most: int, slices: int = 1000) -> None:
-    """Build aggregates by slices of their groups."""
-    builder = store._engine.group_build(["Makers", "Prices"])
-    try:
-        while slices and (built := builder.step(most, start=True)) is not None:
-            slices -= not built.entities
-    finally:
-        builder.close()
 
 
 def use(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
@@ -126,7 +115,6 @@ def use(path: str, folder: str, attempt: Try, rnd: random.Random) -> None:
             ("status", lambda: str(store.status())),
             ("check", lambda: str(store.check())),
             ("a batch", lambda: store.build(limit=5, hold=0.0, rest=0.0)),
-            ("slices", lambda: write_ahead(store, 3, rnd.choice([1, 1000]))),
             ("compare", lambda: compare(store, models)),
             ("repair", lambda: str(store.repair())),
             ("build", lambda: store.build(hold=0.0, rest=0.0)),

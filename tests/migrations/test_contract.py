@@ -13,7 +13,6 @@ import apsw
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import administration_commands  # noqa: F401  its commands
 from tablemapper.cli.app import run as command
 from tablemapper.engines.sqlite.online.migration import SqliteMigrations
 from tablemapper.migrations import runner

@@ -154,3 +154,46 @@ def test_a_default_stands_in_a_step_as_it_is(package: Path) -> None:
     write(package, [shape(a=(str | None, {"default": None}))], "first")
     path = write(package, [shape(a=(str, {"default": "a,b) # c"}))], "required")
     assert '    m.fill(new.Product.a, lambda e: "a,b) # c")\n' in path.read_text(encoding="utf-8")
+
+
+class Money:
+    """A class that is stored by hooks."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Money) and self.text == other.text
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Token(Money):
+    """A class that is registered as a text."""
+
+
+tm.converter().register_unstructure_hook(Money, lambda money: [money.text])
+tm.converter().register_structure_hook(Money, lambda form, _: Money(form[0]))
+tm.register(Token, str, store=lambda token: token.text, load=Token)
+
+
+def test_a_type_that_only_the_program_knows_is_named_and_a_registered_one_is_its_scalar(
+    package: Path, tmp_path: Path
+) -> None:
+    write(package, shop(lang=str), "first")
+    with pytest.raises(
+        tm.InvalidMigration, match="User.lang: only your program knows how Money is stored; write the sc"
+    ):
+        write(package, shop(lang=Money), "money")
+    assert tm.Migrations(package.name).check(shop(lang=Token)) == ()
+    path = write(package, shop(lang=Token, rank=int), "rank")
+    path.write_text(path.read_text(encoding="utf-8").replace("...)", "lambda e: len(e.lang))"), encoding="utf-8")
+    assert "lang: tm.Field[str]" in path.read_text(encoding="utf-8")
+    place = tmp_path / "shop.db"
+    with tm.open(place, models=shop(lang=str)) as store:
+        store.insert(store.classes["User"]("a", 1, "en"))
+    tm.migrate(place, package.name)
+    models = shop(lang=Token, rank=int)
+    with tm.open(place, models=models) as store:
+        (user,) = store.query(models[0]).where(models[0].lang == Token("en")).allow_scan()
+        assert (user.lang, user.rank) == (Token("en"), 2)

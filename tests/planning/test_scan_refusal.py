@@ -204,6 +204,16 @@ def test_a_refusal_says_what_each_path_lacks(text: str, said: str) -> None:
         list(query)
 
 
+def test_an_order_by_an_index_that_lacks_entities_says_the_condition() -> None:
+    declared = 'by_moment = tm.Index[dt.datetime](partition="all", row="{moment}")'
+    _, query = ask(thing(declared), ".order_by(Thing.moment)")
+    with pytest.raises(tm.ScanRefused) as refused:
+        list(query)
+    (condition,) = re.findall(r"entities without moment are not in it; add (.*)", str(refused.value))
+    _, served = ask(thing(declared), f"{condition}.order_by(Thing.moment)")
+    assert served.explain().path == "Thing.by_moment"
+
+
 def test_a_time_cut_down_is_told_to_be_asked_for_itself() -> None:
     members = {"at": dt.datetime, "value": int}
     key = tm.Key[dt.datetime](partition="{at:%Y-%m-%d}", row="{at}")

@@ -575,7 +575,7 @@ def test_every_wrong_column_is_told_with_its_first_row_and_nothing_is_written(
 def test_columns_are_checked_by_blocks_and_a_row_is_counted_from_the_first_one(
     tm_store: tm.Store, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tablemapper.store.column_input._BLOCK", block)
+    monkeypatch.setattr("tablemapper.verbs.column_input._BLOCK", block)
     columns: dict[str, Any] = {
         "group": tuple("abcdefg"),
         "number": [1, 2, 3, 4, "5", 6, "7"],
@@ -806,7 +806,7 @@ def test_columns_of_which_the_types_prove_the_values_are_made_part_by_part(
     pa: Any, monkeypatch: pytest.MonkeyPatch, container: str
 ) -> None:
     np = pytest.importorskip("numpy")
-    monkeypatch.setattr("tablemapper.store.write_windows._CHUNK", 5)
+    monkeypatch.setattr("tablemapper.verbs.write_windows._CHUNK", 5)
     columns = sized()
     wanted = {name: column.to_pylist() for name, column in columns.items()}
     if container == "numpy":

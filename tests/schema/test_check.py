@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines import check
+from tablemapper.engines.sqlite.rows.check import _Stored
 
 from ..sql import run_sql
 
@@ -73,6 +75,7 @@ def test_a_clean_store_is_ok(path: Path) -> None:
         ("UPDATE Totals_Total_values SET n = 2 WHERE value = 3", "wrong", "Total values"),
         ("UPDATE Items SET num = 77 WHERE RowKey = 'r3'", "wrong", "Item.by_name"),
         ("DELETE FROM Items WHERE RowKey = 'r3'", "dangling", "Item.by_name"),
+        ("UPDATE ItemsByName SET num = iif(_rk = 'r3', 6, 3) WHERE _rk IN ('r3', 'r6')", "wrong", "Item.by_name"),
         ("UPDATE Items SET tags = '{' WHERE RowKey = 'r3'", "damaged", "Item"),
         ("UPDATE Items SET num = 'x' WHERE RowKey = 'r3'", "damaged", "Item"),
         ("UPDATE Items SET num = 3.0 WHERE RowKey = 'r3'", "damaged", "Item"),
@@ -85,6 +88,41 @@ def test_a_clean_store_is_ok(path: Path) -> None:
 def test_the_check_finds(path: Path, sql: str, kind: str, where: str) -> None:
     found = problems(path, sql)
     assert (kind, where) in [(problem.kind, problem.where) for problem in found], found
+
+
+def test_index_rows_are_compared_together_and_one_by_one_only_where_they_differ(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    index_row = _Stored.index_row
+    monkeypatch.setattr(_Stored, "index_row", lambda self, *key: read.append(key) or index_row(self, *key))
+    with tm.open(path, models=[Item, Total]) as store:
+        assert store.check().index_rows == 10
+        assert not read
+    assert [one.kind for one in problems(path, "DELETE FROM ItemsByName WHERE _rk = 'r3'")] == ["missing"]
+    assert len(read) == 10
+
+
+@pytest.mark.parametrize("rows", [1, 3, 10])
+def test_a_damaged_entity_hides_none_of_those_it_is_read_with(
+    path: Path, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_BLOCK", rows)
+    run_sql(path, "UPDATE Items SET num = 'x' WHERE RowKey = 'r4'")
+    run_sql(path, "UPDATE Items SET num = 70 WHERE RowKey = 'r5'")
+    run_sql(path, "UPDATE Items SET Timestamp = -1 WHERE RowKey = 'r6'")
+    found = problems(path, "DELETE FROM ItemsByName WHERE _rk = 'r3'")
+    assert [(problem.kind, problem.where, problem.key[-1]) for problem in found] == [
+        ("damaged", "Item", "r4"),
+        ("wrong", "Item", "r6"),
+        ("missing", "Item.by_name", "r3"),
+        ("wrong", "Item.by_name", "r5"),
+        ("dangling", "Item.by_name", "r4"),
+        ("wrong", "Total", ""),
+        ("wrong", "Total values", 4),
+        ("wrong", "Total values", 5),
+        ("missing", "Total values", 70),
+    ]
 
 
 @pytest.mark.parametrize("sql", ["text = X'00'", "tags = '{'", "text = 5, tags = NULL"])

@@ -274,3 +274,12 @@ def test_an_index_that_is_built_anew_by_a_repair_is_built_past_damage(
     with place.open(MODELS) as store:
         assert problems(store) == ONE
         assert len(list(store.query(Item.by_name("p")).select(Item.r))) == 5
+
+
+def test_a_check_and_a_repair_tell_how_much_there_is_to_do(place: Place) -> None:
+    seen: list[tm.reports.Progress] = []
+    with place.open(MODELS) as store:
+        store.insert_many(Item("p", f"r{n}", **GOOD | {"code": f"c{n}"}) for n in range(3))
+        for verb in (store.check, store.repair):
+            verb(progress=seen.append)
+            assert (seen[-1].done, seen[-1].total) == (3, 3)

@@ -60,6 +60,19 @@ FIRST = {
     "azure-data-tables": "how-to/from-azure-data-tables",
     "jupyter": "how-to/notebooks",
     "cli": "reference/command",
+    "migrate": "how-to/migrations",
+    "connection string": "how-to/azure",
+    "retry": "recipes/optimistic-concurrency",
+    "read only": "how-to/backup",
+    "gunicorn": "how-to/deploy",
+    "docker": "how-to/deploy",
+    "nfs": "how-to/deploy",
+    "health check": "how-to/deploy",
+    "cron": "how-to/backup-for-years",
+    "azurite": "how-to/azure",
+    "top n": "reference/aggregates",
+    "glossary": "explanation/concepts",
+    "concepts": "explanation/concepts",
 }
 
 

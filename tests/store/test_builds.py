@@ -214,6 +214,43 @@ def test_a_build_goes_on_past_a_damaged_value_that_entities_are_grouped_by(path:
         assert {problem.kind for problem in store.check().problems} == {"damaged"}
 
 
+@pytest.mark.parametrize("ever", [False, True])
+def test_a_build_that_wrote_groups_ahead_of_its_cursor_begins_anew(path: Path, tmp_path: Path, *, ever: bool) -> None:
+    """Of an earlier version a job can have a second row: up to that key, groups have what all entities contribute."""
+    measures = {"most": tm.max_ever(OLD.number)} if ever else {}
+    Groups = names(OLD, measures, by_parts=tm.Index[int](partition="{parts}"))
+    with tm.open(path, models=[OLD, Groups], build=False) as store:
+        report = store.build(limit=12, hold=0, rest=0)
+        assert (report.done, report.entities) == (False, 12)
+        engine: Any = store._engine
+        ((job,),) = engine.file.read("SELECT name FROM tablemapper_builds")
+        store.backup(tmp_path / "whole.db")
+    with tm.open(tmp_path / "whole.db", models=[OLD, Groups]) as store:
+        engine = store._engine
+        ahead = {
+            table: engine.file.read(f"SELECT * FROM {table} WHERE {key} <= 'n3' ORDER BY {key}")
+            for table, key in (("Names", "RowKey"), ("NamesByParts", "_rk"))
+        }
+    with tm.open(path, models=[OLD, Groups], build=False) as store:
+        engine = store._engine
+
+        def write_ahead(writer: Any) -> None:
+            writer.execute("DELETE FROM NamesByParts WHERE _rk <= 'n3'")
+            for table, rows in ahead.items():
+                writer.executemany(f"INSERT OR REPLACE INTO {table} VALUES({', '.join('?' * len(rows[0]))})", rows)
+            frontier = (f"{job} groups", *ahead["Names"][-1][:2])
+            writer.execute("INSERT INTO tablemapper_builds(name, pk, rk, done, total) VALUES(?, ?, ?, 0, 0)", frontier)
+
+        engine.file.write(write_ahead)
+    with sound_store(path, models=[OLD, Groups], build=False) as store:
+        store.insert(OLD("b", 1, "n1"))
+        assert store.build().ok
+        assert store[Groups.key("n1")].parts == 6
+        assert len(list(store.query(Groups.by_parts(6)))) == 1
+        engine = store._engine
+        assert engine.file.read("SELECT * FROM tablemapper_builds") == []
+
+
 def test_a_job_in_batches_takes_as_long_as_wanted_and_pauses_after_what_delays_others() -> None:
     paces = iter([StepTiming(0.02, 0.03), StepTiming(0.01), StepTiming(0.005, 0.01), None])
     sizes, pauses = list[int](), list[float]()

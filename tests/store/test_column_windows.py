@@ -15,11 +15,12 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.sqlite.rows import writes
 from tablemapper.schema.model import model_of
-from tablemapper.store import write_windows
-from tablemapper.store.column_input import values_of
+from tablemapper.verbs import write_windows
+from tablemapper.verbs.column_input import values_of
 
 from ..classes import entity, grouped
 from ..sql import run_sql
+from ..stores import sound_store
 
 
 class Note(tm.Entity, table="Notes"):
@@ -166,3 +167,13 @@ def test_columns_are_not_copied_where_values_are_stored_as_they_are() -> None:
     assert [value is given for value, given in zip(values, columns.values(), strict=True)] == [True, False, True, True]
     assert values[1][7].__class__ is int
     assert columns["number"][7] is Size.SMALL
+
+
+def test_columns_are_upserted_and_the_last_row_of_a_key_wins(tmp_path: Path) -> None:
+    Cell = entity("Cell", "Cells", {"row": str, "n": int}, tm.Key[str](partition="{row}"))
+    with sound_store(tmp_path / "s.db", models=[Cell]) as store:
+        store.insert(Cell("a", 1))
+        assert store.upsert_columns(Cell, {"row": ["a", "b", "a"], "n": [2, 3, 4]}) == 3
+        assert [cell.n for cell in store.query(Cell).allow_scan()] == [4, 3]
+        with pytest.raises(tm.InvalidEntity, match="n"):
+            store.upsert_columns(Cell, {"row": ["c"], "n": ["x"]})

@@ -1,306 +1,360 @@
-"""What is dropped: not maintained any more, cleared in short transactions, and its name may come back."""
+"""A class leaves the store with all that it holds, and may come back, empty: in a file and in an account."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablemapper as tm
-from tablemapper.catalogue import dropping
-from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.online import apply_schema
-from tablemapper.engines.sqlite.online.transition_runner import change
-from tablemapper.store import builds
+from tablemapper.engines.azure.tables.service import CreateTable, DeleteTable, GroupTransaction
 
-from ..classes import Other, entity
-from ..stores import repaired
-from .test_beside import fill, found, totals, write
-from .test_builds import part
-
-pytestmark = pytest.mark.file
-
-BY_NAME = tm.Index[str](partition="{name}")
-PLAIN, OLD = part(), part(by_name=BY_NAME)
-NAMES = totals(OLD, least=tm.min(OLD.number), by=True)
+from ..classes import aggregate, entity
+from ..engines.azure.memory import Faulty, Memory
+from ..engines.azure.place import AzurePlace
 
 
-@pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
-    monkeypatch.setattr(builds, "REST", 0.0)
-    with tm.open(tmp_path / "s.db", models=[OLD, NAMES], durability="relaxed") as store:
-        fill(store, OLD)
-    with tm.open(tmp_path / "s.db", models=[PLAIN], durability="relaxed"):
-        yield tmp_path / "s.db"
+class Log(tm.Entity, table="Logs"):
+    host: tm.Field[str]
+    number: tm.Field[int]
+    level: tm.Field[str] = tm.field(default="info")
+    code: tm.Field[str | None] = tm.field(default=None)
+
+    key = tm.Key[str, int](partition="{host}", row="{number}")
+    by_level = tm.Index[str](partition="{level}")
+    by_code = tm.Index[str](partition="{code}", unique=True)
+    within = tm.Index[str, str](partition="{host}", row="{level}")
 
 
-def relaxed(path: Path, *models: Any, **options: Any) -> tm.Store:
-    return tm.open(path, models=models, durability="relaxed", **options)
+class Hosts(tm.Aggregate, of=Log, table="Hosts"):
+    host: tm.Field[str] = tm.group_by(Log.host)
+    lines: tm.Field[int] = tm.count()
+    most: tm.Field[int | None] = tm.max(Log.number)
+
+    key = tm.Key[str](partition="{host}")
+    by_lines = tm.Index[int](partition="{lines}")
 
 
-def tables(store: tm.Store) -> set[str]:
-    return {row[0] for row in store._engine.file.read("SELECT name FROM sqlite_schema WHERE type = 'table'")}  # type: ignore[attr-defined]
+class Here(tm.Aggregate, of=Log, table="Logs"):
+    host: tm.Field[str] = tm.group_by(Log.host)
+    lines: tm.Field[int] = tm.count()
+
+    key = tm.Key[str](partition="{host}", row=("total", ""))
 
 
-def drop(store: tm.Store, label: str, by: str | None = None) -> None:
-    """Drop an index, an aggregate or a class, as contracting a migration does."""
-    engine = store._engine
-    assert isinstance(engine, SqliteEngine)
-    engine._write(lambda sqlite, writer: change(writer, dropping.drop, label, by))
-    engine.catch_up()
+class Other(tm.Entity, table="Others"):
+    id: tm.Field[str]
+    name: tm.Field[str] = tm.field(default="x")
+
+    key = tm.Key[str](partition="{id}")
+    by_name = tm.Index[str](partition="{name}")
 
 
-def state(store: tm.Store, label: str) -> str:
-    return store.status()[label].state
+MODELS: list[Any] = [Log, Hosts, Other]
+Place = Any
 
 
-def test_an_index_is_dropped_cleared_in_batches_and_gone(path: Path) -> None:
-    with relaxed(path, PLAIN) as store:
-        drop(store, "Part.by_name", "0004_drop")
-        assert state(store, "Part.by_name") == "dropping"
-        write(store, PLAIN, "b")
-        assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 30  # type: ignore[attr-defined]
-        for report in (store.check(), repaired(store)):
-            assert report.ok
-        batch = store._engine.build(12, None)
-        assert batch is not None
-        assert (batch.clearing, batch.entities) == (True, 12)
-        assert len(store._engine.file.read("SELECT * FROM PartsByName_dropped")) == 18  # type: ignore[attr-defined]
-    with relaxed(path, PLAIN) as store:
-        assert state(store, "Part.by_name") == "dropping"
-        report = store.build(rest=0)
-        assert (report.done, report.entities, report.built) == (True, 0, ())
-        assert state(store, "Part.by_name") == "dropped"
-        assert "PartsByName" not in tables(store)
+@pytest.fixture(params=["file", "account"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    return tmp_path / "store.db" if request.param == "file" else AzurePlace(memory=Memory(), still=True)
+
+
+def fill(store: tm.Store, count: int = 6) -> None:
+    store.insert_many([Log("a", n, ["info", "error"][n % 2], f"c{n}") for n in range(count)])
+    store.upsert_many([Other(f"o{n}") for n in range(3)])
+
+
+def right(store: tm.Store, count: int) -> None:
+    assert [one.number for one in store.query(Log).where(Log.host == "a")] == list(range(count))
+    assert len(list(store.query(Log.by_level("error")))) == count // 2
+    assert len(list(store.query(Log.by_code("c1")))) == min(count, 1)
+    group = store.get(Hosts.key("a"))
+    assert (0 if group is None else group.lines) == count
+    assert len(list(store.query(Other.by_name("x")))) == 3
+    report = store.check()
+    assert report.ok, str(report)
+
+
+def tables_of(place: Place) -> set[str]:
+    """Return the tables that there are in a place."""
+    if isinstance(place, AzurePlace):
+        assert place.memory is not None
+        return set(place.memory.tables) - {"TableMapper"}
+    with closing(sqlite3.connect(place)) as connection:
+        names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {name for (name,) in names if not name.endswith("_big") and name[:3] in ("Log", "Hos", "Oth")}
+
+
+def test_a_class_goes_with_all_that_is_its_and_comes_back_empty(place: Place) -> None:
+    with tm.open(place, models=MODELS) as store:
+        fill(store)
+        store.drop(Log)
+        store.build()
+        for call in (
+            lambda: store.get(Log.key("a", 1)),
+            lambda: list(store.query(Log).where(Log.host == "a")),
+            lambda: list(store.query(Log.by_level("info"))),
+            lambda: list(store.partition(Log.host == "a")),
+            lambda: store.insert(Log("a", 99)),
+            lambda: store.merge(Log.key("a", 1), level="x"),
+            lambda: store.delete(Log.key("a", 1)),
+            lambda: store.get(Hosts.key("a")),
+        ):
+            with pytest.raises(
+                tm.SchemaMismatch, match="was dropped on .*; open the store again to have it anew, empty"
+            ):
+                call()
+        assert len(list(store.query(Other.by_name("x")))) == 3
+        store.insert(Other("new", "y"))
+        store.delete(Other.key("new"))
         assert store.check().ok
-        assert store.build().done
-    assert tm.status(path)["Part.by_name"].state == "dropped"
-
-
-def test_an_aggregate_is_dropped_with_its_indexes(path: Path) -> None:
-    with relaxed(path, PLAIN) as store:
-        drop(store, "Names", "0004_drop")
-        write(store, PLAIN, "b")
-        store.build(rest=0)
-        assert tables(store) & {"Names", "Names_Names_values", "NamesByParts"} == set()
-        assert [one.where for one in store.status().objects] == ["Part", "Part.by_name", "Names"]
+    assert tables_of(place) == {"Others", "OthersByName"}
+    with tm.open(place, models=[Other]) as store:
         assert store.check().ok
-        with pytest.raises(tm.InvalidQuery, match="the store has no Names"):
-            drop(store, "Names")
+    with tm.open(place, models=MODELS) as store:
+        right(store, 0)
+        fill(store)
+        right(store, 6)
+        assert store.status()["Log"].state == "ready"
 
 
-def test_a_class_is_dropped_with_all_that_is_maintained_from_it(path: Path) -> None:
-    with relaxed(path, Other) as store:
-        drop(store, "Part")
-        store.build(rest=0)
-        assert not any(name.startswith(("Part", "Names")) for name in tables(store))
-        assert store.check().ok
-    with relaxed(path, part(size=tm.Index[int](partition="{number}"))) as store:
-        assert "Parts_2" in tables(store)
+def test_a_class_is_dropped_again_and_again(place: Place) -> None:
+    for cycle in range(4):
+        with tm.open(place, models=MODELS) as store:
+            fill(store, 2 + cycle)
+            right(store, 2 + cycle)
+            store.drop(Log)
+            store.build()
+        assert tables_of(place) == {"Others", "OthersByName"}
+    with tm.open(place, models=MODELS) as store:
+        right(store, 0)
+        assert len([one for one in store.status().objects if one.state == "dropped"]) == 0
+        store.drop(Log)
+        assert (
+            len([one for one in store.status().objects if one.state.startswith("dropp")]) == 2
+        )  # (the last time alone)
 
 
-def test_a_version_that_declares_what_was_dropped_is_refused(path: Path) -> None:
-    with relaxed(path, OLD) as running, relaxed(path, PLAIN) as store, relaxed(path, OLD, NAMES) as both:
-        drop(store, "Part.by_name", "0004_drop")
-        refused = r"by_name was dropped by 0004_drop; declare it under another name, or delete it here"
-        with pytest.raises(tm.SchemaMismatch, match=refused):
-            running.insert(OLD("z", 1, "N1"))
-        with pytest.raises(tm.SchemaMismatch, match=refused):
-            list(running.query(OLD.by_name("N1")))
-        with pytest.raises(tm.SchemaMismatch, match=refused):
-            both.insert(OLD("z", 1, "N1"))
-        with pytest.raises(tm.SchemaMismatch, match=refused):
-            relaxed(path, OLD)
-        store.insert(PLAIN("z", 1, "N1"))
-        drop(store, "Names")
-        with pytest.raises(tm.SchemaMismatch, match=r"Names was dropped on \d{4}-"):
-            relaxed(path, PLAIN, totals(PLAIN, least=tm.min(PLAIN.number), by=True))
-
-
-def test_a_dropped_name_comes_back_with_any_definition(path: Path) -> None:
-    again = part(by_name=tm.Index[str, int](partition="{name}", row="{number}"))
-    same = part(by_name=BY_NAME, by_shelf=tm.Index[str](partition="{shelf}"))
-    with relaxed(path, PLAIN) as store:
-        drop(store, "Part.by_name", "0004_drop")
-        with relaxed(path, again) as newer:
-            assert len(found(newer, again, "N1")) == 5
-            assert "PartsByName_2" in tables(newer)
-            assert state(newer, "Part.by_name") == "ready"
-        with pytest.raises(tm.SchemaMismatch, match="was dropped by 0004_drop"):
-            relaxed(path, OLD)
-        drop(store, "Part.by_name")
-        with relaxed(path, same) as newer:
-            assert len(found(newer, same, "N1")) == 5
-            assert "PartsByName_3" in tables(newer)
-            newer.build(rest=0)
-            assert tables(newer) & {"PartsByName", "PartsByName_2"} == set()
-            assert newer.check().ok
-        relaxed(path, OLD).close()  # its index is there again
-
-
-def test_what_is_being_built_can_be_dropped(path: Path) -> None:
-    wider = part(
-        by_name=BY_NAME, by_number=tm.Index[int](partition="{number}"), by_shelf=tm.Index[str](partition="{shelf}")
+def test_another_form_of_the_class_may_come_back(place: Place) -> None:
+    other = entity(
+        "Log",
+        "Logs",
+        {"id": str, "host": int},
+        tm.Key[str](partition="{id}"),
+        by_host=tm.Index[int](partition="{host}"),
     )
-    with relaxed(path, wider, build=False) as store:
-        store.build(limit=10)
-        drop(store, "Part.by_number")
-        with relaxed(path, PLAIN) as plain:
-            plain.build(rest=0)
-            assert state(plain, "Part.by_shelf") == "ready"
-            assert plain.check().ok
-
-
-def test_large_values_go_with_a_class_that_shares_its_table(tmp_path: Path) -> None:
-    Report = entity("Report", "Files", {"id": int, "text": str}, tm.Key[int](partition="reports", row="{id}"))
-    Photo = entity("Photo", "Files", {"id": int, "data": bytes}, tm.Key[int](partition="photos", row="{id}"))
-    with relaxed(tmp_path / "s.db", Report, Photo) as store:
-        store.insert_many(Report(number, "x" * 30_000) for number in range(3))
-        store.insert_many(Photo(number, b"x" * 30_000) for number in range(2))
-        drop(store, "Report")
-    with relaxed(tmp_path / "s.db", Photo) as store:
-        assert len(store._engine.file.read("SELECT id FROM Files_2_big")) == 2  # type: ignore[attr-defined]
-        assert store[Photo.key(1)].data == b"x" * 30_000
+    with tm.open(place, models=MODELS) as store:
+        fill(store)
+        store.drop(Log)
+    with tm.open(place, models=[other, Other]) as store:
+        store.insert(other("x", 5))
+        assert [one.id for one in store.query(other.by_host(5))] == ["x"]
         assert store.check().ok
 
 
-def test_what_is_disabled_is_not_maintained_and_built_anew(path: Path) -> None:
-    with relaxed(path, OLD, NAMES) as store, relaxed(path, PLAIN) as other:
-        for label in ("Part.by_name", "Names"):
-            store._engine.disable(label)  # type: ignore[attr-defined]
-        with pytest.raises(tm.NotReady, match="Part.by_name: it must be built again; call store.build"):
-            found(store, OLD, "N1")
-        with pytest.raises(tm.NotReady):
-            store.get(NAMES.key("N1"))
-        for writer, shelf in ((store, "b"), (other, "c")):
-            write(writer, OLD if writer is store else PLAIN, shelf)
-        assert {one.where: one.state for one in store.status().objects} == {
-            "Part": "ready", "Part.by_name": "disabled", "Names": "disabled", "Names.by_parts": "disabled"
-        }  # fmt: skip
-        assert store.check().problems == ()
-        assert repaired(store).repaired == ()
-        assert not store.build(limit=8, rest=0).done
-        assert state(store, "Part.by_name") == "building"
-        write(other, PLAIN, "d")
-        assert store.build(rest=0).done
-        assert store.build(rest=0).built == ()
-        assert len(found(store, OLD, "N1")) == 5 + 3 * 4
-        assert store[NAMES.key("N1")].parts == 5 + 3 * 4
-        assert [one.name for one in store.query(NAMES.by_parts(17))] == ["N1"]
-        assert store.check().problems == ()
-        assert {"PartsByName_2", "Names_2"} <= tables(store)
-        assert not {"PartsByName", "Names"} & tables(store)
-    with relaxed(path, OLD, NAMES) as store:
+def test_an_aggregate_in_the_table_of_its_class_goes_with_it(place: Place) -> None:
+    with tm.open(place, models=[Log, Here, Other]) as store:
+        fill(store)
+        assert store[Here.key("a")].lines == 6
+        store.drop(Log)
+        store.build()
+    assert tables_of(place) == {"Others", "OthersByName"}
+    with tm.open(place, models=[Log, Here, Other]) as store:
+        assert store.get(Here.key("a")) is None
         assert store.check().ok
 
 
-def test_a_definition_that_is_superseded_while_it_is_built_stays_undeclared(path: Path) -> None:
-    second, third = (part(by_number=tm.Index[int, str](partition="{number}", row=row)) for row in ("{name}", "{shelf}"))
-    relaxed(path, second, build=False).close()
-    with relaxed(path, third, build=False) as store, relaxed(path, second, build=False) as older:
-        store.build(rest=0)
-        assert [(one.where, one.declared) for one in store.status().objects if "by_number" in one.where] == [
-            ("Part.by_number#1", False), ("Part.by_number", True)
-        ]  # fmt: skip
-        assert len(list(older.query(second.by_number(3)))) == len(list(store.query(third.by_number(3)))) == 1
+def test_what_cannot_go_is_refused_and_stays(place: Place) -> None:
+    invoice = entity(
+        "Invoice", "Invoices", {"shop": str, "n": int}, tm.Key[str, int](partition="{shop}", row=("i", "{n}"))
+    )
+    counter = entity(
+        "Counter",
+        "Invoices",
+        {"shop": str, "last": (int, tm.field(default=0))},
+        tm.Key[str](partition="{shop}", row="counter"),
+    )
+    room = entity("Room", "Rooms", {"name": str}, tm.Key[str](partition="{name}", row="room"))
+    book = entity("Book", "Books", {"room": str, "id": str}, tm.Key[str, str](partition="{room}", row="{id}"))
+    shelf = aggregate(
+        "Shelf",
+        book,
+        {"room": (str, tm.group_by(book.room)), "books": (int, tm.count())},
+        tm.Key[str](partition="{room}", row="shelf"),
+        "Rooms",
+    )
+    with tm.open(place, models=[*MODELS, invoice, counter, room, book, shelf]) as store:
+        fill(store)
+        store.insert(counter("a", 1))
+        for cls, text in {
+            counter: r'drop: Counter shares "Invoices" with Invoice; delete its entities with store\.clear\(Counter\)',
+            book: 'drop: Shelf, which is maintained from Book, shares "Rooms" with Room; drop Shelf with a script first',
+        }.items():
+            with pytest.raises(tm.InvalidQuery, match=text):
+                store.drop(cls)
+        for wrong in (Hosts, "Log", int):
+            with pytest.raises(tm.InvalidEntity):
+                store.drop(wrong)  # type: ignore[arg-type]
+        with store.transaction() as tx, pytest.raises(tm.InvalidTransaction):
+            assert tx.get(Other.key("o1")) is not None
+            store.drop(Log)
+        right(store, 6)
+    text = "drop: Hosts is maintained from Log; open the store with it, too"
+    with tm.open(place, models=[Log, Other]) as store, pytest.raises(tm.InvalidQuery, match=text):
+        store.drop(Log)
+    with tm.open(place, models=MODELS) as store:
+        store.freeze()
+        with pytest.raises(tm.StoreLocked):
+            store.drop(Log)
+        store.unfreeze()
+        right(store, 6)
+    with tm.open(place, models=MODELS, read_only=True) as store, pytest.raises(tm.StoreReadOnly):
+        store.drop(Log)
+
+
+def test_a_class_that_keeps_a_field_of_another_stays(place: Place) -> None:
+    with tm.open(place, models=KEPT) as store:
+        store.insert(Title("ada", "t"))
+        with pytest.raises(tm.InvalidQuery, match=r"drop: Title keeps Writer\.titles; remove that field first"):
+            store.drop(Title)
         assert store.check().ok
 
 
-def test_compact_removes_what_was_dropped_and_gives_public_names_back(tmp_path: Path) -> None:
-    again = part(by_name=tm.Index[str, int](partition="{name}", row="{number}"))
-    second = totals(again, most=tm.max(again.number))
-    with relaxed(tmp_path / "s.db", OLD, NAMES) as store:
-        fill(store, OLD)
-    with relaxed(tmp_path / "s.db", again, second) as store:
-        before = tables(store)
-        assert {"PartsByName_2", "Names_2", "Names_Names_values_2"} <= before
-        with relaxed(tmp_path / "s.db", OLD), pytest.raises(tm.StoreLocked):
-            store.compact()
-        store.compact()
-        assert tables(store) == before, "older versions still use the old ones"
-        drop(store, "Part.by_name#1")
-        drop(store, "Names#1")
-        store.compact()
-        assert {"PartsByName", "Names", "Names_Names_values"} <= tables(store)
-        assert not any("_2" in name for name in tables(store))
-        write(store, again, "b")
-        assert len(found(store, again, "N1")) == 9
-        assert store[second.key("N1")].parts == 9
-        assert store.check().ok
-        assert store.build().done
-        assert state(store, "Names#1") == "dropped"
-    with relaxed(tmp_path / "s.db", again, second) as store:
-        assert store.check().ok
+class Title(tm.Entity, table="Titles"):
+    name: tm.Field[str]
+    id: tm.Field[str]
+
+    key = tm.Key[str, str](partition="{name}", row="{id}")
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_unique_index_goes_when_the_same_one_without_that_promise_is_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, at_once: bool
-) -> None:
-    if not at_once:
-        monkeypatch.setattr(apply_schema, "_AT_ONCE", -1)
-    old_class = part(by_name=tm.Index[str](partition="{name}", unique=True))
-    new_class = part(by_name=tm.Index[str](partition="{name}"))
-    with relaxed(tmp_path / "s.db", old_class) as old:
-        old.insert_many(old_class("a", number, f"N{number}") for number in range(30))
-        with relaxed(tmp_path / "s.db", new_class, build=False) as new:
-            if not at_once:
-                with pytest.raises(tm.UniqueViolation):
-                    new.insert(new_class("b", 1, "N1"))
-                assert [one.number for one in old.query(old_class.by_name("N3"))] == [3]
-            new.build(rest=0)
-            new.insert(new_class("b", 1, "N1"))
-            old.insert(old_class("b", 2, "N1"))
-            assert found(old, old_class, "N1") == found(new, new_class, "N1") == [("a", 1), ("b", 1), ("b", 2)]
-            for store in (old, new):
-                assert store.check().ok
-            assert "PartsByName" not in tables(new)
-        with relaxed(tmp_path / "s.db", old_class) as again:
-            assert len(found(again, old_class, "N1")) == 3
-            assert again.check().ok
-        assert [(one.where, one.state) for one in tm.status(tmp_path / "s.db").objects] == [
-            ("Part", "ready"), ("Part.by_name", "ready"), ("Part.by_name#1", "dropped")
-        ]  # fmt: skip
+class Writer(tm.Entity, table="Writers"):
+    name: tm.Field[str]
+    titles: tm.Field[int] = tm.count(of=Title)
+
+    key = tm.Key[str](partition="{name}")
 
 
-READS: dict[str, Callable[[tm.Store, Any, Any], object]] = {
-    "an index by name": lambda store, cls, names: list(store.query(cls.by_name("N1"))),
-    "an index": lambda store, cls, names: list(store.query(cls).where(cls.name == "N1")),
-    "an aggregate": lambda store, cls, names: store.get(names.key("N1")),
-    "some of an aggregate": lambda store, cls, names: list(store.query(names).where(names.name == "N1")),
-    "an index of an aggregate": lambda store, cls, names: list(store.query(names.by_parts(5))),
-}
+KEPT = [Title, Writer]
 
 
-@pytest.mark.parametrize("read", READS)
-def test_nobody_reads_what_was_dropped_or_disabled_and_is_not_maintained_any_more(path: Path, read: str) -> None:
-    label = "Names" if "aggregate" in read else "Part.by_name"
-    with relaxed(path, OLD, NAMES) as running, relaxed(path, OLD, NAMES) as other, relaxed(path, PLAIN) as store:
-        assert READS[read](running, OLD, NAMES)
-        assert READS[read](other, OLD, NAMES)
-        store._engine.disable(label)  # type: ignore[attr-defined]
-        store.insert(PLAIN("z", 1, "N1"))
-        with pytest.raises((tm.NotReady, tm.ScanRefused), match="it must be built again"):
-            READS[read](other, OLD, NAMES)
-        drop(store, label, "0004_drop")
-        with pytest.raises(tm.SchemaMismatch, match="was dropped by 0004_drop"):
-            READS[read](running, OLD, NAMES)
+def test_programs_that_have_it_open_are_refused_for_it_alone(place: Place) -> None:
+    with tm.open(place, models=MODELS) as store, tm.open(place, models=MODELS) as beside:
+        fill(store)
+        right(beside, 6)
+        store.drop(Log)
+        for call in (lambda: beside.insert(Log("a", 50)), lambda: list(beside.query(Log.by_level("info")))):
+            with pytest.raises(tm.SchemaMismatch, match="Log.* was dropped"):
+                call()
+        beside.insert(Other("more"))
+        assert len(list(beside.query(Other.by_name("x")))) == 4
+        assert beside.check().ok
+        with tm.open(place, models=MODELS) as again:
+            again.insert(Log("a", 0, "info", "c0"))
+            if isinstance(place, AzurePlace) and place.memory is not None:
+                place.memory.ahead += 100
+                beside._engine.catch_up()
+            assert [one.number for one in beside.query(Log).where(Log.host == "a")] == [0]  # (it is there again)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_nobody_reads_a_class_that_was_dropped(tmp_path: Path, *, shared: bool) -> None:
-    def numbered(name: str, table: str) -> Any:
-        return entity(name, table, {"number": int}, tm.Key[int](partition=name, row="{number}"))
+@pytest.mark.parametrize("call", [
+    lambda store: store.get(Log.key("a", 1)),
+    lambda store: list(store.query(Log.by_level("info"))),
+    lambda store: list(store.query(Log).where(Log.host == "a")),
+    lambda store: list(store.partition(Log.host == "a")),
+    lambda store: store.get(Hosts.key("a")),
+    lambda store: store.merge(Log.key("a", 1), level="x"),
+    lambda store: store.insert(Log("a", 77)),
+    lambda store: store.insert_many([Log("a", 77)]),
+])  # fmt: skip
+def test_the_first_call_that_meets_it_elsewhere_says_so(place: Place, call: Any) -> None:
+    for _ in range(2):
+        with tm.open(place, models=MODELS) as store, tm.open(place, models=MODELS) as beside:
+            fill(store)
+            store.drop(Log)
+            with pytest.raises(tm.SchemaMismatch, match="was dropped on"):
+                call(beside)
+            assert beside.check().ok
 
-    kept, gone = numbered("Kept", "Things"), numbered("Gone", "Things" if shared else "Others")
-    with relaxed(tmp_path / "s.db", kept, gone) as running, relaxed(tmp_path / "s.db", kept) as store:
-        running.insert_many([kept(1), gone(1)])
-        assert running.get(gone.key(1)) is not None
-        drop(store, "Gone", "0004_drop")
-        with pytest.raises(tm.SchemaMismatch, match="Gone was dropped by 0004_drop"):
-            running.get(gone.key(1))
-        assert [running.get(kept.key(1)), store.get(kept.key(1))] == [kept(1), kept(1)]
-        assert store.check().ok
+
+def test_in_an_account_its_new_tables_have_new_names_at_once() -> None:
+    class Deleting(Memory):
+        """A service that goes on with the name of a table that was deleted."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.gone: set[str] = set()
+
+        def send(self, request: Any, *wait: float) -> Any:
+            if isinstance(request, DeleteTable):
+                self.gone.add(request.name)
+            if isinstance(request, CreateTable) and request.name in self.gone:
+                raise AssertionError(f"{request.name} is being deleted")
+            return super().send(request, *wait)
+
+    memory = Deleting()
+    place: Any = AzurePlace(memory=memory, still=True)
+    with tm.open(place, models=MODELS) as store:
+        fill(store)
+        sent = len(memory.sent)
+        store.drop(Log)
+    drops = memory.sent[sent:]
+    assert {one.name for one in drops if isinstance(one, DeleteTable)} == {
+        "Logs", "LogsByLevel", "LogsByCode", "Hosts", "HostsByLines",
+    }  # fmt: skip
+    assert not [one for one in drops if isinstance(one, GroupTransaction) and one.table != "TableMapper"]
+    with tm.open(place, models=MODELS) as store:
+        fill(store)
+        right(store, 6)
+    assert {name[:5] for name in tables_of(place)} == {"Logsx", "LogsB", "Hosts", "Other"}
+    assert not tables_of(place) & memory.gone
+
+
+@pytest.mark.parametrize("way", ["before", "lost"])
+def test_a_drop_that_ended_at_any_request_is_finished_by_a_sweep_or_the_next_open(way: str) -> None:
+    def begun() -> Faulty:
+        memory = Faulty()
+        with tm.open(AzurePlace(memory=memory, still=True), models=MODELS) as store:  # type: ignore[arg-type]
+            fill(store)
+        return memory
+
+    whole = begun()
+    with tm.open(AzurePlace(memory=whole, still=True), models=MODELS) as store:  # type: ignore[arg-type]
+        start = whole.number
+        store.drop(Log)
+    for at in range(start + 1, whole.number + 1):
+        memory = begun()
+        place: Any = AzurePlace(memory=memory, still=True)
+        memory.at, memory.way = at, way
+        with suppress(KeyboardInterrupt), tm.open(place, models=MODELS) as store:
+            store.drop(Log)
+        memory.at = -1
+        memory.ahead += 1000
+        with tm.open(place, models=[Other]) as store:
+            assert at % 2 or store.sweep() == 0
+        tables = tables_of(place)
+        with tm.open(place, models=MODELS) as store:
+            was_dropped = tables == {"Others", "OthersByName"}
+            right(store, 0 if was_dropped else 6)
+            assert was_dropped or "Logs" in tables
+            store.upsert_many([Log("a", n, ["info", "error"][n % 2], f"c{n}") for n in range(6)])
+            right(store, 6)
+
+
+async def test_under_asyncio_too(tmp_path: Path) -> None:
+    async with tm.open_async(tmp_path / "store.db", models=MODELS) as store:
+        await store.insert(Log("a", 1))
+        await store.drop(Log)
+        with pytest.raises(tm.SchemaMismatch, match="was dropped"):
+            await store.get(Log.key("a", 1))
+    async with tm.open_async(tmp_path / "store.db", models=MODELS) as store:
+        assert await store.get(Log.key("a", 1)) is None
+
+
+def test_calls_are_reported() -> None:
+    events: list[tm.Event] = []
+    with tm.open(":memory:", models=MODELS, observe=events.append) as store:
+        store.drop(Log)
+    assert [one.verb for one in events] == ["drop"]

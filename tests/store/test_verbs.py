@@ -478,7 +478,7 @@ def test_the_greatest_is_found_again_when_it_leaves(store: tm.Store) -> None:
 
 
 def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.verbs.write_windows._ENTITIES", 10)
     store.insert(book("25"))
     with pytest.raises(tm.EntityExists) as caught:
         store.insert_many(book(str(n)) for n in range(100))
@@ -488,7 +488,7 @@ def test_insert_many_says_how_many_were_written_before_it_failed(store: tm.Store
 
 
 def test_insert_many_says_how_many_were_written_when_its_source_fails(store: tm.Store, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tablemapper.store.write_windows._ENTITIES", 10)
+    monkeypatch.setattr("tablemapper.verbs.write_windows._ENTITIES", 10)
 
     def source() -> Iterator[Product]:
         yield from (book(str(n)) for n in range(15))

@@ -16,7 +16,7 @@ import tablemapper as tm
 from tablemapper.engines.sqlite.rows import atomic_load as sorted_load
 from tablemapper.engines.sqlite.rows import writes as operations
 from tablemapper.schema.model import compile_schema
-from tablemapper.store import write_windows as bulk
+from tablemapper.verbs import write_windows as bulk
 
 from ..classes import entity
 

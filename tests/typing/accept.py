@@ -15,7 +15,7 @@ import msgspec
 from hypothesis.strategies import SearchStrategy, just
 
 import tablemapper as tm
-from tablemapper.testing import Clock, entities, keys
+from tablemapper.testing import Clock, account_store, entities, keys
 
 UserId = NewType("UserId", str)
 
@@ -79,6 +79,16 @@ class Reading(tm.Entity, table="SensorReadings"):
     count: tm.Field[int] = tm.field(default=0)
 
     key = tm.Key[str, datetime](partition="{device_id}", row="{taken_at}")
+
+
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.price > Decimal(10)
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
 
 
 class DailyClimate(tm.Aggregate, of=Reading, table="DailyClimate", where=lambda r: r.temperature > -100.0):
@@ -609,11 +619,19 @@ def parts(store: tm.Store, traffic: Traffic) -> None:
     assert_type(Traffic.home.at(lambda home: home.city).set("Oslo"), tm.Assignment[Traffic])
     assert_type(store.merge(key, Traffic.hours["05"].add(1), Traffic.more["size"].set(3), returning=True), Traffic)
     store.merge(key, Traffic.hours["05"].set(Traffic.hours["06"] + 1))
+    store.merge(key, Traffic.hours["05"].add(1), or_insert=traffic)
     store.query(Traffic).update(Traffic.more["size"].remove())
     store.query(Traffic.by_color("red"))
     with store.transaction() as tx:
         tx.require(traffic)
         tx.require(key)
+        assert_type(tx.merge(key, id="a", or_insert=traffic, returning=True), Traffic)
+
+    def work(tx: tm.Transaction) -> int:
+        return tx.merge(key, Traffic.hours["05"].add(1), returning=True).hours["05"]
+
+    assert_type(store.run(work), int)
+    assert_type(store.run(lambda tx: tx.insert(traffic)), None)
 
 
 async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
@@ -621,6 +639,12 @@ async def parts_asynchronously(store: tm.AsyncStore, traffic: Traffic) -> None:
     await store.merge(traffic.key, id="a")
     async with store.transaction() as tx:
         tx.require(traffic)
+        assert_type(await tx.merge(traffic.key, id="a", returning=True), Traffic)
+
+    async def work(tx: tm.AsyncTransaction) -> int:
+        return (await tx.merge(traffic.key, id="a", returning=True)).hours["05"]
+
+    assert_type(await store.run(work), int)
 
 
 def written(store: tm.Store, since: datetime) -> None:
@@ -753,10 +777,44 @@ def hierarchies(store: tm.Store) -> None:
     assert_type(documents.max(Document.path), tuple[str, ...] | None)
 
 
+@attrs.frozen
+class Slug:
+    text: str
+
+
+def slug(text: str) -> Slug:
+    return Slug(text)
+
+
+tm.register(Slug, str, store=lambda slug: slug.text, load=Slug)
+
+
+def own_scalars() -> None:
+    assert_type(tm.register(Slug, str, store=lambda slug: slug.text, load=slug), None)
+
+
+class Article(tm.Entity, table="Articles"):
+    site: tm.Field[str]
+    slug: tm.Field[Slug]
+
+    key = tm.Key[str, Slug](partition="{site}", row="{slug}")
+
+
+def own_scalars_in_queries(store: tm.Store) -> None:
+    articles = store.query(Article).where(Article.slug == Slug("a"), Article.slug.is_in([Slug("b")]))
+    assert_type(articles.max(Article.slug), Slug | None)
+    assert_type(store[Article.key("a", Slug("b"))].slug, Slug)
+
+
 def strategies() -> None:
     assert_type(entities(Product), SearchStrategy[Product])
     assert_type(entities(Product, category_id="books", price=just(Decimal(1))), SearchStrategy[Product])
     assert_type(keys(Product), SearchStrategy[tm.KeyOf[Product]])
+
+
+def stores_of_tests() -> None:
+    with account_store([Product], prefix="Mine") as store:
+        assert_type(store, tm.Store)
 
 
 def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> None:
@@ -764,3 +822,16 @@ def fixtures(tm_store: tm.Store, tm_events: list[tm.Event], tm_clock: Clock) -> 
     tm_clock.tick(0.5)
     tm_clock.set(tm_clock.now + timedelta(days=1))
     assert_type([event.verb for event in tm_events], list[str])
+
+
+def accounts() -> None:
+    with tm.open("azure://shop", models=[Product], prefix="Staging", adopt=["Products"]) as store:
+        assert_type(store, tm.Store)
+    tm.open("azure://shop", models=[Product], adopt=("Products", "Orders"))
+    tm.open_async("azure://shop", models=[Product], prefix="Staging", adopt=True)
+    assert_type(tm.status("azure://shop", prefix="Staging").frozen, datetime | None)
+
+
+async def drops(store: tm.Store, other: tm.AsyncStore) -> None:
+    store.drop(Product)
+    await other.drop(Product, progress=True)

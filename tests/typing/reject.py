@@ -9,6 +9,7 @@ import tablemapper as tm
 from tablemapper.testing import Clock, entities, keys
 
 from .accept import (
+    Article,
     Bounded,
     DailyClimate,
     Department,
@@ -16,6 +17,7 @@ from .accept import (
     Headcount,
     Product,
     Reading,
+    Slug,
     Traffic,
     User,
     UserId,
@@ -43,6 +45,16 @@ class Wrong(tm.Entity, table="Wrong"):
     key = tm.Key[str]("{a}", "{b}")  # type: ignore[call-arg, arg-type]
     by_c = tm.Index[int](partition=3)  # type: ignore[arg-type]
     by_d = tm.Index[int](partition="{c}", unique="yes")  # type: ignore[arg-type]
+
+
+def is_dear(p: type[Dear]) -> tm.Predicate[Dear]:
+    return p.prize > Decimal(10)  # type: ignore[attr-defined, no-any-return]
+
+
+class Dear(tm.Entity, table="Dear"):
+    price: tm.Field[Decimal]
+    key = tm.Key[Decimal](partition="{price}")
+    by_price = tm.Index[Decimal](partition="{price}", where=is_dear)
 
 
 class WrongMaintained(tm.Entity, table="WrongMaintained"):
@@ -308,6 +320,9 @@ def parts(store: tm.Store) -> None:
     Traffic.home.at(lambda home: home.city).set(3)  # type: ignore[arg-type]
     store.merge(key, Traffic.more["x"].set(1)).id  # type: ignore[attr-defined]
     store.merge(key, returning=1)  # type: ignore[call-overload]
+    store.merge(key, or_insert=5)  # type: ignore[call-overload]
+    store.run(5)  # type: ignore[arg-type]
+    store.run(lambda: 5)  # type: ignore[arg-type, misc]
     store.query(Traffic.by_color(5))  # type: ignore[arg-type]
     with store.transaction() as tx:
         tx.require("a")  # type: ignore[arg-type]
@@ -374,6 +389,14 @@ def hierarchies(store: tm.Store) -> None:
     Document.key("a", "b")  # type: ignore[arg-type]
 
 
+def own_scalars(store: tm.Store) -> None:
+    tm.register(Slug, str, store=lambda slug: slug.name, load=Slug)  # type: ignore[attr-defined]
+    tm.register(Slug, int, store=lambda slug: 1, load=Slug)  # type: ignore[arg-type]
+    tm.register("Slug", str, store=str, load=str)  # type: ignore[arg-type]
+    Article.key("a", "b")  # type: ignore[arg-type]
+    store.query(Article).max(Article.slug).name  # type: ignore[union-attr]
+
+
 def strategies() -> None:
     entities(DailyClimate)  # type: ignore[type-var]
     entities("Product")  # type: ignore[arg-type]
@@ -385,3 +408,16 @@ def strategies() -> None:
 def fixtures(tm_clock: Clock) -> None:
     tm_clock.tick("a minute")  # type: ignore[arg-type]
     tm_clock.now = datetime.now()  # type: ignore[misc]
+
+
+def accounts() -> None:
+    tm.open("azure://shop", models=[Product], prefix=5)  # type: ignore[arg-type]
+    tm.open("azure://shop", models=[Product], adopt=5)  # type: ignore[arg-type]
+    tm.open("azure://shop", models=[Product], adopt=[Product])  # type: ignore[list-item]
+    tm.open_async("azure://shop", models=[Product], adopt={"Products": True})  # type: ignore[arg-type]
+
+
+def drops(store: tm.Store) -> None:
+    store.drop(DailyClimate)  # type: ignore[arg-type]
+    store.drop("Product")  # type: ignore[arg-type]
+    store.drop(Product, timeout=5)  # type: ignore[call-arg]

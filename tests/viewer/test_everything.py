@@ -124,7 +124,7 @@ def test_a_bar_is_drawn_only_where_all_rows_are_counted(app: Any, monkeypatch: p
     url = "/query/Part?where=bin==a&where=number<3"
     page = visit(app, url).text
     assert ("2 of 3 rows are read" in page, 'class="share"' in page) == (True, True)
-    monkeypatch.setattr("tablemapper.viewer.query_page.COUNTED", 3)
+    monkeypatch.setattr("tablemapper.viewer.query_page.MAX_COUNTED", 3)
     page = visit(app, url).text
     assert ("2 of 3 or more rows are read" in page, 'class="share"' in page) == (True, False)
 

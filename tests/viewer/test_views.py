@@ -143,7 +143,7 @@ def test_a_class_that_only_its_code_can_read_is_shown_as_text_and_says_why(
 
 
 def test_counts_stop(app: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tablemapper.viewer.views.COUNTED", 3)
+    monkeypatch.setattr("tablemapper.viewer.views.MAX_COUNTED", 3)
     first = json(app, "/")["classes"][0]
     assert (first["entities"], first["at_least"]) == (3, True)
     assert "3 or more" in visit(app, "/").text

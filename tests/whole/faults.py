@@ -235,14 +235,14 @@ def a_whole_key_that_forgets_the_other_conditions(patch: Patch) -> None:
 
 def values_of_an_index_by_name_that_bound_but_do_not_filter(patch: Patch) -> None:
     given: list[Any] = []
-    real = query_spec.named
+    real = query_spec.call_conditions
 
     def named(*rest: Any) -> list[Any]:
         found = list(real(*rest))
         given.extend(found)
         return found
 
-    patch.setattr(query_spec, "named", named)
+    patch.setattr(query_spec, "call_conditions", named)
     _plans_with(
         patch, lambda made: attrs.evolve(made, filter=tuple(p for p in made.filter if not _is_one_of(p, given)))
     )

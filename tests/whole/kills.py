@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import os
 import random
 import shutil
@@ -33,9 +32,8 @@ import attrs
 
 import tablemapper as tm
 from tablemapper.engines.sqlite.engine import SqliteEngine
-from tablemapper.engines.sqlite.file import transactions
 from tablemapper.engines.sqlite.online import apply_schema, backfill, migration
-from tablemapper.engines.sqlite.rows import build_steps, group_build, jobs, write_hooks
+from tablemapper.engines.sqlite.rows import build_steps, jobs, write_hooks
 from tablemapper.migrations import runner
 from tablemapper.store import builds
 
@@ -57,7 +55,7 @@ UNIQUE_TOTALS = totals(UNIQUE, "maker")
 
 
 def _counted(name: str, field: str, kind: Any) -> Any:
-    """Return an aggregate whose groups can be written ahead of the cursor: nearly each entity changes another one."""
+    """Return an aggregate of many groups: nearly each entity changes another one."""
     members = {field: (kind, tm.group_by(getattr(BARE, field))), "parts": (int, tm.count())}
     members["numbers"] = (int, tm.sum(BARE.number))
     return aggregate(name, BARE, members, tm.Key[kind](partition=f"{{{field}}}"))
@@ -84,7 +82,7 @@ class Scene:
     """What the script leads to, which no writer knows: writers end with the switch."""
     still: int = STILL
     anew: bool = False
-    """Whether builders build again what is built, and writers pause, so that groups are written ahead of the cursor."""
+    """Whether builders build again what is built, and writers pause."""
 
     @property
     def all(self) -> list[Sequence[Any]]:
@@ -142,28 +140,6 @@ def _ledger_left() -> None:
     backfill._NOTE = backfill._NOTE.replace("REPLACE", "INSERT OR IGNORE")
 
 
-def _slices_beside_others() -> None:
-    def alone(self: Any, _: Any, write: Any) -> Any:
-        results: list[Any] = []
-        time.sleep(random.choice([0, 0, 0, 0.05]))  # long enough for somebody else to write, on any machine
-        pace = self._write(lambda now, writer: results.append(write(writer)))
-        return results[0], pace
-
-    group_build.SqliteGroupBuild._alone = alone  # type: ignore[method-assign]
-
-
-def _frontier_left() -> None:
-    """A slice whose frontier is not in its own transaction."""
-    build_steps.REACH = jobs.REACH.replace("VALUES(", "SELECT ").removesuffix(")") + " WHERE random() % 3"
-
-
-def _no_frontier() -> None:
-    real = jobs._building
-    jobs._building = lambda some, get: (
-        one for one in real(some, get) if not any(isinstance(of, jobs._OfGroups) for of in one[0].aggregates)
-    )
-
-
 def _acknowledged_early() -> None:
     Log.early = True
 
@@ -179,9 +155,6 @@ FAULTS: dict[str, tuple[str, Callable[[], None]]] = {
     "the cursor of a build is not of its batch": ("builds", _cursor_left),
     "the cursor of a copy is not of its batch": ("rewrite", _cursor_first),
     "what was made of an entity is not noted again": ("rewrite", _ledger_left),
-    "slices are written though somebody else wrote": ("groups", _slices_beside_others),
-    "the frontier of a build is not of its slice": ("groups", _frontier_left),
-    "writers leave the frontier alone": ("groups", _no_frontier),
     "what a contraction ends goes on": ("convert", _versions_left),
     "a write is acknowledged before its commit": ("builds", _acknowledged_early),
 }
@@ -254,9 +227,6 @@ def still(scene: Scene) -> State:
 # ---------------------------------------------------------------------------------------------- what is killed
 
 
-STAGES = ("", " that reads ahead", " between slices")
-
-
 @attrs.frozen
 class Round:
     """One store, and the processes that use it."""
@@ -264,8 +234,6 @@ class Round:
     folder: Path
     scene: Scene
     durability: Any
-    stage: mmap.mmap = attrs.field(factory=lambda: mmap.mmap(-1, 1))
-    """What the builder is at, a place of `STAGES`: it is known of one that is killed."""
 
     @property
     def path(self) -> Path:
@@ -364,24 +332,6 @@ def build(round: Round, draw: random.Random, _: int) -> None:
                 round.event("build")
 
 
-def note_steps(round: Round) -> None:
-    """Have builders say what they do ahead of the cursor, and do it in small steps soon after somebody else wrote."""
-    group_build._LOOK, group_build._CHUNK, transactions._COMPANY = 0.002, 64, 0.01
-    real = group_build.SqliteGroupBuild.step
-
-    def step(self: group_build.SqliteGroupBuild, most: int, *, start: bool) -> Any:
-        built = real(self, most, start=start)
-        if built is None or built.ended or built.entities < 0:
-            round.stage[0] = 0
-        else:
-            round.stage[0] = 1 if built.entities else 2
-        if built is not None and built.entities <= 0:
-            round.event("abandonment" if built.entities else "slice")
-        return built
-
-    group_build.SqliteGroupBuild.step = step  # type: ignore[method-assign]
-
-
 def migrate(round: Round, draw: random.Random, _: int) -> None:
     scene = round.scene
     to = "" if scene.back and draw.random() < 0.5 else None
@@ -463,8 +413,6 @@ def play(
 
         def process() -> None:
             apply_schema._AT_ONCE, builds._LEAST, builds.FIRST, runner.FIRST = -1, 5, 20, 20  # type: ignore[attr-defined]
-            if round.scene.anew:
-                note_steps(round)
             if fault:
                 FAULTS[fault][1]()
             work(round, random.Random(seed), *args)
@@ -517,8 +465,7 @@ def play(
         os.kill(victim, signal.SIGKILL)
         os.waitpid(victim, 0)
         counts["kill"] += 1
-        counts[f"kill of {work.__name__}{STAGES[round.stage[0]] if work is build else ''}"] += 1
-        round.stage[0] = 0
+        counts[f"kill of {work.__name__}"] += 1
         start(work if work is write else draw.choice(others), slot)
     for child in running:
         os.kill(child, signal.SIGKILL)

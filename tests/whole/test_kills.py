@@ -73,7 +73,6 @@ def test_processes_that_are_killed_for_long_lose_nothing(tmp_path: Path, *, full
         if time.monotonic() > start + SECONDS:
             break
     assert total["kill"] > SECONDS
-    assert min(total["abandonment"], total["kill of build between slices"]) > 0, "of groups ahead of a cursor"
 
 
 QUICK = ["a write is acknowledged before its commit"]  # found at once, however busy the machine is

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tablemapper.engines.sqlite.driver import timestamps
 from tablemapper.engines.sqlite.rows import maintenance_writer, write_hooks, writes
 from tablemapper.schema import maintenance as changes
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from ..machine import Machine
 

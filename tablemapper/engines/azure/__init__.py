@@ -9,6 +9,7 @@
 - `recovery`: what writers left that ended before they were done: finished, or undone.
 - `housekeeping`: what a process does behind its writes: intents deleted, names taken away.
 - `freeze_barrier`: an account that is only read while it moves.
+- `dropping`: classes that leave the store with their tables.
 - `builds`: indexes and aggregates built over entities, beside writers.
 - `check`: what the tables hold, for the comparison with the entities.
 - `repair`: what a check found, made right.

@@ -346,12 +346,3 @@ def _moved(held: StoredCatalogue, job: JobSpec, before: _Step, after: _Step) -> 
 def _draft(violated: Collection[str]) -> ActionPlan:
     """Return a draft of a transition that changes no tables, and happens when it is published."""
     return ActionPlan(0, tuple, is_violated=lambda label: label in violated)
-
-
-class NoGroupBuild:
-    """Builds no groups ahead of others."""
-
-    def step(self, most: int, *, start: bool) -> BuildStep | None:
-        return None
-
-    def close(self) -> None: ...

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from ...entities.etag import Stamp
 from ...errors import CorruptStore
+from ...evolution.newer_versions import unknown_value
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
 from ...schema.rows import Row
@@ -59,6 +60,8 @@ class AzureCheckView:
 
     def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
         places = list(outer_places(index, entity))
+        if not places:
+            return
         if len(places) > 1:  # (a unique value that is being passed on)
             row = self._rows[self._owner(index)].get((places[1][2], places[1][3]))
             places = (
@@ -123,6 +126,12 @@ class AzureCheckView:
     def whole(self, model: Model) -> Model:
         return self.classes.stored(model)
 
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        return unknown_value(self.classes.followed.get(model))
+
+    def count(self, model: Model) -> int:
+        return len(self._rows[model])
+
     def rows(self, model: Model) -> Iterable[Row]:
         return (row[:-1] for row in self._rows[model].values())
 
@@ -161,9 +170,6 @@ class AzureCheckView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return len(self._indexes[index])
 
 
 def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:

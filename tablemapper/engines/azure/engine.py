@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...catalogue.freeze import check_thawed
 from ...catalogue.zone_rules import outdated
@@ -28,13 +28,16 @@ from ...schema.rows import Row
 from ..check import CheckFinding, CheckReport, ConsistencyCheck, Problem, RepairReport
 from ..protocol import Batch, BuildStep, DuplicateValue, Note, Operation, PendingBuild
 from ..status import Status, status_of
-from .builds import Builder, BuildProgress, NoGroupBuild, progress
+from .builds import Builder, BuildProgress, progress
+from .catalogue.adoption import Adopted, check_adopted
 from .catalogue.notes import change_of, noted, write_notes
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
+from .catalogue.opening import as_it_is, given_up, open_catalogue
 from .catalogue.placement import check_models
-from .catalogue.publication import as_it_is, changed, given_up, open_catalogue
+from .catalogue.publication import changed
 from .check import AzureCheckView, Group, held
 from .cross_partition.outbox import Deadline, Outbox, Timing
+from .dropping import deleted, dropped, erased
 from .freeze_barrier import announce, unfreeze, wait
 from .group_writer import GroupWriter
 from .housekeeping import Housekeeper
@@ -66,7 +69,6 @@ from .writing.late_writes import write_in_time
 T = TypeVar("T")
 _PASSES = 6  # of a repair; the last one only looks
 _TOGETHER = 16  # fixes
-_PAGES = 6  # of the values of a group, in the transaction of entities
 
 CAPABILITIES = Capabilities(
     engine="Azure Tables",
@@ -99,17 +101,17 @@ class AzureEngine:
     ) -> None:
         self.schema: Schema = classes.schema
         self._own_since = classes.head.generation if own else None  # the classes are those of the catalogue
-        self.store_id = classes.head.id
+        self.store_id: str = classes.head.id
         self.timeout = timeout
         self.read_only = read_only
-        self.reads = AzureReads(self)
-        self.driver, self._name, self._table = driver, name, catalogue
-        self._outbox = Outbox(catalogue, classes.head.times(times))
-        now = driver.run(clock())
-        self.current = CatalogueRefresher(catalogue, classes, now, self._outbox.times, timeout, read_only=read_only)
+        self.reads: Final = AzureReads(self)
+        self.driver: Final = driver
+        outbox, now = Outbox(catalogue, classes.head.times(times)), driver.run(clock())
+        self._name, self._table, self._outbox = name, catalogue, outbox
+        self.current: Final = CatalogueRefresher(catalogue, classes, now, outbox.times, timeout, read_only=read_only)
         driver.names = lambda: self.current.known.names
-        self._look = lambda: self.driver.run(self.current.look())
-        self._builder = Builder(catalogue, self.current, self._outbox, self._most_new, timeout)
+        self._look = lambda table: self.driver.run(self.current.look()).check_dropped(table)
+        self._builder = Builder(catalogue, self.current, self._outbox, OpenClasses.most_new, timeout)
         self._housekeeper = Housekeeper(self._run, self.current, self._outbox, timeout, background=background)
         self._closed = False
         self._process = os.getpid()
@@ -123,6 +125,7 @@ class AzureEngine:
         *,
         read_only: bool = False,
         catalogue: str = CATALOGUE,
+        adopt: Adopted = False,
         timeout: float = 30.0,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
@@ -136,7 +139,8 @@ class AzureEngine:
             name: of the account, for messages.
             schema: what is opened; None for what the catalogue says of all classes, which can only be read.
             read_only: whether nothing is ever written, not even the catalogue.
-            catalogue: the table of the catalogue.
+            catalogue: the table of the catalogue; where it has a name of its own, new tables begin with that.
+            adopt: the tables that may hold rows already, by ``table=``; True: all.
             timeout: seconds after which to give up, if no answer comes.
             monotonic, sleep: the clock.
             times: how long things last; for how long the catalogue is believed, and a write may go on, is what the first said
@@ -146,27 +150,35 @@ class AzureEngine:
         Raises:
             InvalidModel: a class needs more than one partition has.
             SchemaMismatch, NotAStore, StoreError
+            ValueError: no class has a table that is to be adopted.
         """
+        prefix = "" if catalogue.lower() == CATALOGUE.lower() else catalogue
         if schema is not None:
             check_models(schema, catalogue)
+            check_adopted(schema, adopt)
         driver = Driver(service, monotonic=monotonic, sleep=sleep)
         times = times or Timing()
         try:
             with store_errors(name):
                 if read_only:
-                    found, published = driver.run(as_it_is(catalogue, schema, timeout))
+                    found, published = driver.run(as_it_is(catalogue, schema, timeout, prefix=prefix, adopt=adopt))
                     classes, own = OpenClasses(found, published), schema is None
                     return cls(driver, name, classes, catalogue, timeout, times, read_only=True, own=own)
                 assert schema is not None
-                published = driver.run(open_catalogue(catalogue, schema, timeout, times))
+                published = driver.run(open_catalogue(catalogue, schema, timeout, times, prefix=prefix, adopt=adopt))
                 classes = OpenClasses(schema, published)
-                return cls(driver, name, classes, catalogue, timeout, times, background=background)
+                engine = cls(driver, name, classes, catalogue, timeout, times, background=background)
+                driver.run(erased(catalogue, published.value, engine._outbox.times, timeout))
+                if adopt and "disabled" in classes.unready.values():  # (of a catalogue that was lost)
+                    driver.run(sweep(engine.current, engine._outbox, timeout, full=True))
+                return engine
         except BaseException:
             driver.close()
             raise
 
     def __repr__(self) -> str:
-        return f"Azure Tables {self._name}"
+        prefix = self.current.known.head.prefix
+        return f"Azure Tables {self._name}{prefix and f' {prefix}…'}"
 
     def close(self) -> None:
         """Delete the intents of what is written, and close the connections. Safe to call twice."""
@@ -266,7 +278,7 @@ class AzureEngine:
         if HIDDEN_PREFIX in entity:
             return None
         claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
-        return self._classes.codec(model).row(entity) if claimed else None
+        return self._classes.codec(model).read(entity) if claimed else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
@@ -304,7 +316,7 @@ class AzureEngine:
                 if model is None and any(classes.claims(one, *key) for one in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
-                    yield [(model, classes.codec(model).row(entity))]
+                    yield [(model, classes.codec(model).read(entity))]
                 else:
                     yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
 
@@ -330,24 +342,11 @@ class AzureEngine:
         first = operations[0]
         count, rows = 0, 1 + self._classes.has_intent(first.model)  # (a note, and an intent)
         for one in operations:
-            rows += self._most_rows(one.model)
+            rows += self._classes.most_rows(one.model)
             if (one.model.table, one.partition) != (first.model.table, first.partition) or rows > MAX_CHANGES:
                 break
             count += 1
         return max(count, 1)
-
-    def _most_rows(self, model: Model) -> int:
-        """Return how many rows the write of an entity is expected to have at most."""
-        duties = self._classes.maintained(model)
-        groups = [2 + 2 * len(self._classes.maintained(one.model).indexes) for one in duties.aggregates]
-        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
-
-    def _most_new(self, classes: OpenClasses, model: Model) -> int:
-        """Return how many new entities a transaction may take, if few groups change in their partition."""
-        duties = classes.inner[model]
-        rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
-        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
-        return max((MAX_CHANGES - classes.has_intent(model) - groups) // rows, 1)
 
     def apply(
         self, operations: Sequence[Operation], *, maintained_limit: int | None = None, notes: Sequence[Note] = ()
@@ -383,7 +382,7 @@ class AzureEngine:
         try:
             for some in made:
                 if some:
-                    size = self._most_new(self.classes, some[0].model)
+                    size = self.classes.most_new(some[0].model)
                     self.run(insert(self.current, some, self._outbox, size, self.timeout, written))
         except BaseException as error:
             error.written = sum(written)  # type: ignore[attr-defined]
@@ -395,6 +394,15 @@ class AzureEngine:
     def clear(self, model: Model) -> int | None:
         """Return None: entities are deleted partition by partition."""
         return None
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class leave the store, and delete its tables once every program knows."""
+        self._check_writable()
+        since = self.run(dropped(self._table, model.name, self.schema.by_name, self.timeout))
+        self.catch_up()
+        while self.run(waited(self._table, since, self._outbox.times.settled, self.timeout)):
+            meter.advance(0)
+        self.run(deleted(self._table, model.name, self.classes.catalogue, self.timeout))
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Refuse to load everything or nothing."""
@@ -412,17 +420,8 @@ class AzureEngine:
         return model.name if index is None else f"{model.name}.{index}"
 
     def lacking(self, model: Model, *, eventual: bool = False) -> Mapping[str, Collection[str] | None]:
-        """Return for each index the fields that its rows lack.
-
-        In other partitions it is None, as rows may be older than the entities. If that may be, it is the fields that the rows of
-        unique values do not hold.
-        """
-        outer = [one for one in model.indexes if not is_local(model, one)]
-        if not eventual:
-            return {**self._classes.lacking(model), **dict.fromkeys([one.name for one in outer])}
-        return self._classes.lacking(model) | {
-            one.name: [field.name for field in one.include] for one in outer if one.unique
-        }
+        """Return for each index the fields that its rows lack; see `OpenClasses.lacking`."""
+        return self._classes.lacking(model, eventual=eventual)
 
     @property
     def eventual(self) -> Collection[str]:
@@ -432,6 +431,7 @@ class AzureEngine:
     def sweep(self, meter: Meter, *, full: bool = False) -> int:
         """Finish or undo what writers left in other partitions."""
         self._check_writable()
+        self.run(erased(self._table, self._classes.catalogue, self._outbox.times, self.timeout))
         return self.run(sweep(self.current, self._outbox, self.timeout, full=full))
 
     def describe(self, label: str) -> PendingBuild:
@@ -449,10 +449,6 @@ class AzureEngine:
         """Build the next entities of a job, at most ``most``, or wait for other processes; None if nothing is to be built."""
         self._check_writable()
         return self.run(self._builder.step(most, labels))
-
-    def group_build(self, labels: Collection[str] | None) -> NoGroupBuild:
-        """Return what builds nothing ahead."""
-        return NoGroupBuild()
 
     def violations(self, most: int) -> tuple[DuplicateValue, ...]:
         """Return values that are held twice in indexes that were to be unique, and were built over entities."""

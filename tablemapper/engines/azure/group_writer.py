@@ -18,7 +18,7 @@ from .cross_partition.remote_groups import GroupMaintenance, changed, correction
 from .reading.filters import visible
 from .reading.scans import in_range
 from .tables.driver import Effects, read, side_by_side
-from .tables.reserved_names import BASE_ROW, PAGES, index_prefix, is_page
+from .tables.reserved_names import BASE_ROW, CLAIM, PAGES, index_prefix, is_page
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -131,7 +131,7 @@ class GroupWriter:
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
             rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
             find = in_range(part.owner.table, rows) if local else QueryEntities(part.model.table)
-            yield from self._deleted(find, lambda _: True)
+            yield from self._deleted(find, lambda one: one[PARTITION] != CLAIM)
             return
         claims, pages = self.classes.claims, in_range(part.model.table, PAGES)
         yield from self._deleted(pages, lambda one: claims(part.model, one[PARTITION], one[BASE_ROW]))

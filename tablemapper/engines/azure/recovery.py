@@ -6,7 +6,7 @@ All ages are by the clock of the service: it writes when an entity was last chan
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import attrs
 
@@ -67,7 +67,8 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
         current: the classes as the process knows them; what others have left of other classes stays.
         outbox: of the process.
         timeout: seconds after which to give up, if no answer comes.
-        full: also look through the tables of aggregates for markers that nobody needs any more.
+        full: also look through the tables of classes for writes whose partitions nobody names, as after a catalogue was lost,
+            and those of aggregates for markers that nobody needs any more.
     """
     patience = Deadline((yield from clock()) + timeout)
     yield from delete_finished(outbox, patience)
@@ -84,6 +85,9 @@ def sweep(current: CatalogueRefresher, outbox: Outbox, timeout: float, *, full: 
                 )
     yield from delete_finished(outbox, patience)  # (of groups that indexes have elsewhere)
     if full:
+        named = {(one["t"], one["p"]) for one, _ in names}
+        for table in {model.table for model in current.known.models if current.known.has_intent(model)}:
+            done += yield from recovery.unnamed(table, named)
         for aggregate in current.known.outer_aggregates:
             yield from recovery.marks(aggregate.model.table)
     return done
@@ -154,6 +158,18 @@ class OutboxRecovery:
             for one, age in names
             if age > lease and not (one[PARTITION] == places.owner and places.is_clean((one["t"], one["p"])))
         ]
+
+    def unnamed(self, table: str, named: Collection[tuple[str, str]]) -> Effects[int]:
+        """Return how many intents were finished or undone in the partitions of a table that nobody names."""
+        found = yield from self.read(in_range(table, INTENTS))
+        partitions = [
+            one for one in dict.fromkeys([entity[PARTITION] for entity, _ in found]) if (table, one) not in named
+        ]
+        done = 0
+        for at in range(0, len(partitions), _TOGETHER):
+            some = partitions[at : at + _TOGETHER]
+            done += sum([count for count, _ in (yield from side_by_side([self.partition(table, one) for one in some]))])
+        return done
 
     def partition(self, table: str, partition: str) -> Effects[tuple[int, int]]:
         """Return how many intents of a partition were finished or undone, and how many are left there."""

@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
 from ...catalogue.actions import ActionPlan
 from ...catalogue.catalogue import Catalogue
 from ...catalogue.cutover import end_stale_twins
-from ...catalogue.dropping import disable, finished, tidied
+from ...catalogue.dropping import disable, drop_class, finished, tidied
 from ...catalogue.freeze import check_thawed, frozen, thawed
 from ...catalogue.invariants import contradictions
 from ...catalogue.registration import rebuilt, ruled_anew
@@ -49,7 +49,6 @@ from .rows.build_steps import build_batch, violations
 from .rows.catalogue_cache import CatalogueCache
 from .rows.check import examine, examine_twins
 from .rows.duplicate_values import violated
-from .rows.group_build import SqliteGroupBuild
 from .rows.maintenance_writer import write_changes
 from .rows.mirrors import stale_twins
 from .rows.partition_reader import next_partition, partition_rows
@@ -71,17 +70,18 @@ _PASSES = 5  # of a repair: the last one finds that nothing is wrong any more
 class SqliteEngine:
     """Keeps the rows of a schema in one SQLite file."""
 
-    capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
+    capabilities: Capabilities = Capabilities(engine="SQLite", sorts="SQLite, on disk past its cache")
     eventual: Collection[str] = ()
 
     def __init__(self, file: File, sqlite: SqliteSchema, *, own: bool = False) -> None:
         self.file = file
         self._own_since = sqlite.generation if own else None  # the classes are those of the file's catalogue
-        self.schema = sqlite.schema
-        self.store_id = file.store_id()
+        self.schema: Schema = sqlite.schema
+        self.store_id: str = file.store_id()
         self._current = current = CatalogueCache(file, sqlite)
-        self.reads = SqliteReads(file, current)
-        self.catch_up, self.describe = current.catch_up, current.describe
+        self.reads: Final = SqliteReads(file, current)
+        self.catch_up: Final = current.catch_up
+        self.describe: Final = current.describe
 
     @property
     def _sqlite(self) -> SqliteSchema:
@@ -346,10 +346,6 @@ class SqliteEngine:
             self.catch_up()
         return attrs.evolve(built, pace=pace)
 
-    def group_build(self, labels: Collection[str] | None) -> SqliteGroupBuild:
-        """Return what builds groups ahead of the next entities, while nobody else writes."""
-        return SqliteGroupBuild(self.file, lambda: self._sqlite, self._write, _end_job, labels)
-
     def disable(self, label: str) -> None:
         """Maintain an index or an aggregate no more until `build` makes it anew."""
         self._publish(partial(disable, label=label))
@@ -358,6 +354,16 @@ class SqliteEngine:
         """Return values that are held twice in indexes that are to be unique, all of one state of the file."""
         with self.file.snapshot() as snapshot:
             return violations(self._sqlite, snapshot.read, most)
+
+    def drop(self, model: Model, meter: Meter) -> None:
+        """Let a class leave the file; its tables are emptied by `build`, in short transactions."""
+        name, declared = self._sqlite.names.get(model, model.name), {one.name for one in self.schema.models}
+
+        def transition(draft: ActionPlan, catalogue: Catalogue) -> Catalogue:
+            check_thawed(catalogue)
+            return drop_class(draft, catalogue, name, declared)
+
+        self._publish(transition)
 
     def load(self, windows: Iterable[Sequence[Batch]], meter: Callable[[str, int | None], Meter]) -> int:
         """Insert new entities, all of them at once or none, and return their number."""

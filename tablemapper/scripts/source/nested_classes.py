@@ -40,7 +40,7 @@ class NestedTypes:
     """
 
     def __init__(self, side: str, beside: NestedTypes | None = None) -> None:
-        self.space = f"{side}_types"
+        self.space: str = f"{side}_types"
         self._beside = beside
         self._types: dict[str, tuple[dict[str, Any], str]] = {}
         """Their schemas and sources, by name."""

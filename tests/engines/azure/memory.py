@@ -31,6 +31,7 @@ from tablemapper.engines.azure.tables.service import (
     Filter,
     GetEntity,
     GroupTransaction,
+    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -96,7 +97,10 @@ class Memory:
                 case CreateTable(name=name):
                     return self._create(name)
                 case DeleteTable(name=name):
-                    return self.tables.pop(name, None) is not None
+                    return self.tables.pop(self._called(name), None) is not None
+                case ListTables(first=first, end=end):
+                    names = [name for name in self.tables if first.lower() <= name.lower() < end.lower()]
+                    return EntityPage([{"TableName": name} for name in sorted(names)])
                 case GetEntity():
                     return self._get(request)
                 case QueryEntities():
@@ -111,9 +115,15 @@ class Memory:
     # -- reading
 
     def _table(self, name: str) -> dict[tuple[str, str], Stored]:
-        if name not in self.tables:
+        if (called := self._called(name)) not in self.tables:
             raise ErrorResponse(404, "TableNotFound", "The table specified does not exist.")
-        return self.tables[name]
+        return self.tables[called]
+
+    def _called(self, name: str) -> str:
+        """Return the name that a table was created with: names have no case."""
+        if name in self.tables:
+            return name
+        return next((one for one in self.tables if one.lower() == name.lower()), name)
 
     def _ordered(self, name: str) -> list[tuple[tuple[str, str], Stored]]:
         table = self._table(name)
@@ -208,7 +218,7 @@ class Memory:
             except ErrorResponse as refused:
                 vague = len(changes) > 1 and (self.options.vague or self.options.short is not None)
                 raise ErrorResponse(refused.status, refused.code, "", None if vague else at) from None
-        self.tables[request.table] = after
+        self.tables[self._called(request.table)] = after
         return etags
 
     def _change(self, table: dict[tuple[str, str], Stored], partition: str, change: RowChange) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -11,6 +11,7 @@ import attrs
 from tablemapper.engines.azure.engine import AzureEngine
 from tablemapper.engines.azure.migrations.migrating import AzureMigrations
 from tablemapper.engines.azure.tables.background import Background
+from tablemapper.engines.azure.tables.reserved_names import CATALOGUE
 from tablemapper.schema.model import Schema
 
 from .memory import Memory
@@ -34,11 +35,18 @@ class AzurePlace:
     memory: Memory | None = None
     still: bool = False
     """Whether nobody waits: only the time of the service goes on."""
+    catalogue: str = CATALOGUE
 
     def open(
-        self, schema: Schema, *, clock: Callable[[], int] | None = None, read_only: bool = False, **_: Any
+        self,
+        schema: Schema,
+        *,
+        clock: Callable[[], int] | None = None,
+        read_only: bool = False,
+        adopt: bool | Sequence[str] = False,
+        **_: Any,
     ) -> AzureEngine:
-        return AzureEngine.open(schema=schema, read_only=read_only, **self._service(clock))
+        return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, **self._service(clock))
 
     def migrations(self, **_: Any) -> AzureMigrations:
         return AzureMigrations.open(**self._service())
@@ -54,4 +62,4 @@ class AzurePlace:
                 time.sleep(seconds / 20)
             memory.ahead += _FASTER * seconds
 
-        return {"service": memory, "name": "in memory", "sleep": sleep}
+        return {"service": memory, "name": "in memory", "sleep": sleep, "catalogue": self.catalogue}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -9,23 +10,25 @@ from pathlib import Path
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.catalogue.publication import FORMAT
 
 from ...files import account
 from ...files.account import BOOKS, MODELS, Book, Day, Shelf
-from ...files.make import NOTES, second
+from ...files.make import NOTES, SCRIPTS, second
 from .place import AzurePlace
 
 FOLDER = Path(account.__file__).parent
 
 
-@pytest.fixture
-def place() -> AzurePlace:
-    return AzurePlace(memory=account.load(FOLDER / "account-1.json"))
+@pytest.fixture(params=range(1, FORMAT + 1))
+def place(request: pytest.FixtureRequest) -> AzurePlace:
+    memory = account.load(FOLDER / f"account-{request.param}.json")
+    return AzurePlace(memory=memory, catalogue=account.CATALOGUES[request.param - 1])
 
 
-def test_a_dump_holds_all_that_the_tables_do(place: AzurePlace) -> None:
-    assert place.memory is not None
-    assert account.text(account.dump(place.memory)) == (FOLDER / "account-1.json").read_text(encoding="utf-8")
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("account-*.json")), ids=lambda path: path.stem)
+def test_a_dump_holds_all_that_the_tables_do(path: Path) -> None:
+    assert account.text(account.dump(account.load(path))) == path.read_text(encoding="utf-8")
 
 
 def test_everything_in_the_account_is_found(place: AzurePlace) -> None:
@@ -66,3 +69,26 @@ def test_a_version_behind_the_migration_goes_on(place: AzurePlace) -> None:
         assert store.check().ok
         notes = [second.Note(note.author, note.number, note.text, note.state) for note in NOTES]
         assert list(store.partition(second.Note.author == "ada")) == notes
+
+
+def test_there_is_an_account_of_each_format() -> None:
+    assert sorted(FOLDER.glob("account-*.json")) == [
+        FOLDER / f"account-{number}.json" for number in range(1, FORMAT + 1)
+    ]
+
+
+def test_whoever_meets_an_account_of_another_format_leaves_it_as_it_is_and_says_what_to_do(place: AzurePlace) -> None:
+    assert place.memory is not None
+    place.memory.tables[place.catalogue]["store", "head"].typed["format"] = ("Int32", FORMAT + 1)
+    before = account.dump(place.memory)
+    uses: list[Callable[[], object]] = [
+        lambda: tm.open(place, models=MODELS),
+        lambda: tm.open(place, models=MODELS, read_only=True),
+        lambda: tm.status(place),
+        lambda: tm.migrate(place, SCRIPTS),
+        lambda: tm.migrate(place, SCRIPTS, dry_run=True),
+    ]
+    for use in uses:
+        with pytest.raises(tm.NotAStore, match=f"has format {FORMAT + 1}, this .*: upgrade tablemapper"):
+            use()
+    assert account.dump(place.memory) == before

@@ -20,7 +20,8 @@ import tablemapper as tm
 from tablemapper.engines.azure import builds, group_writer, recovery
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
-from tablemapper.engines.azure.catalogue.publication import changed, given_up
+from tablemapper.engines.azure.catalogue.opening import given_up
+from tablemapper.engines.azure.catalogue.publication import changed
 from tablemapper.engines.azure.cross_partition import intent_execution
 from tablemapper.engines.azure.cross_partition.marks import BuildMark
 from tablemapper.engines.azure.tables.driver import Effects, Sleep

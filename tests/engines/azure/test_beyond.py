@@ -36,6 +36,7 @@ from tablemapper.engines.azure.tables.entity_json import holds, ops_member
 from tablemapper.engines.azure.tables.reserved_names import (
     BASE_PARTITION,
     BASE_ROW,
+    CLAIM,
     INTENTS,
     MARKS,
     NEXT_OP,
@@ -57,7 +58,7 @@ from tablemapper.engines.azure.writing import batch_writes, writes
 from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from ...classes import grouped
 from ...stores import repaired, sound_store
@@ -404,7 +405,7 @@ def shape(tables: Any) -> dict[str, set[tuple[str, str]]]:
     """Return the keys in tables, without the writes that rows in the index over groups are of."""
     ends = {"UsersByUsers": -OP_UNITS}
     return {
-        name: {(one, row[: ends.get(name)]) for one, row in table if name != "TableMapper"}
+        name: {(one, row[: ends.get(name)]) for one, row in table if CLAIM not in (one, row) and name != "TableMapper"}
         for name, table in tables.items()
     }
 
@@ -419,7 +420,7 @@ def test_what_is_lost_left_over_or_wrong_is_made_right() -> None:
     users = memory.tables["Users"]
     for index in ("UsersByTeam", "UsersByEmail", "UsersByTag", "Users"):
         table = memory.tables[index]
-        hidden = [key for key in table if index != "Users" or key[1].startswith(' "x')]
+        hidden = [key for key in table if CLAIM not in key and (index != "Users" or key[1].startswith(' "x'))]
         table["elsewhere" if index != "Users" else "a", f"{hidden[0][1]}"] = table.pop(hidden[0])
     memory.tables["UsersByEmail"]["e9", "holder"] = memory.tables["UsersByEmail"]["e3", "holder"]
     memory.tables["UsersByHigh"].clear()
@@ -1102,7 +1103,7 @@ def test_a_group_that_is_below_zero_is_not_there(bench: Bench) -> None:
     assert list(bench.store.query(Squad).allow_scan()) == []
     assert bench.memory.tables["Squads"]
     bench.swept()
-    assert not bench.memory.tables["Squads"]
+    assert set(bench.memory.tables["Squads"]) <= {(CLAIM, CLAIM)}
 
 
 @pytest.mark.parametrize("patient", [True, False])

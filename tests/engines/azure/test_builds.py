@@ -25,7 +25,7 @@ from tablemapper.engines.azure import builds
 from tablemapper.engines.azure.builds import Builder
 from tablemapper.engines.azure.catalogue import open_classes
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.catalogue.publication import open_catalogue
+from tablemapper.engines.azure.catalogue.opening import open_catalogue
 from tablemapper.engines.azure.cross_partition import intent_execution, outbox
 from tablemapper.engines.azure.cross_partition.marks import DUPLICATE, BuildMark, of_writes
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, DeleteRow, Intent, Outbox, Timing
@@ -38,7 +38,7 @@ from tablemapper.engines.azure.writing import duplicate_notes, late_writes, writ
 from tablemapper.engines.azure.writing.late_writes import write_in_time
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import Schema, compile_schema
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from ...classes import entity
 from .memory import Faulty, Memory, Options

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -103,6 +105,59 @@ def test_what_was_never_added_is_never_taken_away(verb: str) -> None:
     store.delete(Part.key("a", "ours"))
     assert world.groups() == world.expected()
     assert store.check().ok, str(store.check())
+
+
+class Moment(tm.Entity, table="Moments"):
+    name: tm.Field[str]
+    at: tm.Field[datetime | None] = tm.field(default=None, name="At")
+    n: tm.Field[int] = tm.field(default=0)
+    more: tm.Field[tm.Extra | None] = tm.field(default=None)
+
+    key = tm.Key[str](partition="{name}")
+
+
+FINE = {
+    "At": "2026-01-02T03:04:05.1234567Z",
+    "then": "9999-12-31T23:59:59.9999999Z",
+    "even": "2026-01-02T03:04:05.1234560Z",
+}
+TOUCHES: dict[str, Callable[[tm.Store, Any], Any]] = {
+    "merge": lambda store, key: store.merge(key, n=2),
+    "replace": lambda store, key: store.replace(store[key].replace(n=2)),
+    "update": lambda store, key: store.update(key, lambda one: one.replace(n=2)),
+    "update by query": lambda store, key: store.query(Moment).where(Moment.name == "x").update(n=2),
+    "twice": lambda store, key: _written_twice(store, store[key]),
+}
+
+
+def _written_twice(store: tm.Store, moment: Moment) -> None:
+    for n in (1, 2):
+        moment.n = n
+        store.replace(moment)
+
+
+@pytest.mark.parametrize("verb", TOUCHES)
+def test_a_write_leaves_times_alone_that_others_wrote_finer(verb: str) -> None:
+    memory = Memory()
+    store = tm.Store(AzurePlace(memory=memory).open(compile_schema([Moment])))
+    types = {f"{name}@odata.type": "Edm.DateTime" for name in FINE}
+    memory.send(GroupTransaction("Moments", "x", (RowChange("upsert", Moment.key("x").row, {**FINE, **types}),)))
+
+    def kept() -> dict[str, Any]:
+        ((row, stored),) = [(key, one) for key, one in memory.tables["Moments"].items() if key[0] == "x"]
+        assert row
+        return {name: stored.typed[name][1] for name in FINE if name in stored.typed}
+
+    before = kept()
+    key = Moment.key("x")
+    TOUCHES[verb](store, key)
+    assert kept() == before
+    found = store[key]
+    assert found.n == 2
+    assert found.at == datetime(2026, 1, 2, 3, 4, 5, 123_456, tzinfo=UTC)
+    assert found.more is not None
+    store.replace(found.replace(at=datetime(2027, 1, 1, tzinfo=UTC), more=tm.Extra({**found.more, "then": found.at})))
+    assert kept() == before | {"At": "2027-01-01T00:00:00Z", "then": "2026-01-02T03:04:05.123456Z"}
 
 
 def test_a_repair_writes_what_others_wrote() -> None:

@@ -16,7 +16,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure import freeze_barrier
 from tablemapper.engines.azure.catalogue.open_classes import CatalogueRefresher, OpenClasses
-from tablemapper.engines.azure.catalogue.publication import open_catalogue
+from tablemapper.engines.azure.catalogue.opening import open_catalogue
 from tablemapper.engines.azure.cross_partition.outbox import Deadline, Outbox, Timing
 from tablemapper.engines.azure.housekeeping import flush
 from tablemapper.engines.azure.recovery import sweep

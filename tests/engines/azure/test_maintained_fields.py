@@ -212,7 +212,7 @@ def test_what_two_definitions_left_unfinished_is_carried_out(memory: Counted) ->
     bare = author()
     with tm.open(place, models=[bare]) as store:
         store.insert(bare("x", "a", 7))
-    ((partition, row), held), *_ = memory.tables["AuthorsByBorn"].items()
+    _, ((partition, row), held) = memory.tables["AuthorsByBorn"].items()
     op = memory.tables["Authors"]["x", "a"].typed[OP][1]
     memory.tables["AuthorsByBorn"] = {}
     members: dict[str, Any] = {name: value for name, (_, value) in held.typed.items()}

@@ -24,7 +24,7 @@ from tablemapper.engines.protocol import Operation
 from tablemapper.evolution import newer_versions
 from tablemapper.schema.maintenance import Maintenance, maintenance
 from tablemapper.schema.model import Schema, compile_schema, model_of
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 from tests.whole.answers import Trial, random_rows
 from tests.whole.growth import reduced, thinner
 from tests.whole.models import Model, Record, compiled

@@ -554,6 +554,15 @@ def test_an_index_that_is_older_gives_old_values_only_where_that_is_allowed(stor
     assert (list(rows), list(rows.allow_eventual())) == ([(7.5,)], [(2.5,)])
 
 
+def test_a_limit_may_be_reached_in_the_first_range(store: tm.Store, service: Counting) -> None:
+    query = store.query(Item).where(Item.shop.is_in(["s", "t"]), Item.name >= "a")
+    for limited, least in ((query, 2), (query.limit(1), 1), (query.order_by(Item.weight).allow_sort().limit(1), 2)):
+        service.sent.clear()
+        list(limited)
+        assert limited.explain().requests <= len(service.sent)
+        assert (limited.explain().requests, limited.explain().cost.requests) == (least, least)
+
+
 def test_explain_says_requests_and_consistency(store: tm.Store) -> None:
     explained = store.query(Item).where(Item.note == "n", Item.weight > 1.0).explain()
     assert (explained.requests, explained.eventual) == (1, False)

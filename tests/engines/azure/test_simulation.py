@@ -16,7 +16,7 @@ from tablemapper.engines.azure.writing import writes
 from tablemapper.engines.azure.writing.writes import write
 from tablemapper.engines.protocol import Operation
 from tablemapper.schema.model import compile_schema
-from tablemapper.store.operations import Operations
+from tablemapper.verbs.operations import Operations
 
 from .memory import Memory, Options
 from .place import AzurePlace

@@ -10,7 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.cross_partition import intent_execution, remote_groups
 from tablemapper.engines.azure.recovery import OutboxRecovery
-from tablemapper.engines.azure.tables.reserved_names import INTENTS, MARKS
+from tablemapper.engines.azure.tables.reserved_names import CLAIM, INTENTS, MARKS
 from tablemapper.engines.azure.tables.service import ErrorResponse, GetEntity, GroupTransaction, NoResponse
 
 from ...classes import entity, grouped
@@ -65,6 +65,10 @@ class Crew(Account):
                 self.memory.send(request)
             except ErrorResponse:
                 continue
+
+    def rows(self, table: str) -> list[tuple[str, str]]:
+        """Return the keys of a table, but for the row that says whose it is."""
+        return [key for key in self.memory.tables[table] if key[1] != CLAIM]
 
     def swept(self, times: int = 2) -> None:
         for _ in range(times):
@@ -297,9 +301,9 @@ def test_a_value_that_is_taken_when_all_is_over_is_given_up(is_late: bool) -> No
     with pytest.raises(tm.StoreError, match="nothing was written"):
         crew.store.insert(Thing("t", "1", "x", "c"))
     crew.arrives()
-    assert list(crew.memory.tables["ThingsByCode"]) == [("c", "holder")]
+    assert crew.rows("ThingsByCode") == [("c", "holder")]
     crew.is_sound()
-    assert not crew.memory.tables["ThingsByCode"]
+    assert not crew.rows("ThingsByCode")
 
 
 # ------------------------------------------------------------------------------------------ who repairs
@@ -310,11 +314,11 @@ def test_a_row_that_a_repair_puts_late_goes_again(table: str) -> None:
     crew = Crew()
     crew.store.insert(Thing("t", "1", "x", "c"))
     tidy(crew.store)
-    (key,) = crew.memory.tables[table]
-    crew.memory.tables[table] = {}
+    (key,) = crew.rows(table)
+    crew.memory.tables[table] = {other: row for other, row in crew.memory.tables[table].items() if other != key}
     crew.loses(table)
     assert crew.other.repair().ok
-    assert list(crew.memory.tables[table]) == [key]
+    assert crew.rows(table) == [key]
     crew.store.upsert(Thing("t", "1", "y", "d"))
     crew.arrives()
     crew.is_sound()

@@ -274,12 +274,12 @@ def _indexes_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _twins_are_not_fenced(patch: pytest.MonkeyPatch) -> None:
-    real = fences._ended
+    real = fences._ended_versions
 
     def ended(before: Catalogue, after: Catalogue) -> Any:
         return ((before, names) for _, names in real(before, after))
 
-    patch.setattr(fences, "_ended", ended)
+    patch.setattr(fences, "_ended_versions", ended)
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {

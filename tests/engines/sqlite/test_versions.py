@@ -159,7 +159,7 @@ def test_a_value_that_the_old_version_does_not_know_is_told_in_its_process(start
     restarted = start(version())
     for service in (old, restarted):
         assert "which this version does not know" in service("get", "b", 1)
-        assert service("merge", "b", 1).startswith("SchemaMismatch: Product ('b', ")
+        assert service("merge", "b", 1) is None  # (of another field)
         write(service, 100 if service is old else 200)
     assert new("check") == []
 

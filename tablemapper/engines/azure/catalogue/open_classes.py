@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import attrs
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
 from ....entities.fields import FieldModel
-from ....errors import InvalidEntity, SchemaMismatch, StoreError, StoreLocked
+from ....errors import CorruptStore, InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
 from ....keys.encodings import NotAKey
@@ -36,14 +36,25 @@ from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
-from ..tables.reserved_names import BASE_ROW
-from ..tables.service import PARTITION, ROW, ErrorResponse, Members
+from ..tables.service import MAX_CHANGES, ErrorResponse
+from .opening import open_catalogue, without_dropped
 from .placement import is_inner
-from .publication import Head, StoredCatalogue, names_of, open_catalogue, read_catalogue, read_head
+from .publication import UNWRITTEN, Head, StoredCatalogue, names_of, no_catalogue, read_catalogue, read_head
 
 T = TypeVar("T")
 _BRIEF = 1.0  # seconds; for as long who reads keys waits for the catalogue, and as often a frozen store is looked at
+_PAGES = 6  # of the values of a group, in the transaction of entities
 _log = logging.getLogger("tablemapper.azure")
+
+
+class _Duties(dict[Model, Maintenance]):
+    """What is maintained from each class; of one that was dropped, that this is so."""
+
+    def __init__(self, dropped: Mapping[Model, str]) -> None:
+        self._dropped = dropped
+
+    def __missing__(self, model: Model) -> Maintenance:
+        raise SchemaMismatch(model.name, [self._dropped[model]])
 
 
 class OpenClasses:
@@ -56,7 +67,9 @@ class OpenClasses:
         unready: what cannot be read yet: its state, by label.
         marks: what says of an entity whether it is in an index or an aggregate.
         names: the tables that have other names in the account, by their public ones.
-        schema: the opened classes.
+        schema: the opened classes, without those that were dropped.
+        opened: all of them.
+        dropped: what to say of a class that was dropped.
         followed: the classes of which the store has more than their code declares.
         outer: what is maintained from a class in other partitions, where there is something.
         inner: what is maintained from it in the partitions of its entities.
@@ -65,11 +78,15 @@ class OpenClasses:
     """
 
     def __init__(self, schema: Schema, published: StoredCatalogue) -> None:
-        self.head = published.head
-        self.catalogue = catalogue = published.value
-        self.seen = math.inf  # (until a process begins to look)
-        self.names = names_of(catalogue)
-        self.schema = schema
+        self.head: Head = published.head
+        catalogue = published.value
+        self.catalogue: Final = catalogue
+        self.seen: float = math.inf  # (until a process begins to look)
+        self.names: dict[str, str] = names_of(catalogue)
+        self.opened = schema
+        schema, dropped = without_dropped(schema, catalogue)
+        self.schema: Final = schema
+        self.dropped: dict[Model, str] = dropped
         others = other_rules(catalogue)
         self.unready: Mapping[str, str] = {
             label: "building" if state == "announced" else state
@@ -86,7 +103,7 @@ class OpenClasses:
         for model in schema.models:
             if (reason := retirement(model, catalogue.versions, catalogue.history)) is not None:
                 raise SchemaMismatch(model.name, [reason])
-        self._duties: dict[Model, Maintenance] = {}
+        self._duties: dict[Model, Maintenance] = _Duties(self.dropped)
         for model in schema.models:
             self._duties[model] = stored_maintenance(schema, model, self._forms, names, self.followed.get(model))
             for aggregate in self._duties[model].aggregates:
@@ -98,12 +115,14 @@ class OpenClasses:
             outer = duties.less([inner])
             if outer.indexes or outer.aggregates:
                 self.outer[model] = outer
-        self.marks = self._marks()
+        self.marks: BuildMarks = self._marks()
         self._parts = {model: self._in_parts(duties) for model, duties in self.inner.items()}
-        self.aggregates = {
+        self.aggregates: dict[str, AggregateMaintenance] = {
             self.marks.name_of(one): one for duties in self._duties.values() for one in duties.aggregates
         }
-        self.outer_aggregates = [one for duties in self.outer.values() for one in duties.aggregates]
+        self.outer_aggregates: list[AggregateMaintenance] = [
+            one for duties in self.outer.values() for one in duties.aggregates
+        ]
         tables: dict[str, int] = {}
         for form in catalogue.models.values():
             tables[form.table] = tables.get(form.table, 0) + 1
@@ -149,6 +168,7 @@ class OpenClasses:
     def codec(self, model: Model) -> EntityCodec:
         """Return what reads and writes the entities of a class."""
         if (codec := self._codecs.get(model)) is None:
+            self._check_there(model)
             # (No property of an aggregate is ever renamed.)
             whole, held = self.stored(model), self._names.get(model.table, {}) if model.aggregate is None else {}
             names = [(field.property, held.get(field.property, field.property)) for field in whole.columns]
@@ -163,10 +183,22 @@ class OpenClasses:
             ]
             codec = codec_of(whole, tuple([each for each in names if each[0] != each[1]]), tuple(defaults))
             if (followed := self.followed.get(model)) is not None and (followed.narrow or followed.narrow_keys):
-                row, check = partial(_known_row, codec.row, followed), partial(_known_value, followed)
-                codec = attrs.evolve(codec, row=row, check=check)
+                codec = attrs.evolve(codec, check=partial(_known_value, followed), check_row=followed.check_row)
             self._codecs[model] = codec
         return codec
+
+    def check_dropped(self, table: str) -> None:
+        """Raise SchemaMismatch if a table, which is not there, may be one of a class that was dropped."""
+        for model in self.dropped:
+            for public in (model.table, *[index.table for index in model.indexes]):
+                name = f"{self.head.prefix}{public}".lower()
+                if table.lower() == name or table.lower().startswith(f"{name}x"):
+                    self._check_there(model)
+
+    def _check_there(self, model: Model) -> None:
+        """Raise SchemaMismatch if a class was dropped."""
+        if model in self.dropped:
+            raise SchemaMismatch(model.name, [self.dropped[model]])
 
     def maintained(self, model: Model) -> Maintenance:
         """Return all that is maintained from a class."""
@@ -174,6 +206,7 @@ class OpenClasses:
 
     def has_intent(self, model: Model) -> bool:
         """Return whether a write of an entity may do something in other partitions."""
+        self._check_there(model)
         groups = [one.model for one in self.inner[model].aggregates]
         return any(one in self.outer for one in (model, *groups))
 
@@ -197,9 +230,19 @@ class OpenClasses:
         """Return the maintenance of an index."""
         return next(one for one in self._duties[model].indexes if one.model.name == name)
 
-    def lacking(self, model: Model) -> dict[str, Collection[str]]:
-        """Return, by index of a class, the included fields that its rows lack."""
-        return {**lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})}
+    def lacking(self, model: Model, *, eventual: bool) -> Mapping[str, Collection[str] | None]:
+        """Return, by index of a class, the included fields that its rows lack.
+
+        In other partitions it is None, as rows may be older than the entities. If that may be, it is the fields that the rows of
+        unique values do not hold.
+        """
+        self._check_there(model)
+        rows: dict[str, Collection[str] | None] = {}
+        rows |= lacking(model, self._forms[model.name], {index.name: index.name for index in model.indexes})
+        for one in model.indexes:
+            if not is_local(model, one) and (one.unique or not eventual):
+                rows[one.name] = [field.name for field in one.include] if eventual else None
+        return rows
 
     def needs_row(self, model: Model) -> bool:
         """Return whether a write of an entity depends on what is stored."""
@@ -209,6 +252,24 @@ class OpenClasses:
     @cached_property
     def _special(self) -> dict[Model, list[tuple[Template, Template]]]:
         return {model: [(one[1], one[2]) for one in followed.special] for model, followed in self.followed.items()}
+
+    # -- how many rows a write has
+
+    def most_rows(self, model: Model) -> int:
+        """Return how many rows the write of an entity is expected to have at most."""
+        duties = self.maintained(model)
+        groups = [2 + 2 * len(self.maintained(one.model).indexes) for one in duties.aggregates]
+        return 1 + sum(8 if index.model.fan_out else 2 for index in duties.indexes) + sum(groups)
+
+    def most_new(self, model: Model) -> int:
+        """Return how many new entities a transaction may take, if few groups change in their partition."""
+        self._check_there(model)
+        duties = self.inner[model]
+        rows = 1 + sum(4 if index.model.fan_out else 1 for index in duties.indexes)
+        groups = sum(1 + _PAGES * bool(one.aggregate.counted_slots) for one in duties.aggregates)
+        return max((MAX_CHANGES - self.has_intent(model) - groups) // rows, 1)
+
+    # -- which rows are theirs
 
     def claims(self, model: Model, partition: str, row: str) -> bool:
         """Return whether a key is one of a class's entities, and not of another class of its table."""
@@ -229,6 +290,7 @@ class OpenClasses:
 
     def duties(self, model: Model) -> Sequence[MaintenanceRule]:
         """Return what is maintained from a class in the partitions of its entities: from all of them."""
+        self._check_there(model)
         return [(part, None) for part, _ in self._parts[model]]
 
     def concerned(self, part: Maintenance, old: Row | None, new: Row | None) -> tuple[Row | None, Row | None]:
@@ -258,6 +320,7 @@ class OpenClasses:
 
     def needed(self, model: Model) -> list[str]:
         """Return the labels of what has to be ready for a class to be read."""
+        self._check_there(model)
         keepers = [keeper_name(model.name, field.property) for field in model.maintained]
         return keepers if model.aggregate is None else [model.name]
 
@@ -267,18 +330,9 @@ def _is_inside(model: Model, part: MaintainedPart) -> bool:
     return is_local(model, part.model) if isinstance(part, IndexMaintenance) else is_inner(part.model, model)
 
 
-def _known_row(read: Callable[[Members], Row], followed: ExtendedModel, entity: Members) -> Row:
-    """Return the row of an entity; raise SchemaMismatch if it holds a value that only a newer version knows."""
-    row = read(entity)
-    followed.check_row(row)
-    return row
-
-
-def _known_value(followed: ExtendedModel, field: FieldModel, value: Any, entity: Members) -> Any:
-    """Return a value in the row of an index; raise SchemaMismatch if only a newer version knows it."""
-    if field.name not in followed.narrow:
-        return value
-    return followed.check(field.name, value, entity[PARTITION], entity.get(BASE_ROW, entity[ROW]))
+def _known_value(followed: ExtendedModel, field: str, value: Any, partition: str, row: str) -> Any:
+    """Return a value of a key; raise SchemaMismatch if only another version knows it."""
+    return followed.check(field, value, partition, row) if field in followed.narrow else value
 
 
 class CatalogueRefresher:
@@ -296,7 +350,7 @@ class CatalogueRefresher:
     def __init__(
         self, table: str, classes: OpenClasses, looked: float, times: Timing, timeout: float, *, read_only: bool = False
     ) -> None:
-        self.known = classes
+        self.known: OpenClasses = classes
         classes.seen = looked
         self._table = table
         self._believed = -math.inf
@@ -316,7 +370,7 @@ class CatalogueRefresher:
         classes = yield from self.classes()
         try:
             return (yield from work(classes))
-        except (InvalidEntity, SchemaMismatch, StoreLocked):
+        except (CorruptStore, InvalidEntity, SchemaMismatch, StoreLocked):
             if (yield from self.look()) is classes:
                 raise
         return (yield from work(self.known))
@@ -332,7 +386,7 @@ class CatalogueRefresher:
         try:
             return (yield from self.look(min(self._timeout, _BRIEF)))
         except (StoreError, ErrorResponse) as error:
-            if isinstance(error, SchemaMismatch):
+            if isinstance(error, SchemaMismatch | CorruptStore):
                 raise
             self._believed = now + self._times.look
             _log.warning("%s: the catalogue cannot be read, so keys are read by what it was: %s", self._table, error)
@@ -343,11 +397,17 @@ class CatalogueRefresher:
 
         Raises:
             SchemaMismatch: a class cannot be used any more.
+            CorruptStore: somebody deleted the catalogue.
         """
         known, now = self.known, (yield from clock())
+        if known.head.id == UNWRITTEN.id:
+            known.seen = now
+            return known
         head: Head | None = yield from read_head(self._table, self._timeout if timeout is None else timeout)
-        if head is not None and head.generation != known.head.generation:
-            self.known, former = OpenClasses(known.schema, (yield from self._published())), self.known
+        if head is None:
+            raise no_catalogue(self._table)
+        if head.generation != known.head.generation:
+            self.known, former = OpenClasses(known.opened, (yield from self._published())), self.known
             self.known.seen = now if former is known else max(now, former.seen)
         elif self.known is known:
             known.seen = max(known.seen, now)
@@ -356,5 +416,4 @@ class CatalogueRefresher:
     def _published(self) -> Effects[StoredCatalogue]:
         if self._read_only and (found := (yield from read_catalogue(self._table, self._timeout))) is not None:
             return found
-        schema = self.known.schema
-        return (yield from open_catalogue(self._table, schema, self._timeout, self._times, follows=True))
+        return (yield from open_catalogue(self._table, self.known.opened, self._timeout, self._times, follows=True))

@@ -7,45 +7,28 @@ ETag of the head that was read. A process believes the head for some seconds; th
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from types import MappingProxyType
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
-from uuid import uuid4
 
 import attrs
 import msgspec
 from msgspec.structs import replace
 
-from ....catalogue import registration
-from ....catalogue.actions import ActionPlan
 from ....catalogue.catalogue import Catalogue, JobSpec
-from ....catalogue.dropping import without_jobs
-from ....catalogue.layout import with_new
-from ....catalogue.migration_states import dropped_classes
-from ....catalogue.property_names import names_in_use
-from ....catalogue.registration import registered, targets
 from ....catalogue.tables import Table
-from ....catalogue.zone_rules import outdated, ruled_here
 from ....entities.etag import Stamp
 from ....errors import CorruptStore, NotAStore, SchemaMismatch, StoreError
-from ....evolution.definitions import indexes_in
-from ....evolution.evolution import Evolution, evolve
 from ....evolution.history import History
 from ....evolution.versions import Version, Versions
 from ....schema.labels import Label
-from ....schema.model import Schema, is_local
 from ....schema.specs import AppliedSpec, BuildStateSpec, Forms, ModelSpec, TombstoneSpec
 from ..cross_partition.outbox import Timing
-from ..tables.driver import ATTEMPTS, CLOCK, Effects, clock, delay, found, pause, read, server_time, within
+from ..tables.driver import ATTEMPTS, Effects, clock, delay, found, pause, read, within
 from ..tables.service import (
     ETAG,
     Comparison,
-    CreateTable,
     Entity,
-    EntityPage,
     ErrorResponse,
     GetEntity,
     GroupTransaction,
@@ -53,12 +36,14 @@ from ..tables.service import (
     QueryEntities,
     RowChange,
 )
-from .contents import AccountContents
 
 T = TypeVar("T")
-FORMAT = 1
+FORMAT = 2
+"""The newest format of a catalogue: of one that gives its tables a prefix."""
+_UNPREFIXED = 1
+"""Of the head; that of a store with a prefix, as who does not know of it would create tables without one."""
 _PIECE = 40_000  # bytes of the body in one property
-_STORE = "store"
+STORE = "store"
 _Body = tuple[
     dict[str, ModelSpec],
     dict[str, list[Version]],
@@ -85,6 +70,10 @@ class Head:
     """Seconds for which every process believes the head; see `Timing`."""
     deadline: float
     """Seconds after which every write of the store ends."""
+    prefix: str = ""
+    """What the names of its tables begin with in the account, unless they were adopted by other ones."""
+    claims: bool = True
+    """Whether its tables say that they belong to it."""
 
     def times(self, own: Timing) -> Timing:
         """Return how long things last in this store."""
@@ -100,16 +89,20 @@ class StoredCatalogue:
     """Its tables have no columns. No table ever gets another name; a migration makes new ones, under names of their own."""
 
 
+UNWRITTEN = Head(1, "", "", Timing().look, Timing().deadline)
+"""The head of a catalogue that nobody wrote: of tables that are adopted, and only read."""
+
+
 # ---------------------------------------------------------------------------------------------- read and published
 
 
 def read_head(table: str, timeout: float) -> Effects[Head | None]:
     """Read the head of a catalogue; None if there is no store."""
-    head: Entity | None = yield from _if_there(read(GetEntity(table, _STORE, "head"), timeout))
+    head: Entity | None = yield from if_there(read(GetEntity(table, STORE, "head"), timeout))
     return None if head is None else _look(head, table)
 
 
-def _if_there(work: Effects[T]) -> Effects[T | None]:
+def if_there(work: Effects[T]) -> Effects[T | None]:
     """Return what was read; None if there is no such table."""
     try:
         return (yield from work)
@@ -120,20 +113,23 @@ def _if_there(work: Effects[T]) -> Effects[T | None]:
 
 
 def _look(head: Entity, table: str) -> Head:
-    if head.get("format") != FORMAT:
+    if head.get("format") not in (_UNPREFIXED, FORMAT):
         raise NotAStore(
-            f"{table}: its format is {head.get('format')!r}, which this version does not read; use a newer one"
+            f"{table} has format {head.get('format')!r}, this tablemapper reads format {FORMAT}; it was left as it is: "
+            "upgrade tablemapper"
         )
     try:
         times = head["look"] / 1000, head["deadline"] / 1000
-        return Head(int(head["generation"]), str(head["id"]), head[ETAG], *times)
+        prefix, claims = str(head.get("prefix", "")), "claims" in head
+        return Head(int(head["generation"]), str(head["id"]), head[ETAG], *times, prefix, claims)
     except (KeyError, TypeError, ValueError):
         raise CorruptStore(f"{table}: the head of the catalogue cannot be read") from None
 
 
 def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None]:
-    where = Comparison("PartitionKey", "eq", "String", _STORE)
-    rows = {one["RowKey"]: one for one in (yield from _if_there(found(QueryEntities(table, where), timeout))) or ()}
+    """Read a catalogue; None if there is no store."""
+    where = Comparison("PartitionKey", "eq", "String", STORE)
+    rows = {one["RowKey"]: one for one in (yield from if_there(found(QueryEntities(table, where), timeout))) or ()}
     if "head" not in rows:
         return None
     head = _look(rows["head"], table)
@@ -157,7 +153,7 @@ def read_catalogue(table: str, timeout: float) -> Effects[StoredCatalogue | None
             name: Table(names.get(name, name), (), tuple(held), tuple(types), ())
             for name, (held, types) in tables.items()
         },
-        index_tables=_index_tables(models, names),
+        index_tables=index_tables(models, names),
     )
     return StoredCatalogue(head, value)
 
@@ -169,7 +165,43 @@ def _pieces(body: Entity) -> Iterator[str]:
         number += 1
 
 
-def _publication(table: str, old: Head | None, value: Catalogue, times: Timing = Timing()) -> GroupTransaction:  # noqa: B008
+def published(table: str, old: Head, value: Catalogue, attempt: int, until: float) -> Effects[bool]:
+    """Publish what becomes of a catalogue; see `published_as`."""
+    return published_as(table, old, attrs.evolve(old, generation=old.generation + 1), value, attempt, until)
+
+
+def published_as(
+    table: str, old: Head | None, new: Head, value: Catalogue, attempt: int, until: float
+) -> Effects[bool]:
+    """Publish a catalogue; return whether it was certainly done, else it is to be read again.
+
+    Args:
+        table: of the catalogue.
+        old: the head that is replaced, as it was read; None: there is none.
+        new: what the head says from now on.
+        value: what the store holds and maintains.
+        attempt: how often that was tried.
+        until: when to give up.
+
+    Raises:
+        StoreError: no answer came up to a time.
+    """
+    try:
+        yield within(_publication(table, old, new, value), until - (yield from clock()))
+    except NoResponse as lost:
+        if (step := pause(until - (yield from clock()), attempt, lost)) is None:
+            raise StoreError(f"the service does not answer: {lost}") from None
+        yield step
+    except ErrorResponse as refused:
+        if refused.status not in (404, 409, 412):
+            raise
+        yield delay(0)
+    else:
+        return True
+    return False
+
+
+def _publication(table: str, old: Head | None, new: Head, value: Catalogue) -> GroupTransaction:
     """Return the request that publishes a catalogue: what came to be so just now has no time yet, but 0."""
     parts = (
         value.models,
@@ -189,36 +221,16 @@ def _publication(table: str, old: Head | None, value: Catalogue, times: Timing =
             f"c{number}": msgspec.to_builtins(packed[at : at + _PIECE]),
             f"c{number}@odata.type": "Edm.Binary",
         }
-    head = {
-        "generation": 1 if old is None else old.generation + 1,
-        "id": uuid4().hex if old is None else old.id,
-        "format": FORMAT,
-        "look": round(1000 * (times.look if old is None else old.look)),
-        "deadline": round(1000 * (times.deadline if old is None else old.deadline)),
+    head: dict[str, Any] = {
+        "generation": new.generation,
+        "id": new.id,
+        "format": FORMAT if new.prefix else _UNPREFIXED,
+        "look": round(1000 * new.look),
+        "deadline": round(1000 * new.deadline),
     }
+    head |= ({"prefix": new.prefix} if new.prefix else {}) | ({"claims": 1} if new.claims else {})
     first = RowChange("insert", "head", head) if old is None else RowChange("replace", "head", head, old.etag)
-    return GroupTransaction(table, _STORE, (first, RowChange("upsert", "body", body)))
-
-
-def _published(commit: GroupTransaction, attempt: int, until: float) -> Effects[bool]:
-    """Publish a catalogue; return whether it was certainly done, else it is to be read again.
-
-    Raises:
-        StoreError: no answer came up to a time.
-    """
-    try:
-        yield within(commit, until - (yield from clock()))
-    except NoResponse as lost:
-        if (step := pause(until - (yield from clock()), attempt, lost)) is None:
-            raise StoreError(f"the service does not answer: {lost}") from None
-        yield step
-    except ErrorResponse as refused:
-        if refused.status not in (404, 409, 412):
-            raise
-        yield delay(0)
-    else:
-        return True
-    return False
+    return GroupTransaction(table, STORE, (first, RowChange("upsert", "body", body)))
 
 
 def changed(
@@ -233,115 +245,33 @@ def changed(
     for attempt in range(ATTEMPTS):
         old = yield from read_catalogue(table, timeout)
         if old is None:
-            raise NotAStore(f"there is no catalogue {table} any more")
+            raise no_catalogue(table)
         value = change(old)
         if value is None:
             return old
-        yield from _published(_publication(table, old.head, value), attempt, until)
-    raise _busy()
+        yield from published(table, old.head, value, attempt, until)
+    raise busy()
 
 
-def _busy() -> SchemaMismatch:
+def no_catalogue(table: str) -> CorruptStore:
+    """Return the error of a catalogue that somebody deleted."""
+    return CorruptStore(f"the catalogue {table} is not there any more; tm.open(…, adopt=True) makes it again")
+
+
+def busy() -> SchemaMismatch:
+    """Return the error of who changes a catalogue that others change all the time."""
     return SchemaMismatch("the models", ["others change the catalogue all the time; open the store again"])
 
 
-# ---------------------------------------------------------------------------------------------- opened
+# ---------------------------------------------------------------------------------------------- names
 
 
-def open_catalogue(
-    table: str,
-    schema: Schema,
-    timeout: float,
-    times: Timing,
-    *,
-    follows: bool = False,
-    names: Mapping[str, str] = MappingProxyType({}),
-) -> Effects[StoredCatalogue]:
-    """Return the catalogue of a store, to which a schema was added.
-
-    What is maintained by other rules of a time zone is given up, unless they are those of a newer release.
-
-    Args:
-        table: of the catalogue.
-        schema: the opened classes.
-        timeout: seconds after which to give up, if no answer comes.
-        times: how long things last in a store that is created.
-        follows: whether the process has the store open already, so that it gives nothing up.
-        names: how the account is to call tables that are created.
-
-    Raises:
-        SchemaMismatch: it differs in a way that opening cannot take over.
-        NotAStore: a table is somebody else's.
-    """
-    until = (yield from clock()) + timeout
-    for attempt in range(ATTEMPTS):
-        old = yield from read_catalogue(table, timeout)
-        value = Catalogue() if old is None else old.value
-        contents = AccountContents(value)
-        evolved = partial(evolve, value.models, value.versions, schema, contents, value.history)
-        evolution = evolved(now=time.time_ns() // 1000)
-        while (yield from contents.look(timeout)):
-            evolution = evolved(now=time.time_ns() // 1000)
-        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
-            forms = {model.name: model.form for model in schema.models}
-            raise SchemaMismatch(
-                "the models are not those that the store was written with",
-                faults,
-                changes=evolution.stopping,
-                old=value.models,
-                new=forms,
-            )
-        if old is not None and not evolution.changed and not evolution.extends:
-            anew = None if follows else given_up(old, outdated(value))
-            if anew is None:
-                return old
-            yield from _published(_publication(table, old.head, anew), attempt, until)
-            continue
-        created = yield from read(CreateTable(table), timeout)
-        if old is None and not created and (yield from _is_foreign(table, timeout)):
-            raise NotAStore(f"the table {table} is not that of a store; name another catalogue: azure://account/name")
-        for name in _new_tables(value, schema):
-            called = names.get(name, name)
-            created = yield from read(CreateTable(called), timeout)
-            if not created and (yield from _is_foreign(called, timeout)):
-                again = yield from read_catalogue(table, timeout)
-                if again is None or name not in _tables(again.value.models):
-                    raise NotAStore(
-                        f"the table {name} holds entities, and the catalogue {table} does not know it: it is somebody "
-                        "else's; choose another table="
-                    )
-        head, now = None if old is None else old.head, (yield from server_time(table, timeout))
-        after = _opened(value, evolved(now=now), head, now, names)  # (the clocks of programs may differ)
-        yield from _published(_publication(table, head, after, times), attempt, until)
-        # (It is read again, with the time at which it was published.)
-    raise _busy()
-
-
-def _opened(held: Catalogue, evolution: Evolution, head: Head | None, now: int, names: Mapping[str, str]) -> Catalogue:
-    """Return a catalogue that holds what an evolution adds; what is new over known classes is announced."""
-    states = with_new(held.states, evolution, now)
-    # (When something was announced, or begun, says how long others may not know of it.)
-    states |= {
-        label: replace(states[label], since=state.since)
-        for label, state in held.states.items()
-        if state.state in ("announced", "building")
-    }
-    models, versions = evolution.models_after, evolution.versions_after
-    after = attrs.evolve(
-        held,
-        models=models,
-        versions=versions,
-        states=states,
-        tables=_with_names(held.tables, models, names),
-        index_tables=_index_tables(models, names) | held.index_tables,
-    )
-    if head is None:
-        return after
-    number, wanted = head.generation + 1, targets(evolution, held.models.keys())
-    grouped = [wanted.pop(owner) for owner in list(wanted) if models[owner].source is not None]
-    after = registered(after, wanted, BuildStateSpec("announced", 0, number=number), number)
-    # (An index on groups that are there comes with the aggregate, which is built anew.)
-    return given_up(StoredCatalogue(head, after), [label for labels in grouped for label in sorted(labels)]) or after
+def tables_in(value: Catalogue) -> dict[str, str]:
+    """Return the tables of classes and of indexes in other partitions, as the account calls them, by their public names."""
+    names, forms = names_of(value), value.models.values()
+    public = [form.table for form in forms]
+    public += [one.table for form in forms for one in form.indexes.values() if one.partition != form.partition]
+    return {one: names.get(one, one) for one in public}
 
 
 def names_of(value: Catalogue) -> dict[str, str]:
@@ -354,133 +284,10 @@ def names_of(value: Catalogue) -> dict[str, str]:
     return {public: name for public, name in tables.items() if name != public}
 
 
-def _index_tables(forms: Forms, names: Mapping[str, str]) -> dict[str, str]:
+def index_tables(forms: Forms, names: Mapping[str, str]) -> dict[str, str]:
+    """Return what the account is to call the tables of indexes, by label."""
     return {
         f"{name}.{index}": names.get(each.table, each.table)
         for name, form in forms.items()
         for index, each in form.indexes.items()
     }
-
-
-def _with_names(tables: Mapping[str, Table], forms: Forms, names: Mapping[str, str]) -> dict[str, Table]:
-    """Return tables in which all properties have names: their own, unless entities have another one under that."""
-    after = dict(tables)
-    for name, form in forms.items():
-        table = after.get(form.table, Table(names.get(form.table, form.table), (), (), (), ()))
-        held = dict(table.properties)
-        for property, field in form.fields.items():
-            stored, number = property, 2
-            while property not in held and not field.in_key and stored in held.values():
-                stored, number = f"{property}_{number}", number + 1
-            if not field.in_key:
-                held.setdefault(property, stored)
-        types = table.types if name in table.types else (*table.types, name)
-        after[form.table] = attrs.evolve(table, properties=tuple(held.items()), types=types)
-    return after
-
-
-def given_up(held: StoredCatalogue, labels: Iterable[str], *, while_built: bool = False) -> Catalogue | None:
-    """Return the catalogue in which some of what is ready is to be built anew, by the rules of time zones that are here.
-
-    An index on an aggregate is built with that. None: nothing of it is ready.
-
-    Args:
-        held: the catalogue.
-        labels: of what is to be built anew.
-        while_built: whether that is given up, too, which is being built.
-    """
-    number, models, states = held.head.generation + 1, held.value.models, held.value.states
-    given = ("ready", "building", "violated") if while_built else ("ready",)
-    wanted: dict[str, set[str]] = {}
-    for label in labels:
-        owner = Label.of(label).owner
-        source = models[owner].source
-        all_of_it = {label} if source is None else {owner, *(f"{owner}.{name}" for name in models[owner].indexes)}
-        if all(states[one].state in given for one in all_of_it):
-            wanted.setdefault(source or owner, set()).update(all_of_it)
-    if not wanted:
-        return None
-    value = without_jobs(ActionPlan(0, tuple), held.value, set().union(*wanted.values())) if while_built else held.value
-    after = registered(value, wanted, BuildStateSpec("disabled", 0, number=number), number)
-    ruled = {label: ruled_here(models, label, after.states[label]) for some in wanted.values() for label in some}
-    return attrs.evolve(after, states=after.states | ruled)
-
-
-def as_it_is(
-    table: str, schema: Schema | None, timeout: float, known: Schema | None = None
-) -> Effects[tuple[Schema, StoredCatalogue]]:
-    """Return the classes of a store that is not to be changed: those of a schema, or those of its catalogue that do not end.
-
-    Of these, the ones that are as they were in what is known of it stay the same classes.
-
-    Raises:
-        NotAStore: there is none.
-        SchemaMismatch: it would have to be changed for the schema.
-    """
-    held = yield from read_catalogue(table, timeout)
-    if held is None:
-        raise NotAStore(
-            f"there is no store in this account, as it has no catalogue {table}; open it with models to create one"
-        )
-    value = held.value
-    ending = {name for entry in value.history if entry.contracted for name in dropped_classes(value, entry.id)}
-    stays = attrs.evolve(value, models={name: form for name, form in value.models.items() if name not in ending})
-
-    def compare(one: Schema) -> Evolution:
-        return evolve(value.models, value.versions, one, AccountContents(value), value.history)
-
-    return registration.as_it_is("the store", schema, stays, compare, known), held
-
-
-def _tables(forms: Mapping[str, ModelSpec]) -> set[str]:
-    """Return the tables of classes and of indexes."""
-    return {form.table for form in forms.values()} | {
-        index.table for form in forms.values() for index in form.indexes.values()
-    }
-
-
-def _is_foreign(table: str, timeout: float) -> Effects[bool]:
-    page: EntityPage = yield from read(QueryEntities(table, top=2), timeout)
-    # (Who creates a store writes the row of the clock first.)
-    return any(
-        one["PartitionKey"] != _STORE and (one["PartitionKey"], one["RowKey"]) != (CLOCK, "") for one in page.entities
-    )
-
-
-def tables_of(schema: Schema) -> list[str]:
-    """Return the tables of classes, and of their indexes that have some, by their public names."""
-    outer = [one.table for model in schema.models for one in model.indexes if not is_local(model, one)]
-    return list(dict.fromkeys([*(model.table for model in schema.models), *outer]))
-
-
-def _new_tables(held: Catalogue, schema: Schema) -> list[str]:
-    """Return the tables of classes and indexes that a catalogue does not have yet."""
-    return [name for name in tables_of(schema) if name not in _tables(held.models)]
-
-
-def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
-    """Yield what cannot be built over entities, or beside another definition of the same name."""
-    over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
-    ending = {label: entry.id for entry in held.history if entry.contracted for label in entry.drops}
-    for model in schema.models:
-        if model.name in ending:
-            yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
-    kept = {table: entry.id for entry in held.history for table in entry.kept}
-    for name in _new_tables(held, schema):
-        if name in kept:
-            yield (
-                f'the table "{name}" has what {kept[name]} replaced: contract that first (tm.migrate with contract=True), or '
-                "choose another table="
-            )
-    for label in evolution.former:
-        yield f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
-    for model, name in evolution.indexes:
-        if model.aggregate is not None and held.states[model.name].state != "ready":
-            yield f"{model.name}.{name}: {model.name} is being built; add the index to it once it is ready"
-    for model in schema.models:
-        form = held.models.get(model.name)
-        for own, other in indexes_in({} if form is None else form.indexes, model.form.indexes).items():
-            if own != other:
-                yield f"{model.name}.{own}: the store has this index as {other}; call it so, as Azure Tables keep its rows by that name"
-    for model in evolution.typed:
-        yield f"{model.name}: a type name cannot be set {over}"

@@ -61,11 +61,11 @@ class NamedPartitions:
     """
 
     def __init__(self, lease: float, grace: float) -> None:
-        self.owner = NAMES + secrets.token_hex(8)
+        self.owner: str = NAMES + secrets.token_hex(8)
         """The partition of the catalogue with the names that this process gave."""
-        self.has_news = False
+        self.has_news: bool = False
         """Whether something was written, or finished, that nobody was told of who does what is left."""
-        self.finished = 0
+        self.finished: int = 0
         """How many intents are to be deleted."""
         self._is_new = False
         """Whether one was named since somebody looked whether others have named it, too."""

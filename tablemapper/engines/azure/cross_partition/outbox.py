@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 import msgspec
@@ -307,16 +307,16 @@ class Outbox:
 
     def __init__(self, catalogue: str, times: Timing | None = None, new_op: Callable[[], str] | None = None) -> None:
         self.catalogue = catalogue
-        self.new_op = new_op or _new_op
-        self.times = times or Timing()
+        self.new_op: Final = new_op or _new_op
+        self.times: Timing = times or Timing()
         self.full: set[tuple[str, str, str]] = set()
         """Groups in which there may be no room for more values."""
-        self.lock = threading.Lock()
+        self.lock: Final = threading.Lock()
         self.led: dict[Group, float] = {}
         """Groups that a writer adds to just now, each with the time at which that is over."""
         self.waiting: dict[Group, list[Any]] = {}
         """The other writers that have something for a group."""
-        self.places = NamedPartitions(self.times.lease, self.times.grace)
+        self.places: Final = NamedPartitions(self.times.lease, self.times.grace)
         self._spent: dict[tuple[str, str], list[str]] = {}
 
     def spend(self, table: str, partition: str, marks: Sequence[str]) -> None:

@@ -39,8 +39,9 @@ from ....schema.model import Model, Schema
 from ....schema.specs import AppliedSpec, Forms
 from ...migration_protocol import Batches, StaleScript, TableReplacement
 from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
+from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
-from ..catalogue.publication import StoredCatalogue, changed, names_of, open_catalogue, read_catalogue
+from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
 from ..cross_partition.marks import label_of, parts_of
 from ..cross_partition.outbox import Deadline, DeadlineExceeded, Outbox, Timing
 from ..group_writer import GroupWriter

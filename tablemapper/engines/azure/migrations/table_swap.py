@@ -21,21 +21,22 @@ from ....entities.etag import Stamp
 from ....schema.model import Schema
 from ....schema.specs import AppliedSpec, ModelSpec
 from ...migration_protocol import StaleScript
+from ..catalogue.adoption import tables_of
 from ..catalogue.notes import gathered
 from ..catalogue.open_classes import OpenClasses
+from ..catalogue.opening import open_catalogue
 from ..catalogue.placement import check_models
-from ..catalogue.publication import StoredCatalogue, changed, names_of, open_catalogue, read_catalogue, tables_of
+from ..catalogue.publication import StoredCatalogue, changed, names_of, read_catalogue
 from ..cross_partition.outbox import Outbox, Timing
 from ..engine import AzureEngine
 from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, read, server_time, store_errors
-from ..tables.reserved_names import digest
+from ..tables.reserved_names import fresh_table
 from ..tables.service import ETAG, DeleteTable, Entity, ErrorResponse, GetEntity, GroupTransaction, RowChange
 
 T = TypeVar("T")
 _RUNS = "migration"
 _BEAT = 10.0  # seconds after which a run says again that it goes on
-_MAX_NAME = 63
 
 
 @attrs.define(eq=False)
@@ -74,7 +75,8 @@ class AzureReplacement:
             check_thawed(self.held.value)
         elif before.id != self.transition.name or self.run(self._goes_on()):
             raise StaleScript
-        names = {one: self._fresh(one) for one in tables_of(self.transition.new)}
+        prefix = self.held.head.prefix
+        names = {one: self._fresh(prefix + one) for one in tables_of(self.transition.new)}
         started = self.run(server_time(self.table, self.timeout))
         entry = AppliedSpec(
             self.transition.name,
@@ -98,7 +100,11 @@ class AzureReplacement:
             self.run(deleted_tables(before.kept, self.timeout))
         self.run(self._said())
         self.source = self._engine(self.table, self.transition.old, self.held, read_only=True)
-        new = self.run(open_catalogue(self._catalogue, self.transition.new, self.timeout, self.times, names=names))
+        new = self.run(
+            open_catalogue(
+                self._catalogue, self.transition.new, self.timeout, self.times, names=names, owner=self.table
+            )
+        )
         self.target = self._engine(self._catalogue, self.transition.new, new, read_only=False)
 
     def run(self, work: Effects[T]) -> T:
@@ -120,11 +126,7 @@ class AzureReplacement:
         return self._fresh(self.table)
 
     def _fresh(self, name: str) -> str:
-        """Return the name of a table that takes the place of another one."""
-        end = f"x{self._token}"
-        if len(name) + len(end) > _MAX_NAME:  # (two names may begin alike)
-            end = f"x{digest(name.lower())[:16]}{end}"
-        return name[: _MAX_NAME - len(end)] + end
+        return fresh_table(name, self._token)
 
     def _is_mine(self, held: StoredCatalogue) -> bool:
         running = held.value.history.running

@@ -24,6 +24,7 @@ from ....planning.bounds import EVERYTHING, Bound
 from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
 from ....schema.model import Model
+from ....values.scalars import SCALARS
 from ..tables.entity_json import EntityCodec, as_stored
 from ..tables.reserved_names import END, HIDDEN
 from ..tables.service import PARTITION, ROW, AllOf, AnyOf, Comparison, Filter, Operator, QueryEntities, filter_text
@@ -213,7 +214,7 @@ class _Lowering:
             case "Guid" if operator == "eq":
                 return Comparison(name, operator, "Guid", stored)
             case "DateTime":
-                return _moment(name, operator, value, kind.store)
+                return _moment(name, operator, kind.scalar_of(value))
             case "String":
                 return None if _HIGH.search(stored) else text(name, operator, stored)
         return None
@@ -246,8 +247,9 @@ def _number(name: str, op: Operator, value: float) -> Filter | None:
     return AnyOf((Comparison(name, op, "Double", value), _small(name, op, value)))
 
 
-def _moment(name: str, op: Operator, value: datetime, store: Any) -> Filter | None:
+def _moment(name: str, op: Operator, value: datetime) -> Filter | None:
     """Return a comparison of a time, a millisecond wider: the emulator compares no finer."""
+    store = SCALARS[Builtin.datetime].store
     sides: list[Filter] = []
     if op in ("eq", "gt", "ge") and value >= MIN_DATETIME + _MILLISECOND:
         sides.append(Comparison(name, "ge", "DateTime", store(value - _MILLISECOND)))

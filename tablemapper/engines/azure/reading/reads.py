@@ -161,6 +161,9 @@ class AzureReads:
         """Return None: entities are counted by reading them."""
         return None
 
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> None:
+        """Return None: entities are added up in Python."""
+
     def footprint(self, bound: BoundPlan, most: int) -> None:
         """Return None: to count rows costs as much as to read them."""
 
@@ -178,9 +181,9 @@ class AzureReads:
         keys = sorted(place for _, place, _ in reading.entries(None))
         return list(dict.fromkeys(keys[part * len(keys) // parts] for part in range(1, parts))) if keys else []
 
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return how many requests are sent at least, what that is consistent with, and the first filter."""
-        return _Reading(self._source, bound, layout, None, None).explained()
+        return _Reading(self._source, bound, layout, limit, None).explained()
 
     def in_one_state(self, read: Callable[[Any], Iterator[T]]) -> Iterator[T]:
         """Yield what a function reads: a page is of one state, and not all of them together."""
@@ -479,15 +482,18 @@ class _Reading:
 
     def _laid_out(self, place: KeyPosition, found: Any, layout: RowLayout) -> Row:
         if self._plan.covering:
-            field = self._model.declaration.field
-            return (*place, *[self._codec.value(field(name), found) for name in layout.fields or ()])
+            field, key = self._model.declaration.field, (found[PARTITION], found.get(BASE_ROW, found[ROW]))
+            values = [(name, self._codec.value(field(name), found)) for name in layout.fields or ()]
+            return (*place, *[self._codec.known_value(name, value, *key) for name, value in values])
         row = self._codec.row(found) if self._index is None else found
         if layout.fields is None:
+            row = self._codec.known(row)
             row = (*row[:-1], row[-1].state) if layout.state else row
             return (*place, *row) if layout.places else row
         position = self._model.position
         state = (row[-1].state,) if layout.state else ()
-        return (*(place if layout.places else ()), *[row[position[name]] for name in layout.fields], *state)
+        values = [self._codec.known_value(name, row[position[name]], row[0], row[1]) for name in layout.fields]
+        return (*(place if layout.places else ()), *values, *state)
 
     # -- orders that no path gives
 
@@ -538,4 +544,6 @@ class _Reading:
             lines.append(f"all rows are read, at most {MOST_SORTED:,}, and put in order in memory")
         if finds and (where := narrowed(finds[0], self._pushed).where) is not None:
             lines.append(f"$filter={filter_text(where)}")
+        if self._limit is not None and not self._merged and not self._in_memory:
+            count = min(count, 1)  # (the first range may have as many)
         return DatabasePlan(lines, count + len(self._keepers), eventual=eventual)

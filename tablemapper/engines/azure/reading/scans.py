@@ -29,7 +29,9 @@ class Runs(Protocol):
 
 def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:
     """Yield the places of a row of an index in other partitions: two of a unique value that is being passed on."""
-    partition, row, base = entity[PARTITION], entity[ROW], entity[BASE_PARTITION]
+    partition, row, base = entity[PARTITION], entity[ROW], entity.get(BASE_PARTITION)
+    if base is None:  # (the claim of the table)
+        return
     if not index.model.unique:
         op = row[-OP_UNITS:]
         yield partition, outer_row_of(row, base, entity[BASE_ROW], op), base, entity[BASE_ROW]

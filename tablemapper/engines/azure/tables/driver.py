@@ -24,11 +24,10 @@ from ....progress import check_cancelled
 from ...protocol import NoteConflict
 from .service import (
     WAIT,
-    CreateTable,
-    DeleteTable,
     Entity,
     EntityPage,
     ErrorResponse,
+    GetEntity,
     GroupTransaction,
     NoResponse,
     QueryEntities,
@@ -213,7 +212,7 @@ class Driver:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self.names: Callable[[], Mapping[str, str]] = dict
-        self.has_lost = False
+        self.has_lost: bool = False
         self._service = service
         self._monotonic = monotonic
         self._sleep = sleep
@@ -253,12 +252,18 @@ class Driver:
 
     def _send(self, request: Request, *wait: float) -> Any:
         check_cancelled()
-        if (names := self.names()) and not isinstance(request, CreateTable | DeleteTable) and request.table in names:
-            request = attrs.evolve(request, table=names[request.table])
+        table = ""
+        if isinstance(request, GetEntity | QueryEntities | GroupTransaction):
+            table = self.names().get(request.table, request.table)
+            if table != request.table:
+                request = attrs.evolve(request, table=table)
         try:
             return self._service.send(request, *wait)
         except NoResponse:
             self.has_lost = True
+            raise
+        except ErrorResponse as refused:
+            refused.table = table
             raise
 
     def _pause(self, seconds: float) -> None:
@@ -309,21 +314,25 @@ class _Shared:
 
 
 @contextmanager
-def store_errors(name: str, look: Callable[[], object] = lambda: None) -> Iterator[None]:
+def store_errors(name: str, look: Callable[[str], object] = lambda _: None) -> Iterator[None]:
     """Return a context manager in which what the service of an account answers becomes an error of the store.
 
     Args:
         name: of the account.
-        look: is called where a table is not there, and raises if a migration has replaced it.
+        look: is called with the name of a table that is not there, and raises if a migration has replaced it, or it was dropped.
     """
     try:
         yield
     except NoResponse as lost:
         raise StoreError(f"{name}: {lost}") from None
+    except CorruptStore as error:
+        if isinstance(error.__cause__, ErrorResponse):  # (of a write)
+            look(error.__cause__.table)
+        raise
     except ErrorResponse as refused:
         if refused.denial:
             raise StoreError(f"{name}: {refused.denial}") from None
         if refused.code == "TableNotFound":
-            look()
-            raise CorruptStore(f"{name}: a table of the store is not there any more") from None
+            look(refused.table)
+            raise CorruptStore(f"{name}: {refused.gone}") from None
         raise StoreError(f"{name}: {refused}") from None

@@ -26,6 +26,7 @@ from .reserved_names import OP, OPS, OURS, STATE, TYPE_NAME, VALUES, index_key
 from .service import ETAG, OF_ALL, PARTITION, ROW, TYPE, Entity, Members, edm_of, properties
 
 _NOTHING = "{}"  # no undeclared properties, in stored form
+_FINE = len("2026-01-01T00:00:00.1234567Z")
 _PIECE = 60_000  # bytes of a hidden value in one property
 _USUAL = {
     "String": "v if (v := e.get({0})).__class__ is str and {1} not in e",
@@ -63,6 +64,12 @@ class HiddenProperties(NamedTuple):
     """Of a group: its state, packed."""
     values: bytes = b""
     """Of a group: how often each value is there whose ends it has; see `cross_partition.value_counts`."""
+    ticks: Mapping[str, str] = {}
+    """Times that are finer than a microsecond, by property, as another program wrote them."""
+
+    def unchanged(self, members: Members) -> Mapping[str, str]:
+        """Return the times of other programs that stand in members as they were cut."""
+        return {name: text for name, text in self.ticks.items() if members.get(name) == _moment(text)}
 
 
 @attrs.frozen(eq=False)
@@ -77,8 +84,11 @@ class EntityCodec:
     """Row → the members of its properties."""
     row: Callable[[Members], Row]
     """An entity as it came → row, with `HiddenProperties` at its end."""
-    check: Callable[[FieldModel, Any, Members], Any] | None = None
-    """Of a class whose entities may hold what only newer versions know: a value that was read → the same, or an error."""
+    check: Callable[[str, Any, str, str], Any] | None = None
+    """Of a class whose entities may hold what only other versions know: field, value and key of one that a program reads →
+    the value, or SchemaMismatch."""
+    check_row: Callable[[Row], None] | None = None
+    """The same of a row."""
 
     def group(self, row: Row, state: bytes, values: bytes) -> Entity:
         """Return the members of a group."""
@@ -90,8 +100,21 @@ class EntityCodec:
 
     def value(self, field: FieldModel, entity: Members) -> Any:
         """Return one property in stored form; None if it is missing."""
-        value = _read(entity, as_stored(field, self.stored), None)
-        return value if self.check is None else self.check(field, value, entity)
+        return _read(entity, as_stored(field, self.stored), None)
+
+    def known(self, row: Row) -> Row:
+        """Return a row that a program reads; raise SchemaMismatch if its class does not know a value."""
+        if self.check_row is not None:
+            self.check_row(row)
+        return row
+
+    def read(self, entity: Members) -> Row:
+        """Return the row of an entity that a program reads; as `known`."""
+        return self.known(self.row(entity))
+
+    def known_value(self, field: str, value: Any, partition: str, row: str) -> Any:
+        """Return a value that a program reads, of a field and of a key; as `known`."""
+        return value if self.check is None else self.check(field, value, partition, row)
 
     @property
     def width(self) -> int:
@@ -141,12 +164,13 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
         if (form := _USUAL.get(edm)) is not None:
             values[-1] = f"{form.format(repr(name), repr(name + TYPE))} else {values[-1]}"
     lines.append("    return out")
+    times = tuple([field.property for field, _ in columns if field.type.edm == "DateTime"])
     usual = frozenset([*OF_ALL, ETAG, OP, *known, *(name + TYPE for name in known)])
     has_extra = any(field.type.undeclared for field in model.columns)
     lines += [
         "def row(e):",
         f"    return (e[{PARTITION!r}], e[{ROW!r}], stamp(e[{ETAG!r}]), {''.join(f'{value}, ' for value in values)}"
-        f"hidden(e, {names.name('usual', usual)}, has_extra={has_extra}))",
+        f"hidden(e, {names.name('usual', usual)}, {times}, has_extra={has_extra}))",
     ]
     functions = compile_functions(f"{model.name} on Azure", "\n".join(lines), names)
     return EntityCodec(model, stored, reads_as, functions["members"], functions["row"])
@@ -268,15 +292,18 @@ def _extra(entity: Members, known: frozenset[str], nothing: str | None) -> str |
     return msgspec.json.encode(found).decode()
 
 
-def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> HiddenProperties:
+def _hidden(entity: Members, usual: frozenset[str], times: Sequence[str], *, has_extra: bool) -> HiddenProperties:
+    ticks = {name: entity[name] for name in times if _is_fine(entity, name)} if times else {}
     if not (others := entity.keys() - usual):
-        return HiddenProperties(entity.get(OP, ""))
+        return HiddenProperties(entity.get(OP, ""), ticks=ticks)
     undeclared: dict[str, Any] = {}
     for name in properties(entity, filter(others.__contains__, entity)):
         if not (has_extra or name.startswith(OURS)):
             undeclared[name] = entity[name]
             if (edm := entity.get(name + TYPE)) is not None:
                 undeclared[name + TYPE] = edm
+        elif _is_fine(entity, name):
+            ticks[name] = entity[name]
     state = entity.get(STATE)
     return HiddenProperties(
         entity.get(OP, ""),
@@ -284,7 +311,21 @@ def _hidden(entity: Members, usual: frozenset[str], *, has_extra: bool) -> Hidde
         marks_of(entity),
         None if state is None else base64.b64decode(state),
         values_in(entity),
+        ticks,
     )
+
+
+def _is_fine(entity: Members, name: str) -> bool:
+    """Return whether a property is a time with seven digits after the point, the last of which says something."""
+    text: Any = entity.get(name)
+    return (
+        text.__class__ is str and len(text) == _FINE and text[-2] != "0" and entity.get(name + TYPE) == "Edm.DateTime"
+    )
+
+
+def hidden_of(row: Row | None) -> HiddenProperties:
+    """Return what an entity held behind its properties; nothing if there was none."""
+    return HiddenProperties() if row is None else row[-1]
 
 
 def marks_of(entity: Members) -> Mapping[str, str]:

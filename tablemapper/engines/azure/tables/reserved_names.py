@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 
 from ....keys.encodings import SEPARATOR, check_key
-from ....limits import MAX_KEY_UNITS, utf16_units
+from ....limits import MAX_KEY_UNITS, MAX_TABLE, utf16_units
 
 OURS = "_tm_"
 """What the names of hidden properties begin with."""
@@ -23,6 +23,9 @@ NEXT_OP, NEXT_ROW = f"{OURS}op2", "_rk2"
 """In the row of a unique value: the write that passes it on to another entity of the partition, and that entity."""
 TYPE_NAME = "EntityType"
 CATALOGUE = "TableMapper"
+"""The catalogue of a store whose tables have no prefix."""
+CLAIM = ' "k'
+"""The partition key and the row key of the row that says which catalogue a table belongs to."""
 END = "  "
 """What ends each part of the row key of an index row. No part has it in itself, and it sorts below all that continues a part, a
 separator, too: so rows have the order of what the index gives, then of the entities' keys."""
@@ -50,6 +53,14 @@ def intent_key(op: str) -> str:
 def mark_key(op: str, group: str) -> str:
     """Return the row key of the marker that a write was added to a group."""
     return _within(f"{MARKS[0]}{op}{SEPARATOR}", group)
+
+
+def fresh_table(name: str, token: str) -> str:
+    """Return the name of a table that takes the place of another one."""
+    end = f"x{token}"
+    if len(name) + len(end) > MAX_TABLE:  # (two names may begin alike)
+        end = f"x{digest(name.lower())[:16]}{end}"
+    return name[: MAX_TABLE - len(end)] + end
 
 
 def is_page(row: str) -> bool:

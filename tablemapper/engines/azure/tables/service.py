@@ -34,7 +34,7 @@ class NoResponse(Exception):
         """Seconds that the service asks to wait."""
         self.status = status
         """What it answered, if it did."""
-        self.patience = math.inf
+        self.patience: float = math.inf
         """Seconds for which it makes sense to send the request again: few, where the service was never reached."""
 
 
@@ -47,8 +47,15 @@ class ErrorResponse(Exception):
         self.code = code
         self.index = index
         """The number of the change that was not possible, where the service says so."""
-        self.denial = f"the account refuses the key ({code})" if status in (401, 403) else ""
+        self.table: str = ""
+        """The table that was asked, as the account calls it."""
+        self.denial: str = f"the account refuses the key ({code})" if status in (401, 403) else ""
         """Why who asks may not, if that is the reason."""
+
+    @property
+    def gone(self) -> str:
+        """What to say of a table that is not there."""
+        return f"the table {self.table} of the store is not there any more; open the store again to have it made again, empty"
 
 
 class RequestNotSent(ErrorResponse):
@@ -192,7 +199,17 @@ class DeleteTable:
     name: str
 
 
-Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable | DeleteTable
+@attrs.frozen
+class ListTables:
+    """The tables whose names are in a half-open range; answered by an `EntityPage` of members ``TableName``."""
+
+    first: str
+    end: str
+    after: Any = None
+    """Where a page said that the next one begins."""
+
+
+Request: TypeAlias = GetEntity | QueryEntities | GroupTransaction | CreateTable | DeleteTable | ListTables
 
 
 class Service(Protocol):

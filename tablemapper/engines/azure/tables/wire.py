@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
 from operator import itemgetter, lt
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -29,6 +29,8 @@ from .service import (
     PARTITION,
     ROW,
     WAIT,
+    AllOf,
+    Comparison,
     CreateTable,
     DeleteTable,
     Entity,
@@ -36,6 +38,7 @@ from .service import (
     ErrorResponse,
     GetEntity,
     GroupTransaction,
+    ListTables,
     NoResponse,
     QueryEntities,
     Request,
@@ -104,7 +107,7 @@ class _Fresh:
     """A connection that is closed where nobody has used it for long, and whose answers are whole, or none."""
 
     response_class: Any = WholeHead
-    monotonic = staticmethod(time.monotonic)
+    monotonic: Final = staticmethod(time.monotonic)
     _used = 0.0
 
     def request(self, *args: Any, **options: Any) -> None:
@@ -144,7 +147,7 @@ class Wire:
         self._account = account
         self._clock = clock
         self._boundary = boundary
-        self.elapsed = ElapsedClock()
+        self.elapsed: Final = ElapsedClock()
         self._encode = _encode_ascii if account.is_emulator else _encode
         if account.signature.query:
             logging.getLogger("urllib3.connectionpool").addFilter(_without_signature)
@@ -189,6 +192,8 @@ class Wire:
                     raise
             case QueryEntities():
                 return self._find(request, wait)
+            case ListTables():
+                return self._tables(request, wait)
             case GroupTransaction(table=table, partition=partition, changes=changes):
                 send = self._change if len(changes) == 1 else self._transaction
                 etags = send(table, partition, changes, wait)
@@ -234,6 +239,18 @@ class Wire:
             return EntityPage(entities, after, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
             raise NoResponse("the answer to a query is none") from None
+
+    def _tables(self, request: ListTables, wait: float) -> EntityPage:
+        name = "TableName"
+        where = AllOf((Comparison(name, "ge", "String", request.first), Comparison(name, "lt", "String", request.end)))
+        query = {"$filter": filter_text(where)} | ({} if request.after is None else {"NextTableName": request.after})
+        text = "&".join([f"{key}={_quoted(value)}" for key, value in query.items()])
+        status, headers, body = self._call("GET", "/Tables", text, wait=wait)
+        try:
+            tables = [{name: str(one[name])} for one in _read(status, body)["value"]]
+            return EntityPage(tables, headers.get(f"{_NEXT}TableName"), headers.get("Date", ""))
+        except (KeyError, TypeError):
+            raise NoResponse("the answer to a list of tables is none") from None
 
     def _change(self, table: str, partition: str, changes: Sequence[RowChange], wait: float) -> list[str | None]:
         method, path, headers, body = _part(table, partition, changes[0], self._encode)

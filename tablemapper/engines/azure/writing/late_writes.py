@@ -16,7 +16,8 @@ from ....entities.etag import Stamp
 from ....errors import EntityNotFound, OutcomeUnknown, PreconditionFailed, StoreError, TableMapperError, UniqueViolation
 from ...protocol import Operation
 from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
-from ..catalogue.publication import changed, given_up
+from ..catalogue.opening import given_up
+from ..catalogue.publication import changed
 from ..cross_partition.intent_execution import carry_out_together
 from ..cross_partition.marks import label_of, marked, parts_of
 from ..cross_partition.outbox import CommittedIntent, Outbox

@@ -86,7 +86,7 @@ def afterwards(says: str, work: Effects[T], otherwise: T) -> Effects[T]:
 def judge(refused: ErrorResponse, what: Operation) -> None:
     """Raise for a refusal that no reading explains."""
     if refused.code == "TableNotFound":
-        raise CorruptStore(f"{what}: its table is not there any more")
+        raise CorruptStore(f"{what}: {refused.gone}") from refused
     if refused.denial:
         raise StoreError(f"{what}: {refused.denial}")
     if refused.status not in (404, 409, 412):

@@ -7,7 +7,7 @@ not there. The service checks that by ETags. When it refuses, everything is read
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -35,9 +35,10 @@ class PartitionView:
     def __init__(self, classes: OpenClasses, operations: Sequence[Operation], timeout: float) -> None:
         self.classes = classes
         self.timeout = timeout
-        self.table, self.partition = operations[0].model.table, operations[0].partition
+        self.table: Final = operations[0].model.table
+        self.partition: Final = operations[0].partition
         self.operations = operations
-        self.shadows = [self._shadow(one) for one in operations]
+        self.shadows: list[Operation] = [self._shadow(one) for one in operations]
         self._built = {one.row for one in operations if one.verb == "build"}
         """The entities of which nothing but marks is written: what others wrote is in what is built, and in nothing else."""
         self.rows: dict[tuple[Model, str], Row | None] = {}
@@ -47,7 +48,7 @@ class PartitionView:
         """The entities that are written whatever is there."""
         self.others: dict[str, Entity | None] = {}
         """Rows of indexes."""
-        self.afresh = False
+        self.afresh: bool = False
         """Whether everything was read."""
         self._lacking: dict[str, Model | None] = {}
         self._ends: dict[tuple[Model, Key, int], ValueCounts] = {}
@@ -233,7 +234,7 @@ def same_write(model: Model, one: Row, other: Row) -> bool:
     ours, theirs = one[-1], other[-1]
     if not isinstance(ours, HiddenProperties) or not isinstance(theirs, HiddenProperties) or len(one) != len(other):
         return False
-    if not ours.op or ours.op != theirs.op or ours.undeclared != theirs.undeclared:
+    if not ours.op or (ours.op, ours.undeclared, ours.ticks) != (theirs.op, theirs.undeclared, theirs.ticks):
         return False
     maintained = {model.position[field.name] for field in model.maintained}  # (from other entities)
     return all(one[at] == other[at] for at in range(FIRST, len(one) - 1) if at not in maintained)

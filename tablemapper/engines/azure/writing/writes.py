@@ -46,7 +46,7 @@ from ..cross_partition.remote_groups import check_room, checked
 from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
 from ..tables.driver import ATTEMPTS, Effects, ReadClock, delay, read, side_by_side
-from ..tables.entity_json import HiddenProperties, as_stored, included, local_key, members_of, ops_member
+from ..tables.entity_json import HiddenProperties, as_stored, hidden_of, included, local_key, members_of, ops_member
 from ..tables.reserved_names import BASE_ROW, OP
 from ..tables.service import (
     ETAG,
@@ -84,8 +84,6 @@ def write(
     beside: Sequence[Callable[[], Effects[RowChange]]] = (),
 ) -> Effects[list[CommittedIntent]]:
     """Apply operations of one table and partition in one transaction; return what is still to be done in other partitions.
-
-    For that there is at most one intent: see `carry_out_together`.
 
     Args:
         classes: what is maintained.
@@ -226,7 +224,7 @@ class _Transaction:
         if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
             return RowChange("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
         codec = self._classes.codec(operation.model)
-        undeclared = {} if change.old is None else change.old[-1].undeclared
+        undeclared = hidden_of(change.old).undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:
             names = ", ".join([name for name in undeclared if "@" not in name])
             raise InvalidEntity(
@@ -236,7 +234,8 @@ class _Transaction:
                 ],
             )
         ops = self.outer.ops[self.decision.entities.index(change)]
-        members = {**codec.members(change.new), **undeclared, **ops_member(ops), OP: self.op}
+        members = codec.members(change.new)
+        members |= {**hidden_of(change.old).unchanged(members), **undeclared, **ops_member(ops), OP: self.op}
         if etag is not None:
             return RowChange("replace", row, members, etag)
         return RowChange("upsert" if row in self._known.blind else "insert", row, members)
@@ -329,8 +328,10 @@ class _Transaction:
         rows: dict[str, Row] = {}
         for change, ops in zip(self.decision.entities, self.outer.ops, strict=True):
             if change.new is not None and change.operation.verb != "require":
-                undeclared = {} if change.old is None else change.old[-1].undeclared
-                rows[change.operation.row] = (*change.new, HiddenProperties(self.op, undeclared, ops))
+                hidden = hidden_of(change.old)
+                members = self._classes.codec(change.operation.model).members(change.new) if hidden.ticks else {}
+                kept = HiddenProperties(self.op, hidden.undeclared, ops, ticks=hidden.unchanged(members))
+                rows[change.operation.row] = (*change.new, kept)
         return rows
 
     def commit(self, pending: str | None, finished: Sequence[FinishedIntent] = ()) -> GroupTransaction:
@@ -382,10 +383,9 @@ class _Attempt:
                 return (yield from self._commit())
             yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
             yield from self.outbox.name(self.patience, intent)
-            if intent.takes:
-                options: Any = {"timeout": known.timeout, "outbox": self.outbox}
-                if not (yield from kept_behind(self._take(), [intent], "X", self.patience, **options)):
-                    return None
+            take = kept_behind(self._take(), [intent], "X", self.patience, known.timeout, self.outbox)
+            if intent.takes and not (yield from take):
+                return None
             yield from self.patience.check()
         except DeadlineExceeded:
             raise StoreError(f"{known.operations[0]}: the service does not answer; nothing was written") from None

@@ -23,7 +23,7 @@ class SqlFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.number = next(_numbers)
+        self.number: int = next(_numbers)
         _functions[self.number] = self
 
     def sql(self, *arguments: str) -> str:

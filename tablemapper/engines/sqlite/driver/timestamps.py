@@ -70,9 +70,11 @@ class Timestamps:
         self._alone = 0  # how often the allowance was extended since someone else wrote
         self._seen = _UNKNOWN  # the data version after our last commit
         self._wrote = False
-        self.generation = 0
-        self.previous = 0  # to the first of the transaction: what was written since has a later one, whoever wrote it
-        self.others_wrote = False  # another object that is still open did, since our last commit
+        self.generation: int = 0
+        self.previous: int = (
+            0  # to the first of the transaction: what was written since has a later one, whoever wrote it
+        )
+        self.others_wrote: bool = False  # another object that is still open did, since our last commit
 
     def begin(self, connection: apsw.Connection) -> int:
         """Return the timestamp of the transaction that was just begun on ``connection``."""

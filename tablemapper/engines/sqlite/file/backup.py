@@ -50,6 +50,8 @@ def copy_store(
                 raise CorruptStore(
                     f"the copy is damaged ({damage}), so the store may be damaged, too: call check()"
                 ) from None
+            with suppress(OSError):  # (a store in memory has no file: its copy stays private)
+                os.chmod(part, os.stat(name).st_mode & 0o666)  # whoever reads the store may read the copy
             sync(part)
             give_name(part, target)
         sync(directory)

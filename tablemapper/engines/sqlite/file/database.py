@@ -65,7 +65,7 @@ class File:
         warn_after: float,
         refuse_after: float,
     ) -> None:
-        self.path = location.path
+        self.path: str = location.path
         self.warn_after = warn_after
         self.refuse_after = refuse_after
         self.monotonic = monotonic

@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ....errors import OutcomeUnknown
 from .writer import Writer
@@ -46,8 +46,8 @@ class PendingWrite(Generic[T]):
     done = False
     error: BaseException | None = None
     result: Any = None
-    seconds = 0.0
-    delay = 0.0
+    seconds: float = 0.0
+    delay: float = 0.0
     _ready: threading.Lock | None = None  # held until its thread is woken
 
     def __init__(self, apply: Callable[[Writer], T], generation: int | None, until: float, alone: bool) -> None:  # noqa: FBT001
@@ -96,8 +96,8 @@ class CommitQueue:
     """
 
     def __init__(self, new_lock: Callable[[], threading.Lock], share: int, pause: Callable[[float], object]) -> None:
-        self.lock = new_lock()
-        self.owner = 0
+        self.lock: Final = new_lock()
+        self.owner: int = 0
         self.share = share
         self._new_lock = new_lock
         self._pause = pause

@@ -62,6 +62,8 @@ class _Tickets:
         mode = os.stat(path).st_mode & 0o666
         for _ in range(_ATTEMPTS):
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+            with suppress(PermissionError):  # (of another user, who has set it)
+                os.fchmod(self._descriptor, mode)  # as SQLite does for its files, whatever the umask
             with suppress(BlockingIOError):
                 if self._ordered:
                     self._lock(_PRESENCE, wait=False, kind=fcntl.F_RDLCK)

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import apsw
 
@@ -58,7 +58,7 @@ class Transactions:
     ) -> None:
         self.connection: apsw.Connection | None = None
         self.queue = queue
-        self.turns = TicketLock(
+        self.turns: Final = TicketLock(
             None if location.in_memory else location.path, is_free=self._is_free, monotonic=monotonic, new_lock=new_lock
         )
         self._was_long = False  # the last transaction

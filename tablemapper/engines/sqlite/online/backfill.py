@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -415,8 +415,10 @@ class Backfill:
     """
 
     def __init__(self, transition: Transition) -> None:
-        self.faults = _Faults()
-        self.ended = self.stuck = self.passed = False
+        self.faults: Final = _Faults()
+        self.ended: bool = False
+        self.stuck: bool = False
+        self.passed: bool = False
         reserved = {
             cls: test for models in transition.new.tables().values() for cls, test in reserved_keys(models).items()
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, Final, ParamSpec
 
 import attrs
 import msgspec
@@ -56,7 +56,8 @@ class CatalogueUpdate:
 
     def __init__(self, writer: Writer) -> None:
         # (Not as the caller knows it: a version that opens a store and adds nothing is noted, and nobody follows that.)
-        self.before = self.catalogue = read_catalogue(writer.read)
+        self.before: Final = read_catalogue(writer.read)
+        self.catalogue: Catalogue = self.before
         self._writer = writer
 
     def take(

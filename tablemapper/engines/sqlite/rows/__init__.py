@@ -5,7 +5,6 @@
 - `jobs`: builds and copies that are under way, and what each write owes to builds.
 - `maintenance_writer`: the rows of indexes and of groups.
 - `build_steps`: the batches of a build.
-- `group_build`: groups of aggregates that are built ahead of the entities.
 - `mirrors`: the tables of classes before a migration, in step with those after it.
 - `write_hooks`: what follows from a write, in one list.
 - `writes`: operations, on the rows of entities.

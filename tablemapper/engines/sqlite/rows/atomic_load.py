@@ -35,7 +35,7 @@ class AtomicLoad:
     """The rows of a load, before any of them is written; for ``with``."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count: int = 0
         self._numbers: dict[Model | IndexMaintenance, int] = {}
         self._connection = apsw.Connection("")
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):

@@ -1,4 +1,4 @@
-"""The batches and slices of a job: each adds the next entities, or the next groups, to its targets in a transaction."""
+"""The batches of a job: each adds the next entities to its targets, in a transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...protocol import BuildStep, DuplicateValue
 from ..file.writer import Writer
 from ..sql.schema import BuildJob, SqliteSchema
 from .duplicate_values import holders
-from .jobs import BUILDS, CURSOR, END, REACH, left, progress
+from .jobs import BUILDS, CURSOR, END, FRONTIER, RESTART, progress
 from .maintenance_writer import collect, write_changes
 
 _MOVE = f"UPDATE {BUILDS} SET pk = ?, rk = ?, done = done + ? WHERE name = ?"
@@ -23,9 +23,11 @@ _CHUNK = 256  # entities that are in memory at a time: those that live on are pa
 def build_batch(sqlite: SqliteSchema, writer: Writer, job: BuildJob, most: int) -> BuildStep:
     """Add the next entities after a job's cursor, at most ``most``; the job ends with the last ones."""
     statements = sqlite.statements[job.model]
-    pk, rk, *frontier = writer.get(CURSOR, (job.name,)) or (None, None, None, None)
+    if (frontier := writer.get(FRONTIER, (job.name,))) is not None:
+        _restart(sqlite, writer, job, frontier[0])
+    pk, rk = writer.get(CURSOR, (job.name,)) or (None, None)
     done, total = progress(writer.get, job.name)
-    after, targets = () if pk is None else (pk, rk), left(job, frontier)
+    after = () if pk is None else (pk, rk)
     sql = statements.scan_some(job.targets.places, after=bool(after))
     if pk is None:
         for aggregate in job.targets.aggregates:
@@ -33,31 +35,28 @@ def build_batch(sqlite: SqliteSchema, writer: Writer, job: BuildJob, most: int) 
     rows = writer.execute(f"{sql} LIMIT ?", (*after, most))
     changes, count = ChangeSet(), 0
     while chunk := list(islice(rows, _CHUNK)):
-        changes.built(targets, chunk)
+        changes.built(job.targets, chunk)
         count, after = count + len(chunk), chunk[-1][:2]
-    groups = changes.group_count
     write_changes(sqlite, writer, changes)
     done += count
     if count < most:
         return _ended(writer, job, count, done)
     writer.execute(_MOVE, (*after, count, job.name))
-    return BuildStep(job.model.name, count, done, total, groups=groups)
+    return BuildStep(job.model.name, count, done, total)
 
 
-def build_slice(
-    sqlite: SqliteSchema, writer: Writer, job: BuildJob, changes: ChangeSet, until: tuple[str, str] | None, done: int
-) -> BuildStep:
-    """Add all that the entities after a job's cursor contribute to the next groups after its frontier.
-
-    Args:
-        until: the key of the last one; None if there are no others: then the job ends.
-        done: the entities that the job has read.
-    """
-    write_changes(sqlite, writer, changes)
-    if until is None:
-        return _ended(writer, job, 0, done)
-    writer.execute(REACH, (job.name, *until))
-    return BuildStep(job.model.name, 0, done, done)
+def _restart(sqlite: SqliteSchema, writer: Writer, job: BuildJob, frontier: str) -> None:
+    """Begin a job anew whose groups have more than the entities up to its cursor contribute."""
+    writer.execute(END, (frontier,))
+    writer.execute(RESTART, (job.name,))
+    for aggregate in job.targets.aggregates:
+        statements = sqlite.statements[aggregate.model]
+        stored: list[Row] = writer.execute(statements.scan_state).fetchall()
+        changes = ChangeSet()
+        collect(sqlite, writer, aggregate.model, changes, removed=[row[:-1] for row in stored])
+        write_changes(sqlite, writer, changes)
+        if not aggregate.aggregate.keeps_empty:
+            writer.run(statements.delete, [row[:3] for row in stored])
 
 
 def _ended(writer: Writer, job: BuildJob, count: int, done: int) -> BuildStep:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -36,7 +36,8 @@ class RowGetter:
 
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
-        self.lean = self.sql = statements.get_lean
+        self.lean: Final = statements.get_lean
+        self.sql: str = self.lean
         self._whole = statements.get if statements.has_big else None
 
     def completed(
@@ -95,7 +96,7 @@ class RowGetters(dict[Model, RowGetter]):
         statements = self._sqlite.statements[model]  # (of a class that was retired there are none: SchemaMismatch)
         if any(label in self._sqlite.unready for label in self._sqlite.needed(model)):
             return self._when_ready(model)
-        get = self[model] = RowGetter(statements)
+        get = self[model] = RowGetter(statements.reading)
         return get
 
 
@@ -123,7 +124,7 @@ class CatalogueCache:
         self._file = file
         self._schema = sqlite.schema
         self._catching_up = threading.Lock()
-        self.state = self._state(sqlite)
+        self.state: CatalogueState = self._state(sqlite)
 
     def _state(self, sqlite: SqliteSchema) -> CatalogueState:
         return CatalogueState(sqlite, RowGetters(sqlite, self._when_ready))

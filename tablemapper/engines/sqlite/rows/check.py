@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ....catalogue.tables import Table
+from ....evolution.newer_versions import unknown_value
 from ....progress import Meter
 from ....schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow
 from ....schema.model import Model
@@ -73,6 +74,12 @@ class _Stored:
     def whole(self, model: Model) -> Model:
         return self._sqlite.statements[model].model
 
+    def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
+        return unknown_value(self._sqlite.followed.get(model))
+
+    def count(self, model: Model) -> int:
+        return int(next(self._run(self._sqlite.statements[model].count))[0])
+
     def rows(self, model: Model) -> Iterable[Row]:
         return self._run(self._sqlite.statements[model].scan)
 
@@ -99,9 +106,6 @@ class _Stored:
 
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> Row | None:
         return next(self._run(self._sqlite.indexes[index.model].holder, (partition, row)), None)
-
-    def index_count(self, index: IndexMaintenance) -> int:
-        return int(next(self._run(f"SELECT count(*) FROM {quoted(self._sqlite.indexes[index.model].name)}"))[0])
 
 
 def _moved(table: Table, aggregates: Mapping[str, AggregateMaintenance], rows: Rows) -> Iterator[CheckFinding]:

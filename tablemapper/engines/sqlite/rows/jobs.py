@@ -1,11 +1,9 @@
 """Jobs and copies: what a write must do for the indexes and aggregates that are built, and for a migration that copies.
 
-One invariant holds at each commit: an index that is being built has the rows of exactly the entities up to the cursor
-of its job. A group of an aggregate that is being built has what these entities contribute; a group up to the frontier
-of the job, by its own key, has what all entities contribute. A batch adds the entities after the cursor, in the order
-of their keys, and moves the cursor. A slice adds the groups after the frontier, in the order of theirs, and moves the
-frontier: see `group_build`. A write maintains everything for an entity up to the cursor, and for one after it the groups up
-to the frontier. SQLite has one writer at a time, which reads both in its own transaction.
+One invariant holds at each commit: what is being built has the rows, or the contributions, of exactly the entities up to
+the cursor of its job. A batch adds the entities after the cursor, in the order of their keys, and moves the cursor. A write
+maintains everything for an entity up to the cursor. SQLite has one writer at a time, which reads the cursor in its own
+transaction.
 
 A copy has a cursor, too. Only its migration knows the conversion, so a write queues the keys up to the cursor.
 """
@@ -13,15 +11,10 @@ A copy has a cursor, too. Only its migration knows the conversion, so a write qu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
-import attrs
-
-from ....schema.aggregate_model import Delta
-from ....schema.maintenance import AggregateMaintenance, Groups, Maintenance
+from ....schema.maintenance import Maintenance
 from ....schema.model import Model
-from ....schema.rows import Row
 from ..sql.catalogue_table import COPIES, changed
 from ..sql.schema import BuildJob, SqliteSchema
 from .duplicate_values import CREATE_VIOLATIONS, VIOLATIONS
@@ -31,14 +24,13 @@ CREATE_JOBS = {
     BUILDS: f"CREATE TABLE {BUILDS}(name PRIMARY KEY, class, targets, pk, rk, done, total, since) WITHOUT ROWID",
     VIOLATIONS: CREATE_VIOLATIONS,
 }
-# The cursor of a job that has built nothing is NULL, which is no key ("" is one). The frontier has a row of its own.
-_FRONTIER = "|| ' groups'"
-_OF_FRONTIER = f"FROM {BUILDS} WHERE name = ?1 {_FRONTIER}"
-# (Each write beside a build reads this. A join of the two rows takes 4 µs, subqueries 1.2.)
-CURSOR = f"SELECT pk, rk, (SELECT pk {_OF_FRONTIER}), (SELECT rk {_OF_FRONTIER}) FROM {BUILDS} WHERE name = ?1"
+# The cursor of a job that has built nothing is NULL, which is no key ("" is one).
+CURSOR = f"SELECT pk, rk FROM {BUILDS} WHERE name = ?"
 _PROGRESS = f"SELECT done, total FROM {BUILDS} WHERE name = ?"
-REACH = f"INSERT OR REPLACE INTO {BUILDS}(name, pk, rk, done, total) VALUES(? {_FRONTIER}, ?, ?, 0, 0)"
-END = f"DELETE FROM {BUILDS} WHERE name IN (?1, ?1 {_FRONTIER})"
+END = f"DELETE FROM {BUILDS} WHERE name = ?"
+FRONTIER = f"SELECT name FROM {BUILDS} WHERE name = ? || ' groups'"
+"""Selects the row by which an earlier version built groups ahead of a cursor."""
+RESTART = f"UPDATE {BUILDS} SET pk = NULL, rk = NULL, done = 0 WHERE name = ?"
 
 QUEUE = "tablemapper_queue"
 LEDGER = "tablemapper_ledger"
@@ -61,15 +53,7 @@ def _building(jobs: Iterable[BuildJob], get: Get) -> Iterator[tuple[Maintenance,
     for job in jobs:
         cursor = get(CURSOR, (job.name,))
         if cursor is not None and cursor[0] is not None:
-            passed = passed_by(*cursor[:2])
-            yield job.targets, passed
-            if cursor[2] is not None:
-                yield _of_groups(job.targets, passed_by(*cursor[2:4])), _inverted(passed)
-
-
-def left(job: BuildJob, frontier: Sequence[Any]) -> Maintenance:
-    """Return what a job has to add of the entities after its cursor."""
-    return job.targets if frontier[0] is None else _of_groups(job.targets, _inverted(passed_by(*frontier)))
+            yield job.targets, passed_by(*cursor)
 
 
 def progress(get: Get, name: str) -> tuple[int, int]:
@@ -99,64 +83,3 @@ def passed_by(pk: Any, rk: Any) -> Passed:
         return before
 
     return passed
-
-
-def _inverted(passed: Passed) -> Passed:
-    return lambda row: not passed(row)
-
-
-def _of_groups(maintenance: Maintenance, has: Passed) -> Maintenance:
-    """Return the maintenance of some groups of aggregates, by the keys of the groups."""
-    parts = []
-    for whole in maintenance.aggregates:
-        collect = partial(_collect_some, whole, has)
-        parts.append(
-            _OfGroups(
-                whole.model,
-                whole.aggregate,
-                collect,
-                whole.key,
-                whole.row,
-                whole.advance,
-                whole.places,
-                whole.keys,
-                whole,
-            )
-        )
-    return Maintenance((), tuple(parts), maintenance.whole)
-
-
-@attrs.frozen(eq=False)
-class _OfGroups(AggregateMaintenance):
-    """The maintenance of some groups. It is equal to that of all: so a change set has one change of each group."""
-
-    whole: AggregateMaintenance
-
-    def __eq__(self, other: object) -> bool:
-        return self.whole is getattr(other, "whole", other)
-
-    def __hash__(self) -> int:
-        return hash(self.whole)
-
-
-def _collect_some(whole: AggregateMaintenance, has: Passed, rows: Iterable[Row], groups: Groups, sign: int) -> None:
-    whole.collect(rows, _Met(groups, lambda group: has(whole.key(group))), sign)
-
-
-class _Met(dict[Any, Delta]):
-    """The changes of all groups that entities are in; those of some are in another dict, too, which outlives it."""
-
-    def __init__(self, groups: Groups, has: Callable[[Any], bool]) -> None:
-        super().__init__()
-        self._groups = groups
-        self._has = has
-
-    def get(self, group: Any, default: Any = None) -> Any:
-        if group not in self and self._has(group) and group in self._groups:
-            super().__setitem__(group, self._groups[group])
-        return super().get(group)
-
-    def __setitem__(self, group: Any, delta: Delta) -> None:
-        super().__setitem__(group, delta)
-        if self._has(group):
-            self._groups[group] = delta

@@ -66,7 +66,7 @@ class LinkMirror:
         self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
         self._model = counterpart
         self._translation = Translation(model, counterpart, target, link)
-        self.sqlite = _written(counterpart, there)
+        self.sqlite: SqliteSchema = _written(counterpart, there)
         """The tables of the other side."""
 
     def places(self, _writer: Writer, _keys: Iterable[Sequence[Any]]) -> Collection[Place]:
@@ -149,14 +149,14 @@ class FunctionMirror:
     def __init__(self, here: Catalogue, twin: Mirror, link: LinkSpec, conversion: Conversion) -> None:
         (self._source,), (self._target,) = conversion.sources, conversion.targets
         self._conversion, self._migration, self._steps = conversion, twin.migration, link.steps
-        self.name = link.old
+        self.name: str = link.old
         # (Properties of the script's class may have other names by now, as a version in the catalogue says.)
         here, _ = catalogue_view(attrs.evolve(here, twins=()), Schema((self._source,)))
         known = {name: form for name, form in here.models[link.new].fields.items() if name in self._source.form.fields}
         model = entity_model(link.new, replace(here.models[link.new], fields=known))
         self._model = entity_model(link.old, twin.catalogue.models[link.old])
         self._statements = SqliteSchema(Schema((model,)), _alone(here)).statements[model]
-        self.sqlite = _written(self._model, twin.catalogue)
+        self.sqlite: SqliteSchema = _written(self._model, twin.catalogue)
         """The tables of the other side."""
         # (The catalogue's forms have no maintained fields, and the functions of a script cannot depend on them.)
         self._to_source = _places(model, self._source)

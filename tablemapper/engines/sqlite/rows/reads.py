@@ -10,7 +10,7 @@ from contextlib import nullcontext, suppress
 from functools import partial, wraps
 from itertools import chain, islice, starmap
 from operator import itemgetter
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import attrs
 
@@ -28,7 +28,7 @@ from ...protocol import DatabasePlan, Position
 from ..driver.driver_errors import NoSuchName
 from ..driver.snapshots import Snapshot
 from ..file.database import File
-from ..sql.select import Find, Select, Statement
+from ..sql.select import HALF, Find, Select, Statement
 from .catalogue_cache import CatalogueCache
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class SqliteReads:
     def __init__(self, file: File, current: CatalogueCache) -> None:
         self._file = file
         self._current = current
-        self.catch_up = current.catch_up
+        self.catch_up: Final = current.catch_up
 
     def select(self, plan: Plan) -> Select:
         """Return a plan as SQL; made once.
@@ -254,6 +254,30 @@ class SqliteReads:
         return sum(int(row[0]) for row in counts if row is not None)
 
     @_again
+    def totals(self, bound: BoundPlan, by: Sequence[str], measured: str | None, *, summed: bool) -> list[Row] | None:
+        """Return totals by group; None if SQL does not give what Python does. See `Reads`."""
+        select = self.select(bound.plan)
+        if select.residual or bound.plan.distinct:
+            return None
+        form = tuple(by), measured, summed
+        if form not in select.totals:
+            select.totals[form] = select.totals_of(*form)
+        if (columns := select.totals[form]) is None:
+            return None
+        statements = [] if bound.plan.by_partition else list(select.counts(bound, columns=columns))
+        if len(statements) == 1:
+            rows = self._file.read(*statements[0])
+        else:
+            with self._file.snapshot() as snapshot:
+                each = select.counts(bound, columns=columns, find=snapshot.get)
+                rows = [row for statement in each for row in snapshot.read(*statement)]
+        if any(row[-1] for row in rows):  # (a value of another storage class)
+            return None
+        if summed:
+            return [(*row[:-3], (row[-3] << HALF) + row[-2]) for row in rows]
+        return [row[:-1] for row in rows]
+
+    @_again
     def between_bounds(self, bound: BoundPlan, most: int) -> int:
         """Return the number of rows between the bounds, before any filter, at most ``most``."""
         select, count = self.select(bound.plan), 0
@@ -327,7 +351,7 @@ class SqliteReads:
         return list(places)
 
     @_again
-    def explain(self, bound: BoundPlan, layout: RowLayout) -> DatabasePlan:
+    def explain(self, bound: BoundPlan, layout: RowLayout, limit: int | None = None) -> DatabasePlan:
         """Return SQLite's own plan of the first range."""
         select = self.select(bound.plan)
         if bound.plan.by_partition:  # (what is read of each)

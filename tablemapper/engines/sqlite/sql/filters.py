@@ -151,7 +151,7 @@ def lower(predicate: Predicate[Any], model: Model, column: Column) -> Condition 
             return None if left is None or right is None else Condition(f"({left}) {_OPS[op]} ({right})")
         case Compare(attr=attr, op=op, value=value):
             if attr.type.kind is Decimal and not attr.path:
-                return _decimal(attr.name, op, value, column)
+                return _decimal(attr, op, value, column)
             sql = value_sql(attr, model, column)
             return None if sql is None else Condition(f"({sql}) {_OPS[op]} ?", ((value, attr.type.store),))
         case In(attr=attr, values=values):
@@ -188,19 +188,20 @@ def _contains(predicate: Contains[Any], attr: Attr[Any, Any], column: Column) ->
     )
 
 
-def _decimal(name: str, op: str, value: Any, column: Column) -> Condition | None:
+def _decimal(attr: Attr[Any, Any], op: str, value: Any, column: Column) -> Condition | None:
     """Return a range of REALs that holds at least what a comparison of Decimals does."""
-    if (sql := column(name)) is None or op == "!=":
+    if (sql := column(attr.name)) is None or op == "!=":
         return None
     number = f"CAST({sql} AS REAL)"
     steps: list[str] = []
     arguments: list[Argument] = []
+    scalar = attr.type.scalar_of
     if op in (">", ">=", "=="):
         steps.append(f"{number} >= ?")
-        arguments.append((value, _below))
+        arguments.append((value, lambda one: _below(scalar(one))))
     if op in ("<", "<=", "=="):
         steps.append(f"{number} <= ?")
-        arguments.append((value, _above))
+        arguments.append((value, lambda one: _above(scalar(one))))
     return Condition(" AND ".join(steps), tuple(arguments), exact=False)
 
 

@@ -35,7 +35,7 @@ class IndexTable:
         self.index = index
         included = [field.property for field in index_columns(model, index)]
         names = index_column_names([renames.get(property, property) for property in included])
-        self.columns = dict(zip(included, names, strict=True))
+        self.columns: dict[str, str] = dict(zip(included, names, strict=True))
         self._columns = ["PartitionKey", "RowKey", "_pk", "_rk", *names]
         self._key = self._columns[:2] if index.unique else self._columns[:4]
         self._listed = ", ".join(map(quoted, self._columns))
@@ -80,10 +80,10 @@ class ValuesTable:
     def __init__(self, table: str) -> None:
         name = quoted(table)
         slot = 'WHERE "PartitionKey" = ? AND "RowKey" = ? AND slot = ?'
-        self.count = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
-        self.forget = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
-        self.drop = f"DELETE FROM {name} {slot} AND value = ?"
-        self.scan = f"SELECT * FROM {name}"
-        self.of_group = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
-        self.least = f"SELECT min(value) FROM {name} {slot}"
-        self.greatest = f"SELECT max(value) FROM {name} {slot}"
+        self.count: str = f"INSERT INTO {name} VALUES(?, ?, ?, ?, ?5) ON CONFLICT DO UPDATE SET n = n + ?5"
+        self.forget: str = f"DELETE FROM {name} {slot} AND value = ? AND n = 0"
+        self.drop: str = f"DELETE FROM {name} {slot} AND value = ?"
+        self.scan: str = f"SELECT * FROM {name}"
+        self.of_group: str = f'SELECT slot, value, n FROM {name} WHERE "PartitionKey" = ? AND "RowKey" = ?'
+        self.least: str = f"SELECT min(value) FROM {name} {slot}"
+        self.greatest: str = f"SELECT max(value) FROM {name} {slot}"

@@ -63,37 +63,39 @@ class SqliteSchema(StoredClasses):
     ) -> None:
         super().__init__(schema, catalogue)
         self.generation = generation
-        self.ways_back = tuple(ways_back)
+        self.ways_back: tuple[BackwardConversion, ...] = tuple(ways_back)
         everything = {
             model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.followed.get(model))
             for model in (*self.models, *self._unopened)
         }
-        self.jobs = _jobs(self.catalogue, everything)
-        self.unready = self._unready()
+        self.jobs: dict[Model, tuple[BuildJob, ...]] = _jobs(self.catalogue, everything)
+        self.unready: dict[str, str] = self._unready()
         by_writes = {model: self._by_writes(model, maintained) for model, maintained in everything.items()}
-        self.maintenance = ModelDict(self._retired, by_writes)
+        self.maintenance: ModelDict[Maintenance] = ModelDict(self._retired, by_writes)
         indexes = [index for maintained in everything.values() for index in maintained.indexes]
-        self.contested = {
+        self.contested: dict[IndexMaintenance, bool] = {
             index: state == "building"
             for index in indexes
             if index.model.unique and (state := self.unready.get(index.label)) in ("building", "violated")
         }
-        self.violated = [label for label, form in self.stored.states.items() if form.state == "violated"]
+        self.violated: list[str] = [label for label, form in self.stored.states.items() if form.state == "violated"]
         self.indexes: dict[IndexModel, IndexTable] = {}
         self.lacking: dict[Model, dict[str, frozenset[str]]] = {}
         for model, maintained in everything.items():
             self._add_indexes(model, maintained)
-        self.owners = self._owners(everything)
-        self.dependents = {
+        self.owners: dict[str, Model] = self._owners(everything)
+        self.dependents: set[Model] = {
             model
             for model, maintained in by_writes.items()
             if maintained.indexes or model in self.jobs or model.name in self.owners
         }
         labels = {index.label for index in indexes}
-        self.blocked = {model: reason for model in self.models if (reason := self._unknown_index(model, labels))}
-        self.copies = _copies(self.catalogue, self.schema)
-        self.twins = self._twins()
-        self.stale_twins = self._stale_twins()
+        self.blocked: dict[Model, str] = {
+            model: reason for model in self.models if (reason := self._unknown_index(model, labels))
+        }
+        self.copies: dict[Model, tuple[CopySpec, ...]] = _copies(self.catalogue, self.schema)
+        self.twins: dict[Model, tuple[Mirror, ...]] = self._twins()
+        self.stale_twins: dict[Model, list[Mirror]] = self._stale_twins()
         self.sides: dict[tuple[Model, str], Any] = {}
         self.followers: dict[tuple[Model, ...], tuple[Any, ...]] = {}
         self.inserts: dict[Model, Any] = {}

@@ -12,6 +12,7 @@ import attrs
 
 from ....expressions.sortable import store_sortable
 from ....expressions.tree import TIMESTAMP_NAME, Attr, Order, Predicate
+from ....limits import Edm
 from ....planning.bounds import Bound
 from ....planning.budget import BudgetMeter
 from ....planning.plan import Plan
@@ -35,6 +36,11 @@ _ROOM = (
 )
 _LINE = 1_300  # bytes: 6,144 lines of them are less than the longest text that a connection takes
 
+HALF = 32  # bits of a value of 64, as they are summed
+_STORAGE: dict[Edm, str] = {
+    "String": "text", "DateTime": "text", "Guid": "text", "Int32": "integer", "Int64": "integer", "Boolean": "integer", "Double": "real", "Binary": "blob"
+}  # fmt: skip
+
 Statement: TypeAlias = tuple[str, Sequence[Any]]
 """SQL with its arguments."""
 Find: TypeAlias = Callable[[str, Sequence[Any]], Row | None]
@@ -47,6 +53,7 @@ class Select:
     Attributes:
         sqlite: the schema that it was written for.
         residual: the conditions of the plan that SQL does not check, or not exactly.
+        totals: what `counts` selects for totals by group, once that was needed.
         few: a hint, whatever the other says: try to read all rows at once, as the last run found few.
     """
 
@@ -54,7 +61,7 @@ class Select:
         self.plan = plan
         self.sqlite = sqlite
         model, index = plan.model, plan.index
-        self._statements: Statements = sqlite.statements[model]
+        self._statements: Statements = sqlite.statements[model].reading
         self._index = table = None if index is None else sqlite.indexes[index]
         self._calls: list[SqlFunction] = []
         if table is None:
@@ -86,9 +93,12 @@ class Select:
             room -= 0 if layout is None else len(layout.sql)
             lowering.append((predicate, layout))
         self._filter = [layout for _, layout in lowering if layout is not None]
-        self.residual = tuple(p for p, layout in lowering if layout is None or not layout.exact)
+        self.residual: tuple[Predicate[Any], ...] = tuple(
+            p for p, layout in lowering if layout is None or not layout.exact
+        )
         self._sort = [self._step(step) for step in plan.sort]
         self._texts: dict[Any, str] = {}
+        self.totals: dict[Any, tuple[str, str, str] | None] = {}
         self.few = False
 
     def has_lines(self, layout: RowLayout) -> bool:
@@ -425,22 +435,67 @@ class Select:
 
     # ------------------------------------------------------------------------------------------ counting
 
+    def totals_of(
+        self,
+        by: Sequence[str],
+        measured: str | None,
+        summed: bool,  # noqa: FBT001
+    ) -> tuple[str, str, str] | None:
+        """Return what `counts` selects for totals by group, then what of each row, and the rest; None if SQL cannot.
+
+        The last value of a row is how many of its entities have a value of another storage class, or miss one. A sum
+        has two parts, of the upper and the lower half of each value: neither can be too large.
+        """
+        names = list(dict.fromkeys(by if measured is None else [*by, measured]))
+        key = (self._places[-2], self._places[-1])
+        inner, odd, groups = [], [], ", ".join(f"c{at}" for at, name in enumerate(names) if name in by)
+        for at, name in enumerate(names):
+            column, field = self._column(name), self.plan.model.declaration.field(name)
+            if column is None or name == TIMESTAMP_NAME or field.wide:
+                return None
+            if self._statements.checked(name, column, key) != column:
+                return None
+            inner.append(f"{column} AS c{at}")
+            missing = ", 'null'" if field.nullable else ""
+            odd.append(f"typeof(c{at}) NOT IN ('{_STORAGE[field.type.edm]}'{missing})")
+        totals = "NULL, NULL"
+        if measured is not None:
+            value = f"c{names.index(measured)}"
+            halves = f"ifnull(sum({value} >> {HALF}), 0), ifnull(sum({value} & {(1 << HALF) - 1}), 0)"
+            totals = f"count({value}), {halves}" if summed else f"min({value}), max({value})"
+        listed = ", ".join(
+            [
+                *[f"c{at}" for at in range(len(names))],
+                "count(*)",
+                totals,
+                f"total({' OR '.join(odd) or 'FALSE'})",
+            ]
+        )
+        return listed, ", ".join(inner) or "1", f"GROUP BY {groups}" if groups else "HAVING count(*)"
+
     def counts(
-        self, bound: BoundPlan, *, filtered: bool = True, most: int | None = None, find: Find | None = None
+        self,
+        bound: BoundPlan,
+        *,
+        filtered: bool = True,
+        most: int | None = None,
+        find: Find | None = None,
+        columns: tuple[str, str, str] | None = None,
     ) -> Iterator[Statement]:
-        """Yield a SELECT of the number of rows for each range; arguments as `statements` has them."""
+        """Yield a SELECT of the number of rows, or of their totals, for each range; arguments as `statements` has them."""
         filter = [value for condition in self._filter for value in condition.values(bound.values)] if filtered else []
         passes = self.plan.accesses[0].partition.rest is not None
         for key_range in self._one_by_one(bound, find) if passes else bound.ranges:
             bounds, args = bounds_sql(key_range, self._at)
-            form = "count", bounds, filtered, most is None
+            form = "count", bounds, filtered, most is None, columns
             if (text := self._texts.get(form)) is None:
                 counted = 'DISTINCT i."_pk", i."_rk"' if self.plan.distinct and filtered else "1"
+                listed, counted, rest = columns or ("count(*)", counted, "")
                 conditions = [bounds]
                 conditions += [self._type_filter, *(condition.sql for condition in self._filter)] if filtered else []
                 where = all_of([condition for condition in conditions if condition])
                 inner = f"SELECT {counted} FROM {self._source} WHERE {where}{'' if most is None else ' LIMIT ?'}"
-                text = self._texts[form] = f"SELECT count(*) FROM ({inner})"
+                text = self._texts[form] = f"SELECT {listed} FROM ({inner}) {rest}".rstrip()
             yield text, [*args, *filter, *([] if most is None else [most])]
 
     def samples(self, bound: BoundPlan, most: int) -> Iterator[Statement]:

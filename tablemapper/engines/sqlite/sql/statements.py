@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from types import MappingProxyType
+from typing import Final
 
 from ....catalogue.tables import FIXED, Table
 from ....codegen import compile_functions
@@ -43,18 +44,33 @@ class Statements:
         followed: ExtendedModel | None = None,
         name: str | None = None,
         kept: Mapping[str, tuple[str, str]] = _NOTHING,
+        *,
+        checks: bool = False,
     ) -> None:
         self.table = table
-        self.name = name or model.name
-        self.model = model = model if followed is None else followed.model
+        self.name: str = name or model.name
+        self._own = model
+        model = model if followed is None else followed.model
+        self.model: Final = model
         self._followed = followed
         self._kept = kept
-        narrow_keys = followed is not None and followed.narrow_keys
-        self._key_check = SqlFunction(followed.check_key) if followed is not None and narrow_keys else None
-        self._checks = {} if followed is None else {name: _check(followed, name) for name in followed.narrow}
-        self.has_big = "_big" in table.has
+        checked = followed if checks else None
+        narrow_keys = checked is not None and checked.narrow_keys
+        self._key_check = SqlFunction(checked.check_key) if checked is not None and narrow_keys else None
+        self._checks = {} if checked is None else {name: _check(checked, name) for name in checked.narrow}
+        self.has_big: bool = "_big" in table.has
         self._several: dict[int, str] = {}  # statements, by their number of keys
         self._some: dict[tuple[frozenset[int], bool], str] = {}  # others, by the places that they read
+
+    @cached_property
+    def reading(self) -> Statements:
+        """The same for what a program reads: they raise SchemaMismatch where its class does not know a value.
+
+        To writes, builds, checks and repairs such a value is one like any other, as the catalogue knows it.
+        """
+        if self._followed is None or not (self._followed.narrow or self._followed.narrow_keys):
+            return self
+        return Statements(self.table, self._own, self._followed, self.name, self._kept, checks=True)
 
     # ------------------------------------------------------------------------------------------ columns
 
@@ -281,6 +297,10 @@ class Statements:
         """The timestamp, the properties and the state of an aggregate's group."""
         listed = ["Timestamp", *(short(self.table.column(field.property)) for field in self.model.columns), "_state"]
         return f"SELECT {','.join(listed)} FROM {short(self.table.name)} WHERE {_KEY}"
+
+    @cached_property
+    def count(self) -> str:
+        return f"SELECT count(*) FROM {quoted(self.table.name)} t WHERE {self.type_filter or 'TRUE'}"
 
     @cached_property
     def scan(self) -> str:

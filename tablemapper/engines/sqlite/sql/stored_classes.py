@@ -7,7 +7,7 @@ catalogue says what the rows hold and what is maintained, and the class says wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ....catalogue.catalogue import Catalogue, values_label
 from ....catalogue.property_names import catalogue_view, mirror_readers
@@ -16,7 +16,7 @@ from ....catalogue.zone_rules import other_rules, refused_writes
 from ....entities.aggregates import keeper_name
 from ....errors import SchemaMismatch
 from ....evolution.definitions import aggregate_in, depth_of, indexes_in
-from ....evolution.newer_versions import follow, owners_of
+from ....evolution.newer_versions import ExtendedModel, follow, owners_of
 from ....evolution.versions import retirement
 from ....schema.maintenance import IndexMaintenance
 from ....schema.model import Model, Schema
@@ -56,28 +56,38 @@ class StoredClasses:
 
     def __init__(self, schema: Schema, catalogue: Catalogue) -> None:
         self.stored = catalogue
-        self.guests = mirror_readers(catalogue, schema.models)
-        self.catalogue, self._renames = catalogue_view(catalogue, schema)
+        self.guests: Final = mirror_readers(catalogue, schema.models)
+        view, self._renames = catalogue_view(catalogue, schema)
+        self.catalogue: Final = view
         self._retired = _retired(schema, self.catalogue)
-        self.schema = _without(schema, self._retired)
+        self.schema: Schema = _without(schema, self._retired)
         self._other_rules = other_rules(self.catalogue)
         forms = self.catalogue.models
         self._unopened = tuple(owners_of(self.schema, forms))
         names = {model: aggregate_in(forms, model.name, model.form) or model.name for model in self.schema.models}
         names |= {model: model.name for model in self._unopened}
         refused = refused_writes(self.catalogue, self._other_rules)
-        self.followed = follow(Schema(tuple(names)), forms, self.catalogue.versions, names, refused)
+        self.followed: dict[Model, ExtendedModel] = follow(
+            Schema(tuple(names)), forms, self.catalogue.versions, names, refused
+        )
         aggregates = [aggregate for followed in self.followed.values() for aggregate in followed.aggregates]
         names |= {model: model.name for model in aggregates}
-        self.names = ModelDict(self._retired, names)
-        self.models = (*[model for model in self.schema.models if names[model] == model.name], *aggregates)
-        self.keepers = {model: keepers for model in names if (keepers := self._keepers(model))}
+        self.names: ModelDict[str] = ModelDict(self._retired, names)
+        self.models: tuple[Model, ...] = (
+            *[model for model in self.schema.models if names[model] == model.name],
+            *aggregates,
+        )
+        self.keepers: dict[Model, dict[str, str]] = {
+            model: keepers for model in names if (keepers := self._keepers(model))
+        }
         statements = {
             model: Statements(self.table_of(model), model, self.followed.get(model), name, self._kept(model))
             for model, name in names.items()
         }
-        self.statements = ModelDict(self._retired, statements)
-        self.values = {model: ValuesTable(self.values_table(model)) for model in self.models if has_values(model)}
+        self.statements: ModelDict[Statements] = ModelDict(self._retired, statements)
+        self.values: dict[Model, ValuesTable] = {
+            model: ValuesTable(self.values_table(model)) for model in self.models if has_values(model)
+        }
 
     def whole(self, model: Model) -> Model:
         """Return a class with the properties that only the catalogue knows."""
@@ -147,7 +157,7 @@ def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
         keepers += [schema.by_class[keeper.aggregate.source] for keeper in keepers if keeper.aggregate is not None]
         for needed in (source, *keepers, model):
             reason = retirement(needed, catalogue.versions, catalogue.history)
-            if reason is None and (tombstone := catalogue.gone(needed.name, needed.form)) is not None:
+            if reason is None and (tombstone := catalogue.gone(needed.name, needed.form, returning=True)):
                 reason = str(tombstone)
             if reason is not None and needed is not model:
                 relation = "keeps a field" if needed in keepers else "it is maintained from"

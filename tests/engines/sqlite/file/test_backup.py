@@ -16,7 +16,23 @@ from tablemapper.engines.sqlite.file.opening import open_file
 from tablemapper.errors import StoreError
 
 from .... import sqlite_vfs  # noqa: F401  registers the file layers
-from ..table import beside, checkpoint, in_child, insert
+from ..table import beside, checkpoint, in_child, insert, open_table
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o660, 0o664])
+def test_what_lies_beside_a_file_and_its_copies_have_the_mode_of_the_file(path: Path, mode: int) -> None:
+    open_file(path).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        with open_table(path) as file:
+            file.write(insert(1))
+            file.backup(path.with_name("copy.db"))
+            modes = {one.name: stat.S_IMODE(one.stat().st_mode) for one in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == dict.fromkeys(["copy.db", "store.db", "store.db-shm", "store.db-turn", "store.db-wal"], mode)
 
 
 def test_a_backup_is_one_state_taken_while_others_write(path: Path, file: File) -> None:

@@ -225,15 +225,22 @@ class Operations:
         return operation
 
     def merge(
-        self, key: KeyOf[Any], given: tuple[Assignment[Any], ...], values: dict[str, Any], if_match: str | None
+        self,
+        key: KeyOf[Any],
+        given: tuple[Assignment[Any], ...],
+        values: dict[str, Any],
+        if_match: str | None,
+        or_insert: Any = None,
     ) -> Operation:
-        """Return the change of some fields of the entity with a key."""
+        """Return the change of some fields of the entity with a key, or of one that is inserted where it is missing."""
         model = self._writables.get(key[0]) if key.__class__ is KeyOf else None
         if model is None:
             model = self.writable(self.key(key)[0].cls)
         changes = assignments(model, "merge", given, values)
+        missing = None if or_insert is None else self._or_insert(model, key, or_insert, if_match)
 
         def change(old: Row | None) -> Row:
+            old = missing if old is None else old
             assert old is not None
             try:
                 entity = model.build_one(old)
@@ -242,10 +249,25 @@ class Operations:
             changes.apply(entity)
             return model.to_row(entity)
 
+        if missing is not None:
+            return Operation("upsert", model, key[1], key[2], change(None), change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)
         return operation
+
+    def _or_insert(self, model: Model, key: KeyOf[Any], entity: Any, if_match: str | None) -> Row:
+        """Return the row of the entity that a merge inserts where its key is missing."""
+        if if_match is not None:
+            fault = "or_insert= is for an entity that may be missing, if_match= for one that is there; give one"
+            raise InvalidEntity("merge", [fault])
+        if not isinstance(entity, model.cls) or key_of(entity)[1:] != key[1:]:
+            raise InvalidEntity(
+                "merge", [f"or_insert=: expected a {model.name} with the key {key[1:]}, got {safe_repr(entity)}"]
+            )
+        row = self.insert(entity).new
+        assert row is not None
+        return row
 
     def delete(self, target: Any, if_match: str | None) -> Operation:
         """Return the deletion of an entity, or of the one with a key."""

@@ -1,34 +1,58 @@
-"""Fixtures of pytest: ``pytest_plugins = ["tablemapper.testing.plugin"]`` in the conftest.py at the top.
+"""Fixtures of pytest, which loads this module wherever tablemapper is installed.
 
-No fixture is used by itself, and each test gets a store of its own. It is no entry point of the package: pytest
-rewrites the assertions of all modules of a package that has one, which costs whoever imports it 0.2 s in each run, and
-1.5 s where Python keeps no bytecode.
+Each run of pytest loads it, in whatever project: so it imports nothing of tablemapper until a test asks for a fixture.
+That is why it stands beside the package. No fixture is used by itself, and each test gets a store of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ..entities.entity import Record
-from ..events import Event
-from ..store.store import Store
-from .clock import Clock
-from .store_fixture import empty_store, faults_of, no_scans
+if TYPE_CHECKING:
+    from tablemapper.aio.store import AsyncStore
+    from tablemapper.entities.entity import Record
+    from tablemapper.events import Event
+    from tablemapper.store.store import Store
+    from tablemapper.testing.clock import Clock
 
-_ENGINES = ("memory", "sqlite")
+_ENGINES = ("memory", "sqlite", "azure")
 _OPTIONS = ("check", "limits", "models", "scans")
 _FAILED = pytest.StashKey[bool]()
 
 
+class _PlainImports:
+    """Imports tablemapper as Python does.
+
+    pytest rewrites the assertions of all modules that were installed with a plugin, and would do so for two hundred of
+    tablemapper: a second where Python keeps no bytecode, a fifth of one else.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Return where a module of tablemapper is; None for all others, and where another finder knows it."""
+        return PathFinder.find_spec(name, path, target) if name.partition(".")[0] == "tablemapper" else None
+
+
+sys.meta_path.insert(0, _PlainImports)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option and the setting of the engine."""
-    text = "where tm_store keeps its entities: memory, or sqlite for a file in tmp_path"
+    text = "where tm_store keeps its entities: memory, sqlite for a file in tmp_path, or azure for tables of an account"
     parser.getgroup("tablemapper").addoption("--tm-engine", metavar="ENGINE", help=text)
     parser.addini("tm_engine", text, default="memory")
+    account = (
+        "the account of --tm-engine=azure: a connection string, or env:NAME for a variable with one; else the emulator"
+    )
+    parser.getgroup("tablemapper").addoption("--tm-account", metavar="ACCOUNT", help=account)
+    parser.addini("tm_account", account, default="UseDevelopmentStorage=true")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", 'tm_store(models=[…], limits="azure", scans=False, check=False): of the store that this test gets'
     )
     if (name := _engine(config)) not in _ENGINES:
-        raise pytest.UsageError(f"--tm-engine={name}: expected {' or '.join(_ENGINES)}")
+        raise pytest.UsageError(f"--tm-engine={name}: expected memory, sqlite or azure")
 
 
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
@@ -65,6 +89,8 @@ def tm_events() -> list[Event]:
 @pytest.fixture
 def tm_clock() -> Iterator[Clock]:
     """A clock that the test moves, for the timestamps of `tm_store` and for `tablemapper.uuid7`."""
+    from tablemapper.testing.clock import Clock
+
     clock = Clock()
     with clock.in_force():
         yield clock
@@ -74,17 +100,34 @@ def tm_clock() -> Iterator[Clock]:
 def tm_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of `tm_models`, which is checked and closed after the test."""
     __tracebackhide__ = True
+    from tablemapper.testing.store_fixture import account_store, empty_store, faults_of, no_scans
+
     options = _options(request.node)
     wanted = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
     models = options["models"] if "models" in options else request.getfixturevalue("tm_models")
     path = request.getfixturevalue("tmp_path") / "store.db" if _engine(request.config) == "sqlite" else ":memory:"
     with ExitStack() as after:
-        store = after.enter_context(empty_store(path, models, limits=options.get("limits"), **wanted))
+        if _engine(request.config) == "azure":
+            if "clock" in wanted:
+                raise pytest.UsageError("tm_clock: an account has the time of its service; use another --tm-engine")
+            account = str(request.config.getoption("--tm-account") or request.config.getini("tm_account"))
+            store = after.enter_context(account_store(models, account, limits=options.get("limits"), **wanted))
+        else:
+            store = after.enter_context(empty_store(path, models, limits=options.get("limits"), **wanted))
         if not options.get("scans", True):
             after.enter_context(no_scans())
         yield store
         if options.get("check", True) and not request.node.stash.get(_FAILED, False) and (found := faults_of(store)):
             pytest.fail(f"the store of this test is not whole: {found}", pytrace=False)
+
+
+@pytest.fixture
+def tm_async_store(tm_store: Store) -> Iterator[AsyncStore]:
+    """The `tm_store` of the test as an `AsyncStore`, for the event loop of whoever runs the test."""
+    from tablemapper.testing.async_face import async_face
+
+    with async_face(tm_store) as store:
+        yield store
 
 
 def _engine(config: pytest.Config) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from operator import attrgetter
 from threading import get_ident
-from typing import Any, Never, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Never, Self, TypeAlias, TypeVar, overload
 
 from ..engines.current_transaction import TransactionBlock
 from ..engines.protocol import Operation
@@ -41,6 +42,8 @@ class TransactionBuffer:
         if across:
             operations.engine.capabilities.check_across("transaction(across_partitions=True)")
         self.operations = operations
+        self.versions: dict[_Place, int | None] = {}
+        """The timestamp of each stored entity that was read; None: it was not there."""
         self._pending: dict[_Place, Operation] = {}
         self._read: list[Record] = []
         self._read_back: list[tuple[Record, Row]] = []  # from the buffer, with the row that each was built from
@@ -65,6 +68,16 @@ class TransactionBuffer:
             raise InvalidTransaction("a transaction is used once; call store.transaction() again")
         self._block = TransactionBlock(self.operations.engine)
         self._owner = self._here()
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Begin the block, and end it if an error is raised; else the caller ends it."""
+        self.begin()
+        try:
+            yield
+        except BaseException as error:
+            self.end(type(error))
+            raise
 
     def end(self, error: type[BaseException] | None = None) -> list[Operation]:
         """End the block, and return what is to be written: nothing if it ended with an error.
@@ -119,24 +132,55 @@ class TransactionBuffer:
         place = (model.table, partition, row)
         pending = self._pending.get(place) if self._pending else None
         if pending is None or pending.verb == "require":
-            found = self.operations.engine.get(model, partition, row)
-            if found is None:
+            stored = self._stored(model, place)
+            if stored is None:
                 return None
-            entity = model.build_one(found)
+            entity = model.build_one(stored)
             if handed_out:
                 self._read.append(entity)
         else:
-            found = pending.new
+            new = pending.new
             if pending.change is not None:
-                stored = self.operations.engine.get(model, partition, row)
-                found = None if stored is None and pending.verb == "merge" else pending.change(stored)
-            if found is None:
+                stored = self._stored(model, place)
+                new = None if stored is None and pending.verb == "merge" else pending.change(stored)
+            if new is None:
                 return None
-            entity = model.build_one(found)
+            entity = model.build_one(new)
             set_row(entity, None)
             if handed_out:
-                self._read_back.append((entity, found))
+                self._read_back.append((entity, new))
         return entity  # type: ignore[no-any-return]
+
+    def _stored(self, model: Model, place: _Place) -> Row | None:
+        """Return a row as it is stored, and note its version."""
+        row = self.operations.engine.get(model, place[1], place[2])
+        self.versions[place] = None if row is None else row[2]
+        return row
+
+    def resolve(self, operation: Operation) -> Operation:
+        """Return a merge that depends on the version that is stored now, with the entity as it will be stored.
+
+        Raises:
+            EntityNotFound: it is not there, and the operation inserts nothing.
+        """
+        model, change = operation.model, operation.change
+        assert change is not None
+        stored = self._stored(model, (model.table, *operation.key))
+        if stored is None and operation.verb == "merge":
+            raise not_found(KeyOf(model.cls, *operation.key))
+        new = change(stored)
+        entity = model.build_one(new)
+        set_row(entity, None)
+        if stored is None:
+            return Operation("insert", model, *operation.key, new, entity=entity)
+        etag = stored[2] if operation.etag is None else operation.etag
+        return Operation("merge", model, *operation.key, new, etag=etag, change=lambda _: new, entity=entity)
+
+    def add_resolved(self, operation: Operation) -> Any:
+        """Collect what `resolve` returned; return its entity, which may not be changed in the block."""
+        self.add(operation)
+        self._read_back.append((operation.entity, operation.new))  # type: ignore[arg-type]  # it has a row
+        return operation.entity
 
     def add(self, operation: Operation) -> None:
         """Collect an operation.
@@ -286,13 +330,55 @@ class Transaction(KeyedVerbs):
         """
         self._buffer.add(self._buffer.operations.replace(entity, if_match))
 
-    def merge(self, key: KeyOf[E], /, *assignments: Assignment[E], if_match: str | None = None, **values: Any) -> None:
+    @overload
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        or_insert: E | None = None,
+        returning: Literal[False] = False,
+        **values: Any,
+    ) -> None: ...
+    @overload
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        or_insert: E | None = None,
+        returning: Literal[True],
+        **values: Any,
+    ) -> E: ...
+    def merge(
+        self,
+        key: KeyOf[E],
+        /,
+        *assignments: Assignment[E],
+        if_match: str | None = None,
+        or_insert: E | None = None,
+        returning: bool = False,
+        **values: Any,
+    ) -> E | None:
         """Change some fields of an entity; as `Store.merge`.
 
+        Args:
+            returning: read the entity now, and return it as it will be stored. The end of the block fails if others wrote
+                it meanwhile; `Store.run` begins again then.
+
         Raises:
+            EntityNotFound: with ``returning=True``, it is not there.
             InvalidTransaction, InvalidEntity: as `insert`.
         """
-        self._buffer.add(self._buffer.operations.merge(key, assignments, values, if_match))
+        operation = self._buffer.operations.merge(key, assignments, values, if_match, or_insert)
+        if not returning:
+            self._buffer.add(operation)
+            return None
+        self._buffer.check_owner()
+        entity: E = self._buffer.add_resolved(self._buffer.resolve(operation))
+        return entity
 
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> None:
         """Insert an entity, or replace or merge into the stored one; as `Store.upsert`.

@@ -1,0 +1,123 @@
+"""A class leaves the store with its tables: the catalogue says so, and once every program knows, the tables are deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+from msgspec.structs import replace
+
+from ...catalogue.actions import ActionPlan
+from ...catalogue.catalogue import Catalogue
+from ...catalogue.dropping import drop_class
+from ...catalogue.freeze import check_thawed
+from ...entities.etag import Stamp
+from ...schema.labels import Label
+from .catalogue.publication import StoredCatalogue, changed, read_catalogue, tables_in
+from .cross_partition.outbox import Timing
+from .tables.driver import Driver, Effects, read, server_time, side_by_side, store_errors
+from .tables.service import DeleteTable, Service
+from .writing.duplicate_notes import forget, violations
+
+_TOGETHER = 16
+
+
+def dropped(table: str, name: str, declared: Collection[str], timeout: float) -> Effects[int]:
+    """Let a class leave a catalogue; return when, in µs by the clock of the service.
+
+    Args:
+        table: of the catalogue.
+        name: of the class.
+        declared: the classes and aggregates that the program knows, by name.
+        timeout: seconds after which to give up, if no answer comes.
+
+    Raises:
+        InvalidQuery: it cannot go.
+        StoreLocked: the store is frozen.
+    """
+    now = yield from server_time(table, timeout)
+
+    def after(stored: StoredCatalogue) -> Catalogue | None:
+        if _pending(stored.value, name, now):  # (the answer was lost)
+            return None
+        check_thawed(stored.value)
+        without = drop_class(ActionPlan(now, tuple), stored.value, name, declared)
+        before, stays = tables_in(stored.value), set(tables_in(without).values())
+        names = sorted(set(before.values()) - stays)
+        stones = [
+            replace(stone, tables=names) if stone.since == now and stone.label == name else stone
+            for stone in without.tombstones
+        ]
+        return attrs.evolve(without, tombstones=tuple(stones))
+
+    stored = yield from changed(table, timeout, after)
+    return int(Stamp(stored.head.etag))
+
+
+def _pending(value: Catalogue, name: str, since: int) -> bool:
+    return any(stone.label == name and stone.since == since for stone in value.tombstones)
+
+
+def erased(table: str, value: Catalogue, times: Timing, timeout: float) -> Effects[None]:
+    """Delete the tables of classes that were dropped so long ago that no program writes them: who dropped them has ended.
+
+    Args:
+        table: of the catalogue.
+        value: the catalogue, as it is known.
+        times: how long things last.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    stones = [stone for stone in value.tombstones if stone.tables]
+    now = (yield from server_time(table, timeout)) if stones else 0
+    for stone in stones:  # (it may have been published as late as a request can be)
+        if (now - stone.since) / 1e6 > times.settled + times.deadline:
+            yield from deleted(table, stone.label, value, timeout)
+
+
+def deleted(table: str, name: str, value: Catalogue, timeout: float) -> Effects[None]:
+    """Delete the tables of a class that was dropped, and note that in the catalogue."""
+    stones = [stone for stone in value.tombstones if stone.label == name and stone.tables]
+    tables = [table_name for stone in stones for table_name in stone.tables]
+    for at in range(0, len(tables), _TOGETHER):
+        yield from side_by_side([read(DeleteTable(table_name), timeout) for table_name in tables[at : at + _TOGETHER]])
+    for note in (yield from violations(table, timeout)):
+        if Label.of(note.label).owner == name:
+            yield from forget(table, note)
+    since = [stone.since for stone in stones]
+
+    def without(stored: StoredCatalogue) -> Catalogue | None:
+        before = stored.value.tombstones
+        after = [
+            replace(stone, tables=[]) if stone.label == name and stone.since in since else stone for stone in before
+        ]
+        return None if tuple(after) == before else attrs.evolve(stored.value, tombstones=tuple(after))
+
+    yield from changed(table, timeout, without)
+
+
+def remove(service: Service, name: str, catalogue: str, timeout: float) -> None:
+    """Delete all tables of a store that nobody uses any more, its catalogue last.
+
+    Args:
+        service: sends requests to the account.
+        name: of the account, for messages.
+        catalogue: its table.
+        timeout: seconds after which to give up, if no answer comes.
+    """
+    driver = Driver(service)
+    try:
+        with store_errors(name):
+            driver.run(_removed(catalogue, timeout))
+    finally:
+        driver.close()
+
+
+def _removed(catalogue: str, timeout: float) -> Effects[None]:
+    stored = yield from read_catalogue(catalogue, timeout)
+    tables = set[str]()
+    if stored is not None:
+        tables |= {*tables_in(stored.value).values()}
+        tables |= {name for stone in stored.value.tombstones for name in stone.tables}
+        tables |= {name for entry in stored.value.history for name in entry.kept}
+    yield from side_by_side([read(DeleteTable(name), timeout) for name in sorted(tables)])
+    yield from read(DeleteTable(catalogue), timeout)

@@ -1,0 +1,173 @@
+"""Tables of a store that somebody deleted are made again, and what was in them, or came from them, is built anew."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+import tablemapper as tm
+from tablemapper.engines.azure.tables.service import CreateTable, ErrorResponse, GroupTransaction, ListTables
+
+from .memory import Faulty, Memory
+from .test_claims import MODELS, TABLES, Color, Thing, everything, opened, owners
+
+ENTITIES = [Thing("red", f"t{number}", f"c{number}") for number in range(5)]
+
+
+def filled(memory: Memory, prefix: str = "Staging") -> None:
+    with opened(memory, prefix) as store:
+        store.insert_many([one.replace() for one in ENTITIES])
+
+
+def right(store: tm.Store, count: int) -> None:
+    assert [len(list(store.query(Thing.by_id(one.id)))) for one in ENTITIES] == [count // 5] * 5
+    assert [len(list(store.query(Thing.by_code(one.code)))) for one in ENTITIES] == [count // 5] * 5
+    group = store.get(Color.key("red"))
+    assert (0 if group is None else group.things) == count
+    report = store.check()
+    assert report.ok, str(report)
+    assert report.entities == count
+
+
+@pytest.mark.parametrize("prefix", ["Staging", "TableMapper"])
+@pytest.mark.parametrize("table", TABLES)
+def test_the_next_open_makes_a_table_again_with_all_that_belongs_to_it(table: str, prefix: str) -> None:
+    memory = Memory()
+    filled(memory, prefix)
+    called = table if prefix == "TableMapper" else f"{prefix}{table}"
+    del memory.tables[called]
+    with opened(memory, prefix) as store:
+        assert owners(memory)[called] == prefix
+        store.build()
+        right(store, 0 if table == "Things" else 5)
+        store.upsert_many([one.replace() for one in ENTITIES])
+        right(store, 5)
+
+
+def test_all_tables_at_once_are_made_again() -> None:
+    memory = Memory()
+    filled(memory)
+    for table in TABLES:
+        del memory.tables[f"Staging{table}"]
+    with opened(memory, "Staging") as store:
+        store.build()
+        right(store, 0)
+        store.insert_many([one.replace() for one in ENTITIES])
+        right(store, 5)
+    sent = len(memory.sent)
+    opened(memory, "Staging").close()
+    assert not [one for one in memory.sent[sent:] if isinstance(one, CreateTable)]
+
+
+def test_the_call_that_meets_a_table_that_is_gone_names_it() -> None:
+    memory = Memory()
+    filled(memory)
+    with opened(memory, "Staging") as store:
+        del memory.tables["StagingThings"]
+        for call in (
+            lambda: store.get(Thing.key("red", "t0")),
+            lambda: list(store.query(Thing).allow_scan()),
+            lambda: store.insert(Thing("red", "x")),
+        ):
+            with pytest.raises(
+                tm.CorruptStore,
+                match="the table StagingThings of the store is not there any more; open the store again to have it made again, empty",
+            ):
+                call()
+
+
+def test_who_only_reads_makes_nothing_again() -> None:
+    memory = Memory()
+    filled(memory)
+    del memory.tables["StagingColors"]
+    before = everything(memory)
+    with opened(memory, "Staging", read_only=True) as store:
+        assert store[Thing.key("red", "t0")].code == "c0"
+    assert everything(memory) == before
+
+
+def test_a_table_whose_name_has_another_case_is_there() -> None:
+    memory = Memory()
+    filled(memory)
+    memory.tables = {name.upper(): table for name, table in memory.tables.items()}
+    with opened(memory, "Staging") as store:
+        right(store, 5)
+    assert len(memory.tables) == 5
+
+
+@pytest.mark.parametrize("way", ["before", "lost"])
+def test_who_is_killed_while_tables_are_made_again_is_followed_by_the_next(way: str) -> None:
+    def begun() -> Faulty:
+        memory = Faulty()
+        filled(memory)
+        del memory.tables["StagingColors"], memory.tables["StagingThingsById"]
+        return memory
+
+    whole = begun()
+    start = whole.number
+    opened(whole, "Staging").close()
+    for at in range(start + 1, whole.number + 1):
+        memory = begun()
+        memory.at, memory.way = at, way
+        with suppress(KeyboardInterrupt):
+            opened(memory, "Staging").close()
+        memory.at = -1
+        with opened(memory, "Staging") as store:
+            store.build()
+            store.repair()
+            right(store, 5)
+
+
+def test_what_writers_left_is_finished_though_the_catalogue_that_named_it_was_lost() -> None:
+    whole = Faulty()
+    filled(whole)
+    with opened(whole, "Staging") as store:
+        start = whole.number
+        store.merge(Thing.key("red", "t0"), code="other")
+        end = whole.number
+    for at in range(start + 1, end + 1):
+        memory = Faulty()
+        filled(memory)
+        store = opened(memory, "Staging")
+        memory.at, memory.way = at, "after"
+        with suppress(KeyboardInterrupt):
+            store.merge(Thing.key("red", "t0"), code="other")
+        memory.at = -1
+        del memory.tables["Staging"]
+        memory.ahead += 1000
+        with opened(memory, "Staging", adopt=True) as store:
+            store.build()
+            report = store.check()
+            assert report.ok, str(report)
+            assert [one.id for one in store.query(Thing.by_code(store[Thing.key("red", "t0")].code))] == ["t0"]
+
+
+def test_a_list_of_tables_that_lags_makes_nothing_of_what_is_there() -> None:
+    class Lagging(Memory):
+        def send(self, request: Any, *wait: float) -> Any:
+            page = super().send(request, *wait)
+            return type(page)(page.entities[:2]) if isinstance(request, ListTables) else page
+
+    memory = Lagging()
+    filled(memory)
+    with opened(memory, "Staging") as store:
+        right(store, 5)
+        assert store.status().objects
+
+
+def test_a_list_that_the_service_denies_is_no_reason_to_make_tables() -> None:
+    class Denied(Memory):
+        def send(self, request: Any, *wait: float) -> Any:
+            if isinstance(request, ListTables):
+                raise ErrorResponse(403, "AuthorizationFailure")
+            return super().send(request, *wait)
+
+    memory = Denied()
+    filled(memory)
+    del memory.tables["StagingColors"]
+    sent = len(memory.sent)
+    opened(memory, "Staging").close()
+    assert not [one for one in memory.sent[sent:] if isinstance(one, CreateTable | GroupTransaction)]
+    assert MODELS
