@@ -182,7 +182,7 @@ class ConditionalRepair:
     ) -> Effects[None]:
         """Put the row that an entity has lost in an index elsewhere, if the entity is as it was read.
 
-        As the row may come late, an intent names it as a put, or as a take.
+        As the row may come late, an intent names it as a put, or as a take by the write that the entity has it by.
         """
         assert entity is not None
         outbox, patience = self._outbox, (yield from self._patience())
@@ -223,7 +223,7 @@ class ConditionalRepair:
         if held is not None and (entry is None or op != held[OP]):
             yield from _tried(GroupTransaction(table, key[0], (RowChange("delete", key[1], {}, held[ETAG]),)))
         elif held is None and entry is not None and op is not None:
-            take = ReserveValue(table, key[0], key[1], key[3], self._classes.marks.of[index].name, None)
+            take = ReserveValue(table, key[0], key[1], key[3], self._classes.marks.of[index].name, op)
             insert = RowChange("insert", key[1], {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]})
             yield from _if_possible(self._put(index, key, entity, insert, takes=[take]))
 

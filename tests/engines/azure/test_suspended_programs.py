@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure import recovery
 from tablemapper.engines.azure.cross_partition import intent_execution, remote_groups
 from tablemapper.engines.azure.recovery import OutboxRecovery
 from tablemapper.engines.azure.tables.reserved_names import CLAIM, INTENTS, MARKS
@@ -265,6 +266,28 @@ def test_a_program_that_adds_when_all_is_over_is_caught(monkeypatch: pytest.Monk
         assert crew.other[Kinds.key("x")].things == 1
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_marker_is_kept_for_who_read_the_group_before_it_stood_still(
+    is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_kept:
+        monkeypatch.setattr(recovery, "_KEPT", 600.0)
+    crew = Crew(Kinds)
+    crew.loses("ThingsByA")  # (so the intent is left to those who sweep, and the delta is added)
+    crew.store.insert(Thing("t", "1", "x"))
+    crew.now += 100
+    third = crew.open()
+
+    def meanwhile() -> None:
+        for _ in range(3):
+            crew.now += 1_000
+            crew.other.sweep(full=True)
+
+    crew.stands_still(of_table("Kinds"), meanwhile)
+    third.sweep()
+    assert crew.other[Kinds.key("x")].things == (1 if is_kept else 2)
+
+
 def test_a_write_that_was_done_is_told_so_when_nothing_is_left_of_it() -> None:
     crew = Crew(Kinds)
     crew.store.insert(Thing("t", "1", "x"))
@@ -306,6 +329,18 @@ def test_a_value_that_is_taken_when_all_is_over_is_given_up(is_late: bool) -> No
     assert not crew.rows("ThingsByCode")
 
 
+def test_a_partition_is_named_though_its_name_was_taken_away_meanwhile() -> None:
+    crew = Crew()
+    crew.stands_still(
+        lambda one: of_table("TableMapper")(one) and one.partition.startswith("work "),
+        lambda: (setattr(crew, "now", crew.now + 1_000), tidy(crew.store)),
+    )
+    with pytest.raises(tm.StoreError, match="nothing was written"):
+        crew.store.insert(Thing("t", "1", "x"))
+    crew.store.insert(Thing("t", "1", "x"))
+    crew.is_sound()
+
+
 # ------------------------------------------------------------------------------------------ who repairs
 
 
@@ -321,4 +356,17 @@ def test_a_row_that_a_repair_puts_late_goes_again(table: str) -> None:
     assert crew.rows(table) == [key]
     crew.store.upsert(Thing("t", "1", "y", "d"))
     crew.arrives()
+    crew.is_sound()
+
+
+@pytest.mark.parametrize("table", ["ThingsByA", "ThingsByCode"])
+def test_a_row_that_a_repair_puts_behind_a_write_goes_again(table: str) -> None:
+    crew = Crew()
+    crew.store.insert(Thing("t", "1", "x", "c"))
+    tidy(crew.store)
+    (key,) = crew.rows(table)
+    crew.memory.tables[table] = {other: row for other, row in crew.memory.tables[table].items() if other != key}
+    crew.stands_still(of_table(table), lambda: crew.store.upsert(Thing("t", "1", "y", "d")))
+    assert crew.other.repair().ok
+    assert key not in crew.rows(table)
     crew.is_sound()

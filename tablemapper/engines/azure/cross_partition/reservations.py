@@ -163,7 +163,7 @@ class Reservations:
             if found is None or NEXT_OP in found:  # (who comes next makes itself the only one)
                 return
             partition, row, op = found[BASE_PARTITION], found[BASE_ROW], found[OP]
-            if (partition, row) != (self.intent.partition, one.base):
+            if (partition, row) != (self.intent.partition, one.base) or op not in (self.intent.op, one.was):
                 return
             if op != self.intent.op and (yield from self._get(partition, intent_key(op))) is not None:
                 return
