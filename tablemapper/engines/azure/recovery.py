@@ -37,7 +37,7 @@ from .tables.driver import (
     side_by_side,
     time_of,
 )
-from .tables.reserved_names import INTENTS, MARKS, intent_key
+from .tables.reserved_names import INTENTS, MARKS, intent_key, is_known
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -183,6 +183,8 @@ class OutboxRecovery:
                 raise
             return done, left
         for entity, age in intents:
+            if not is_known(entity):
+                continue
             left += 1
             if age <= self.outbox.times.lease and CLAIMED not in entity:
                 continue
@@ -239,7 +241,8 @@ class OutboxRecovery:
 
     def marks(self, table: str) -> Effects[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
-        marks = [one for one, age in (yield from self.read(in_range(table, MARKS))) if age > _KEPT]
+        found = yield from self.read(in_range(table, MARKS))
+        marks = [one for one, age in found if age > _KEPT and is_known(one)]
         gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
         intents: list[Entity | None] = []
         for at in range(0, len(gets), _TOGETHER):
