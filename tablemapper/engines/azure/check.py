@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ...entities.etag import Stamp
+from ...entities.fields import FieldModel
 from ...errors import CorruptStore
 from ...evolution.newer_versions import unknown_value
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
@@ -19,7 +20,6 @@ from .cross_partition.outbox import intent_of
 from .cross_partition.value_counts import ValueCounts
 from .reading.scans import Runs, is_index_row, outer_places, rows_of
 from .reading.spilled_rows import SpilledRows
-from .tables.entity_json import EntityCodec
 from .tables.reserved_names import (
     BASE_PARTITION,
     BASE_ROW,
@@ -62,6 +62,7 @@ class AzureCheckView:
         self._unread = set[tuple[Model, tuple[str, str]]]()
         self._pages = SpilledRows[Entity]()
         self._indexes: dict[IndexMaintenance, SpilledRows[IndexRow]] = {}
+        self._included: dict[IndexMaintenance, list[FieldModel]] = {}
         tables: dict[str, list[Model]] = {}
         for model in self.classes.models:
             tables.setdefault(model.table, []).append(model)
@@ -108,7 +109,7 @@ class AzureCheckView:
                 if row is not None and row[-1].ops.get(self.classes.marks.of[index].name) == entity[NEXT_OP]
                 else places[:1]
             )
-        columns = [] if index.model.unique else index_columns(index.owner, index.model)
+        columns = [] if index.model.unique else self._columns(index)
         codec = self.classes.codec(index.owner)
         entry = (*places[0], *[codec.value(field, entity) for field in columns])
         if index.model.unique:  # (which holds keys alone)
@@ -118,6 +119,14 @@ class AzureCheckView:
             )
             entry = found[0] if found else entry
         self._indexes[index][entry[0], entry[1], entry[2], entry[3]] = entry
+
+    def _columns(self, index: IndexMaintenance) -> list[FieldModel]:
+        """Return the properties that the rows of an index hold, with the types that the catalogue has."""
+        if (columns := self._included.get(index)) is None:
+            stored = {field.name: field for field in self.classes.stored(index.owner).columns}
+            columns = [stored[field.name] for field in index_columns(index.owner, index.model)]
+            self._included[index] = columns
+        return columns
 
     def _owner(self, index: IndexMaintenance) -> Model:
         return self._opened.get(index.owner, index.owner)
@@ -149,7 +158,9 @@ class AzureCheckView:
         self.intents.append((table, entity))
 
     def _take_local(self, index: IndexMaintenance, rows: SpilledRows[IndexRow], entity: Entity) -> None:
-        entry = _entry(index, entity, self.classes.codec(index.owner))
+        codec, base = self.classes.codec(index.owner), entity[BASE_ROW]
+        partition, row = entity[PARTITION], row_key_of(index.label, entity[ROW], base, unique=index.model.unique)
+        entry = (partition, row, partition, base, *[codec.value(field, entity) for field in self._columns(index)])
         rows[entry[0], entry[1], entry[2], entry[3]] = entry
 
     def _take_entity(self, model: Model, entity: Entity) -> None:
@@ -229,10 +240,3 @@ class AzureCheckView:
     def holder(self, index: IndexMaintenance, partition: str, row: str) -> tuple[str, str] | None:
         key = self._indexes[index].first_behind(partition, row)
         return None if key is None else (key[2], key[3])
-
-
-def _entry(index: IndexMaintenance, entity: Entity, codec: EntityCodec) -> IndexRow:
-    partition, base = entity[PARTITION], entity[BASE_ROW]
-    row = row_key_of(index.label, entity[ROW], base, unique=index.model.unique)
-    columns = index_columns(index.owner, index.model)
-    return (partition, row, partition, base, *[codec.value(field, entity) for field in columns])
