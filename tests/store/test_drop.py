@@ -16,7 +16,6 @@ from ..classes import aggregate, entity
 from ..engines.azure.memory import Faulty, Memory
 from ..engines.azure.place import AzurePlace
 
-
 pytestmark = pytest.mark.file  # (and of an account; another engine need not be asked)
 
 
