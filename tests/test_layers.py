@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
         {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
-        {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
+        {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
         {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
