@@ -1,7 +1,7 @@
 """The catalogue: what a store holds and maintains, whoever opens it.
 
-What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
-generation first, and a store that was opened with an older one follows before it writes.
+The catalogue says what is maintained, not the classes that one process opened. Each write transaction compares the
+generation first. A store that was opened with an older one refreshes its catalogue before it writes.
 
 A *physical name* is that of a table or a column in the store. It never gets a second meaning: statements of a program
 that knows an older one fail, and it reads the catalogue again.
@@ -27,7 +27,7 @@ from .transitions import name_of
 
 @attrs.frozen
 class JobSpec:
-    """What is being built of one class, in one pass over its entities."""
+    """The build of indexes and aggregates of one class, in one pass over its entities."""
 
     name: str
     owner: str
@@ -38,7 +38,7 @@ class JobSpec:
 
 @attrs.frozen
 class CopySpec:
-    """What a migration copies, in one pass over the entities of a class, or of several by equal keys."""
+    """The copy of a migration, in one pass over the entities of a class, or of several by equal keys."""
 
     id: str
     sources: tuple[str, ...]
@@ -47,7 +47,7 @@ class CopySpec:
 
 @attrs.frozen
 class StagedCatalogue:
-    """What a migration that runs writes beside what everybody reads, until it switches."""
+    """The classes that a running migration writes, until it switches."""
 
     migration: str
     catalogue: Catalogue
@@ -69,7 +69,7 @@ class Mirror:
 
 @attrs.frozen
 class Catalogue:
-    """What the file says: the forms of its classes, and the layout of its tables."""
+    """The catalogue of a file: the forms of its classes, and the layout of its tables."""
 
     models: dict[str, ModelSpec] = attrs.field(factory=dict)
     """The union of all forms of each class that were ever opened."""
@@ -152,7 +152,7 @@ class Catalogue:
             names |= extended
 
     def part(self, names: Collection[str]) -> Catalogue:
-        """Return what there is of some classes, with nothing that is being built or copied."""
+        """Return the part of the catalogue for some classes, without builds and copies."""
         models = {name: self.models[name] for name in self.models if name in names}
         labels = {label for name, form in models.items() for label in labels_of(name, form)}
         tables = {form.table for form in models.values()}
