@@ -246,6 +246,8 @@ class Operations:
             assert old is not None
             return changes.applied(old)
 
+        if missing is not None:
+            return Operation("upsert", model, key[1], key[2], change(None), change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)

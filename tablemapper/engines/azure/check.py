@@ -83,9 +83,10 @@ class AzureCheckView:
             yield f"{table}: {count:,} row{'s' if count > 1 else ''} that no class claims, as {key}"
 
     def _take_foreign(self, table: str, entity: Entity) -> None:
-        if entity[PARTITION] == CLAIM:
+        key = entity[PARTITION], entity[ROW]
+        if key == (CLAIM, CLAIM):
             return
-        count, first = self._foreign.get(table, (0, (entity[PARTITION], entity[ROW])))
+        count, first = self._foreign.get(table, (0, key))
         self._foreign[table] = count + 1, first
 
     def _reading(self, where: str, entity: Entity, take: Callable[[], object]) -> None:

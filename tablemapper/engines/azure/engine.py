@@ -544,7 +544,7 @@ class AzureEngine:
         """Let ``_ever`` measures be no less extreme than deltas say."""
         self._check_writable()
         check_thawed(self.classes.catalogue)
-        patience = Deadline(self.run(clock()) + self.timeout)
+        patience = Deadline(self.run(clock()) + min(self.timeout, self._outbox.times.deadline))
         overwriter = GroupWriter(self.classes, self._outbox, patience, self.timeout)
         upkeep = self.classes.upkeep(aggregate)
         self.run(side_by_side([overwriter.widened(upkeep, key, one) for key, one in groups.items()]))

@@ -14,11 +14,11 @@ from ...schema.model import Model, is_local
 from .catalogue.open_classes import OpenClasses
 from .cross_partition.intent_execution import carry_out, deleted
 from .cross_partition.marks import MaintainedPart
-from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, Outbox
+from .cross_partition.outbox import CommittedIntent, Deadline, DeadlineExceeded, Intent, Outbox
 from .cross_partition.remote_groups import GroupMaintenance, changed, correction, read_group, unread_group
 from .reading.filters import visible
 from .reading.scans import in_range, is_index_row
-from .tables.driver import Effects, clock, read, side_by_side
+from .tables.driver import Effects, read, side_by_side
 from .tables.reserved_names import BASE_ROW, INTENTS, MARKS, PAGES, STATE, index_prefix, is_page
 from .tables.service import (
     ETAG,
@@ -67,18 +67,18 @@ class GroupWriter:
         Raises:
             Late, Lost, Refused
         """
-        table = upkeep.aggregate.model.table
-        intent = Intent(table, key[0], self.outbox.new_op())
+        intent = Intent(upkeep.aggregate.model.table, key[0], self.outbox.new_op())
         changes = yield from upkeep.change(key, found, change, intent, self.timeout, lost=True)
+        changes += pages
         if intent:
             yield from self.outbox.name(self.patience, intent)
-        began = yield from clock()
         yield from self.patience.check()
-        yield GroupTransaction(table, key[0], (*changes, *pages))
+        etags = yield GroupTransaction(intent.table, intent.partition, tuple(changes))
         if intent:
+            committed = CommittedIntent.of(intent, self.patience, changes, etags)
             yield from carry_out([intent], self.classes, self.patience, self.timeout, self.outbox)
             if not self.patience.doubt:
-                self.outbox.finish(intent, began)
+                self.outbox.finish(committed)
 
     def add(
         self, upkeep: GroupMaintenance, key: tuple[str, str], delta: Delta | None, found: Entity | None

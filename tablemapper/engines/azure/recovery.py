@@ -14,18 +14,17 @@ from ...entities.etag import Stamp
 from ...errors import TableMapperError
 from ..check import CheckFinding, Problem
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
-from .cross_partition.intent_execution import UnknownAggregate, carry_out, delete_finished, take_back
+from .cross_partition.intent_execution import UnknownAggregate, bury, carry_out, delete_finished, take_back
 from .cross_partition.named_partitions import NAMES
 from .cross_partition.outbox import (
+    CLAIMED,
     Deadline,
     DeadlineExceeded,
-    Intent,
     Outbox,
     Timing,
     intent_of,
     restated,
 )
-from .cross_partition.reservations import Reservations
 from .reading.scans import in_range
 from .tables.driver import (
     Effects,
@@ -38,8 +37,7 @@ from .tables.driver import (
     side_by_side,
     time_of,
 )
-from .tables.entity_json import holds
-from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key, is_known
+from .tables.reserved_names import INTENTS, MARKS, intent_key, is_known
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -56,6 +54,7 @@ from .tables.service import (
 )
 
 _NAMED = 7200.0  # seconds for which the name of a partition stays: its writer believes in it for an hour
+_KEPT = 7200.0  # seconds for which a marker stays: who stood still may add once more what was added when it read
 _TOGETHER = 16
 _WAIT = 1.0  # seconds
 _log = logging.getLogger("tablemapper.azure")
@@ -109,13 +108,13 @@ def waited(catalogue: str, since: int, seconds: float, timeout: float) -> Effect
     return left > 0
 
 
-def _tried(commit: GroupTransaction) -> Effects[bool]:
-    """Send a change under an ETag; return whether it was certainly made."""
+def _tried(commit: GroupTransaction) -> Effects[Sequence[str | None]]:
+    """Send a change under an ETag; return the one that it gives; nothing unless it was certainly made."""
     try:
-        yield commit
+        etags: Sequence[str | None] = yield commit
     except (NoResponse, ErrorResponse):
-        return False
-    return True
+        return ()
+    return etags
 
 
 @attrs.frozen
@@ -187,7 +186,7 @@ class OutboxRecovery:
             if not is_known(entity):
                 continue
             left += 1
-            if age <= self.outbox.times.lease:
+            if age <= self.outbox.times.lease and CLAIMED not in entity:
                 continue
             try:
                 more, gone = yield from self._intent(
@@ -212,36 +211,38 @@ class OutboxRecovery:
                 return True, False
             return False, False
         if state == "C":
+            if (claimed := (yield from self._claimed(table, entity))) is None:
+                return False, False
             yield from carry_out([intent], classes, patience, self.timeout, self.outbox)
-            yield from self._bury(intent, patience)
-            yield from _tried(restated(table, entity, "D"))  # (it stays: others may be carrying it out, too)
+            yield from bury(intent, patience, self.timeout)
+            yield from _tried(restated(table, claimed, "D"))  # (it stays: others may be carrying it out, too)
             return True, False
         if not old:
             return False, False
         if state == "X":
             yield from take_back(intent, patience, self.timeout)
         else:  # (what was under way for long, of its writer or of who swept, may have landed since)
-            yield from self._bury(intent, patience)
-            reservations = Reservations(intent, patience, self.timeout)
-            yield from side_by_side([reservations.bury(one) for one in intent.takes])
+            yield from bury(intent, patience, self.timeout)
         yield from _tried(
             GroupTransaction(table, entity[PARTITION], (RowChange("delete", intent.row, {}, entity[ETAG]),))
         )
         return False, True
 
-    def _bury(self, intent: Intent, patience: Deadline) -> Effects[None]:
-        """Delete the rows of indexes again whose entities were written since: others have deleted them before."""
-        bases = list(dict.fromkeys([(one.members[BASE_PARTITION], one.members[BASE_ROW]) for one in intent.puts]))
-        gets = [read(GetEntity(intent.table, str(partition), str(row)), self.timeout) for partition, row in bases]
-        entities = dict(zip(bases, (yield from side_by_side(gets)), strict=True))
-        for one in intent.puts:
-            if not holds(entities[one.members[BASE_PARTITION], one.members[BASE_ROW]], one.index, intent.op):
-                yield from patience.send(one.table, one.partition, RowChange("delete", one.row, {}, "*"))
+    def _claimed(self, table: str, entity: Entity) -> Effects[Entity | None]:
+        """Return an intent that its writer cannot delete any more; None if that may have happened meanwhile.
+
+        So it is there as long as requests of those who sweep may come late.
+        """
+        if CLAIMED in entity:
+            return entity
+        claimed = {**entity, CLAIMED: True}
+        etags = yield from _tried(restated(table, claimed, "C"))
+        return {**claimed, ETAG: etags[0]} if etags else None
 
     def marks(self, table: str) -> Effects[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
-        grace, found = self.outbox.times.grace, (yield from self.read(in_range(table, MARKS)))
-        marks = [one for one, age in found if age > grace and is_known(one)]
+        found = yield from self.read(in_range(table, MARKS))
+        marks = [one for one, age in found if age > _KEPT and is_known(one)]
         gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
         intents: list[Entity | None] = []
         for at in range(0, len(gets), _TOGETHER):
@@ -267,5 +268,6 @@ def unfinished(intents: Sequence[tuple[str, Entity]], times: Timing, now: int | 
             Problem("missing", table, (one[PARTITION], one[ROW]), "a write is not finished; call store.sweep()")
         )
         for table, one in intents
-        if one["state"] in ("P", "C") and (now is None or (now - int(Stamp(one[ETAG]))) / 1e6 > times.lease)
+        if one["state"] in ("P", "C")
+        if now is None or CLAIMED in one or (now - int(Stamp(one[ETAG]))) / 1e6 > times.lease
     ]

@@ -1,7 +1,8 @@
 """What a check found, made right beside readers and writers: rows of indexes, and groups in the partitions of entities.
 
 A fix believes no finding. It reads what is there, the row of an index before its entity, and changes it only if it is
-still so: under ETags, or by rows that are of one write for ever. So it may be done at any time, and by several at once.
+still so: under ETags, or by rows that are of one write for ever, which an intent names while they may come late. So it
+may be done at any time, and by several at once.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from ..check import RESTORE, CheckFinding, Problem
 from ..protocol import Operation
 from .catalogue.open_classes import CatalogueRefresher, OpenClasses
 from .cross_partition.intent_builder import put_of
+from .cross_partition.intent_execution import bury, kept_behind
 from .cross_partition.marks import DUPLICATE, counted, of_writes
-from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
+from .cross_partition.outbox import CommittedIntent, Deadline, DeadlineExceeded, Intent, Outbox, PutRow, ReserveValue
 from .cross_partition.remote_groups import changed, correction, read_group, unread_group
 from .group_writer import MOST_PAGES, GroupWriter
 from .tables.driver import Effects, ReadClock, found, read, side_by_side
@@ -144,7 +146,7 @@ class ConditionalRepair:
             intent = intent_key(one[ROW][-OP_UNITS:])
             if (yield from read(GetEntity(index.owner.table, key[2], intent), self._timeout)) is not None:
                 under_way.append(one)
-        _, row = yield from self._entity(index.owner, key)
+        entity, row = yield from self._entity(index.owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
         for one in rows:
             if one not in under_way and (entry is None or one[ROW][-OP_UNITS:] != op):
@@ -153,7 +155,40 @@ class ConditionalRepair:
                 )
         if entry is not None and op is not None:
             put = put_of(index, self._classes.marks, entry, op)
-            yield from _tried(GroupTransaction(put.table, put.partition, (RowChange("upsert", put.row, put.members),)))
+            change = RowChange("upsert", put.row, put.members)
+            yield from _if_possible(self._put(index, key, entity, change, puts=[put]))
+
+    def _put(
+        self,
+        index: IndexMaintenance,
+        key: Key,
+        entity: Entity | None,
+        change: RowChange,
+        *,
+        puts: Sequence[PutRow] = (),
+        takes: Sequence[ReserveValue] = (),
+    ) -> Effects[None]:
+        """Put the row that an entity has lost in an index elsewhere, if the entity is as it was read.
+
+        As the row may come late, an intent names it as a put, or as a take by the write that the entity has it by.
+        """
+        assert entity is not None
+        outbox, patience = self._outbox, (yield from self._patience())
+        intent = Intent(index.owner.table, key[2], outbox.new_op(), [*puts], takes=[*takes])
+        changes = RowChange("merge", entity[ROW], {}, entity[ETAG]), intent.change("D")
+
+        def work() -> Effects[None]:
+            yield from patience.send(index.model.table, key[0], change)
+            yield from bury(intent, patience, self._timeout)
+
+        yield from outbox.name(patience, intent)
+        yield from patience.check()
+        etags = yield GroupTransaction(intent.table, intent.partition, changes)
+        yield from kept_behind(work(), [intent], "D", patience, self._timeout, outbox)
+        outbox.finish(CommittedIntent.of(intent, patience, changes, etags))
+
+    def _patience(self) -> Effects[Deadline]:
+        return Deadline((yield ReadClock()) + min(self._timeout, self._outbox.times.deadline))
 
     def _is_of(self, row: Entity, key: Key) -> bool:
         return (row[BASE_PARTITION], row[BASE_ROW]) == (key[2], key[3])
@@ -171,13 +206,14 @@ class ConditionalRepair:
             waits = yield from read(GetEntity(owner.table, held[BASE_PARTITION], intent), self._timeout)
             if waits is not None or NEXT_OP in held or not self._is_of(held, key):
                 return
-        _, row = yield from self._entity(owner, key)
+        entity, row = yield from self._entity(owner, key)
         entry, op = self._entry(index, row, key), self._op_of(row, index)
         if held is not None and (entry is None or op != held[OP]):
             yield from _tried(GroupTransaction(table, key[0], (RowChange("delete", key[1], {}, held[ETAG]),)))
         elif held is None and entry is not None and op is not None:
-            members = {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]}
-            yield from _tried(GroupTransaction(table, key[0], (RowChange("insert", key[1], members),)))
+            take = ReserveValue(table, key[0], key[1], key[3], self._classes.marks.of[index].name, op)
+            insert = RowChange("insert", key[1], {OP: op, BASE_PARTITION: key[2], BASE_ROW: key[3]})
+            yield from _if_possible(self._put(index, key, entity, insert, takes=[take]))
 
     # -- groups
 
@@ -214,10 +250,8 @@ class ConditionalRepair:
         named = {*whole.values.pages, *[one.row for one in pages]}
         room = MAX_CHANGES - 2 - len(pages) - 2 * len(upkeep.inner.indexes)
         pages += [RowChange("delete", row, {}, "*") for row in there if row not in named][:room]
-        overwriter = GroupWriter(
-            self._classes, self._outbox, Deadline((yield ReadClock()) + self._timeout), self._timeout
-        )
-        yield from _if_possible(overwriter.write(upkeep, key, held, change, pages))
+        writer = GroupWriter(self._classes, self._outbox, (yield from self._patience()), self._timeout)
+        yield from _if_possible(writer.write(upkeep, key, held, change, pages))
 
 
 def add_uncounted(

@@ -12,6 +12,7 @@ import tablemapper as tm
 from tablemapper.engines.azure.tables.service import EntityPage, GroupTransaction, QueryEntities, RowChange
 from tablemapper.progress import start_meter
 from tablemapper.schema.model import compile_schema
+from tests.whole.models import compiled
 
 from .memory import Memory
 from .place import AzurePlace
@@ -366,3 +367,49 @@ def test_a_group_whose_key_another_program_has_taken_waits_for_it_to_go(caplog: 
     world.memory.ahead += 10_000
     world.store.sweep()
     assert world.store.check().ok
+
+
+def test_a_unique_value_whose_key_another_program_has_taken_is_refused() -> None:
+    world = World()
+    world.put("VisitsByCode", "zz", "", visits=7)
+    with pytest.raises(
+        tm.CorruptStore, match=r"VisitsByCode \('zz', ''\): a row of another program has the key of this value"
+    ):
+        world.store.insert(Visit("a", 9, code="zz"))
+    assert world.store.get(Visit.key("a", 9)) is None
+    assert world.untouched()
+    world.memory.send(GroupTransaction("VisitsByCode", "zz", (RowChange("delete", "", {}, "*"),)))
+    world.store.insert(Visit("a", 9, code="zz"))
+    assert [one.number for one in world.store.query(Visit.by_code("zz"))] == [9]
+
+
+VERSION = """
+import enum
+import tablemapper as tm
+
+Kind = enum.Enum("Kind", {members})
+
+
+class Product(tm.Entity, table="Products"):
+    shop: tm.Field[str]
+    kind: tm.Field[Kind]
+
+    key = tm.Key[str, Kind](partition="{{shop}}", row="{{kind}}")
+"""
+
+
+def test_a_key_with_a_value_that_only_a_newer_version_knows_is_no_row_of_another_program() -> None:
+    old, new = (
+        compiled(VERSION.format(members={one.upper(): one for one in each})) for each in (["toy"], ["toy", "game"])
+    )
+    memory, shop = Memory(), old["Product"].shop == "s"
+    with (
+        tm.open(AzurePlace(memory=memory), models=[old["Product"]]) as running,
+        tm.open(AzurePlace(memory=memory), models=[new["Product"]]) as newer,
+    ):
+        newer.insert_many([new["Product"]("s", one) for one in new["Kind"]])
+        running._engine.catch_up()
+        assert running[old["Product"].key("s", old["Kind"].TOY)].shop == "s"
+        with pytest.raises(tm.SchemaMismatch, match="does not know"):
+            list(running.query(old["Product"]).where(shop))
+        assert not newer.check().foreign

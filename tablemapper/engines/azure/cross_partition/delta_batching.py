@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from ..tables.driver import Effects, ReadClock, Sleep
-from .outbox import Deadline, Group, GroupDelta, Intent, Outbox
+from .outbox import CommittedIntent, Deadline, Group, GroupDelta, Intent, Outbox
 from .remote_groups import GroupMaintenance, add
 
 _POLL = 0.003  # seconds
@@ -30,7 +30,7 @@ class _Writer:
 
 def add_with_others(
     upkeep: GroupMaintenance, several: _Several, patience: Deadline, timeout: float, outbox: Outbox
-) -> Effects[Intent | None]:
+) -> Effects[CommittedIntent | None]:
     """Add deltas to their group as `remote_groups.add` does, or wait until another writer of the process has added them.
 
     Returns:
@@ -79,7 +79,7 @@ def _taken(outbox: Outbox, group: Group, mine: _Writer, room: int, now: float) -
 
 def _lead(
     outbox: Outbox, group: Group, some: Sequence[_Writer], upkeep: GroupMaintenance, timeout: float
-) -> Effects[Intent | None]:
+) -> Effects[CommittedIntent | None]:
     patience, done = Deadline(min(one.patience.until for one in some)), False
     try:
         left = yield from add(upkeep, [each for one in some for each in one.several], patience, timeout, outbox)

@@ -7,24 +7,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
-
-import attrs
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
 
 from ....schema.maintenance import AggregateMaintenance
-from ..tables.driver import Effects, ReadClock, read, side_by_side
-from ..tables.reserved_names import OP_UNITS, intent_key, mark_key
-from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, RowChange
+from ..tables.driver import Effects, clock, delay, read, side_by_side
+from ..tables.entity_json import holds
+from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, OP_UNITS, intent_key, mark_key
+from ..tables.service import MAX_CHANGES, ErrorResponse, GetEntity, GroupTransaction, NoResponse, RowChange
 from .delta_batching import add_with_others
 from .marks import number_of
 from .named_partitions import Partition
-from .outbox import DONE, Deadline, DeadlineExceeded, DeleteRow, GroupDelta, Intent, Outbox, put_works
+from .outbox import (
+    CommittedIntent,
+    Deadline,
+    DeadlineExceeded,
+    DeleteRow,
+    GroupDelta,
+    Intent,
+    Outbox,
+    State,
+    put_works,
+    restated,
+)
 from .remote_groups import GroupMaintenance
 from .reservations import Reservations
 
 _PLACES = 16  # partitions in which intents are deleted side by side
 _WAITS = 5  # for another writer, 1.5 s in all
 _log = logging.getLogger("tablemapper.azure")
+
+T = TypeVar("T")
 
 
 class AggregateRegistry(Protocol):
@@ -53,6 +66,13 @@ def carry_out(
         Unknown: nothing was done.
         Late, Refused, StoreError: not all was done.
     """
+    work = _carried_out(intents, classes, patience, timeout, outbox)
+    yield from kept_behind(work, intents, "D", patience, timeout, outbox)
+
+
+def _carried_out(
+    intents: Sequence[Intent], classes: AggregateRegistry, patience: Deadline, timeout: float, outbox: Outbox
+) -> Effects[None]:
     works: list[Effects[Any]] = [*put_works(patience, [put for intent in intents for put in intent.puts])]
     aggregates = classes.aggregates
     numbers = dict(map(number_of, aggregates))
@@ -75,12 +95,11 @@ def carry_out(
         upkeep = classes.upkeep(aggregates[label])
         for at in range(0, len(several), upkeep.most):
             works.append(add_with_others(upkeep, several[at : at + upkeep.most], patience, timeout, outbox))
-    began: float = yield ReadClock()
     made = yield from side_by_side(works)
-    if following := [one for one in made if isinstance(one, Intent)]:  # (of groups that indexes have elsewhere)
-        yield from carry_out(following, classes, patience, timeout, outbox)
-        for group_intent in following if not patience.doubt else ():
-            outbox.finish(group_intent, began)
+    if groups_elsewhere := [one for one in made if isinstance(one, CommittedIntent)]:
+        yield from carry_out([one.intent for one in groups_elsewhere], classes, patience, timeout, outbox)
+        for committed in groups_elsewhere if not patience.doubt else ():
+            outbox.finish(committed)
 
 
 def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
@@ -96,13 +115,62 @@ def _end(gone: DeleteRow, intent: Intent, patience: Deadline, timeout: float) ->
     patience.doubt = True  # (the intent stays for who sweeps, after whom nobody puts it)
 
 
-@attrs.frozen(eq=False)
-class CommittedIntent:
-    """What follows from a write that is committed."""
+def bury(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:
+    """Delete the rows of indexes again, and give up the values, that entities do not have any more: they may have come late."""
+    bases = list(dict.fromkeys([(one.members[BASE_PARTITION], one.members[BASE_ROW]) for one in intent.puts]))
+    gets = [read(GetEntity(intent.table, str(partition), str(row)), timeout) for partition, row in bases]
+    entities = dict(zip(bases, (yield from side_by_side(gets)), strict=True))
+    for one in intent.puts:
+        entity = entities[one.members[BASE_PARTITION], one.members[BASE_ROW]]
+        if not holds(entity, one.index, one.row[-OP_UNITS:]):
+            yield from patience.send(one.table, one.partition, RowChange("delete", one.row, {}, "*"))
+    reservations = Reservations(intent, patience, timeout)
+    yield from side_by_side([reservations.bury(one) for one in intent.takes])
 
-    intent: Intent
-    patience: Deadline
-    """Of the write: until when it may go on, and whether an answer was lost."""
+
+def kept_behind(
+    work: Effects[T], intents: Sequence[Intent], state: State, patience: Deadline, timeout: float, outbox: Outbox
+) -> Effects[T]:
+    """Do what intents say; have them kept then, if this process stood still meanwhile.
+
+    What it did may have come behind the last look of those who sweep.
+
+    Args:
+        work: is done.
+        intents: say it.
+        state: in which an intent waits until no request for it is under way, and is looked at once more.
+        patience: of the work.
+        timeout: seconds after which to give up, if no answer comes.
+        outbox: of the process.
+    """
+
+    def kept() -> Effects[None]:
+        late = yield from outbox.is_late(patience)
+        for intent in intents if late else ():
+            yield from _kept(intent, state, timeout, outbox)
+
+    try:
+        answer = yield from work
+    except Exception:
+        yield from kept()
+        raise
+    yield from kept()
+    return answer
+
+
+def _kept(intent: Intent, state: State, timeout: float, outbox: Outbox) -> Effects[None]:
+    yield from outbox.name(Deadline((yield from clock()) + timeout), intent)
+    for attempt in range(_WAITS):
+        there = yield from read(GetEntity(intent.table, intent.partition, intent.row), timeout)
+        if there is not None and there["state"] != state:
+            return  # (it is still to be done)
+        with suppress(NoResponse, ErrorResponse):  # (others do the same)
+            if there is None:
+                yield GroupTransaction(intent.table, intent.partition, (intent.change(state),))
+            else:
+                yield restated(intent.table, there, state)
+            return
+        yield delay(attempt)
 
 
 def carry_out_together(
@@ -113,26 +181,30 @@ def carry_out_together(
     Raises:
         Exception: anything; what is not done is left to who sweeps.
     """
-    patience = Deadline(min(one.patience.until for one in following))
+    if not following:
+        return
+    patience = Deadline(min(one.until for one in following))
     yield from carry_out([one.intent for one in following], classes, patience, timeout, outbox)
-    # (Where an answer was lost, a request may still be executed later: the intent has to be there then.)
     for one in following if not patience.doubt else ():
-        if not one.patience.doubt:
-            markers = [
-                (classes.aggregates[delta.label].model.table, delta.partition, mark_key(one.intent.op, delta.row))
-                for delta in one.intent.deltas
-                if delta.label in classes.aggregates
-            ]
-            outbox.finish(one.intent, one.patience.until - timeout, markers)
+        markers = [
+            (classes.aggregates[delta.label].model.table, delta.partition, mark_key(one.intent.op, delta.row))
+            for delta in one.intent.deltas
+            if delta.label in classes.aggregates
+        ]
+        outbox.finish(one, markers)
 
 
-def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[RowChange]) -> Effects[None]:
-    """Delete rows of a partition that others may delete, too."""
+def deleted(patience: Deadline, table: str, partition: str, changes: Sequence[RowChange]) -> Effects[set[str]]:
+    """Delete rows of a partition that others may delete, too; return those of which it is sure that nobody else did."""
+    gone = set[str]()
     for at in range(0, len(changes), MAX_CHANGES):
         some = changes[at : at + MAX_CHANGES]
-        if not (yield from patience.send(table, partition, *some)) and some[1:]:  # (others were faster with some)
-            for one in some:
-                yield from patience.send(table, partition, one)
+        if (yield from patience.send(table, partition, *some)):
+            gone |= {one.row for one in some}
+        for one in some if some[1:] and some[0].row not in gone else ():  # (others were faster with some)
+            if (yield from patience.send(table, partition, one)):
+                gone.add(one.row)
+    return gone
 
 
 def delete_finished(outbox: Outbox, patience: Deadline) -> Effects[None]:
@@ -147,23 +219,15 @@ def delete_finished(outbox: Outbox, patience: Deadline) -> Effects[None]:
 
 def _deleted(outbox: Outbox, place: Partition, patience: Deadline) -> Effects[None]:
     while finished := outbox.places.take(place, MAX_CHANGES):
-        # A sweep may have the intent of an older write in its hands, and its requests may come late. Such an intent is
-        # marked as done, and a sweep buries what they leave before it deletes the intent.
-        since = yield from outbox.left_alone_since()
-        recent = [intent for intent in finished if intent.began >= since]
-        changes = [
-            RowChange("delete", intent.row, {}, "*")
-            if intent.began >= since
-            else RowChange("merge", intent.row, DONE, "*")
-            for intent in finished
-        ]
+        changes = [RowChange("delete", intent.row, {}, intent.etag) for intent in finished]
         try:
-            yield from deleted(patience, *place, changes)
+            gone = yield from deleted(patience, *place, changes)
         except (DeadlineExceeded, ErrorResponse) as error:
             if not isinstance(error, ErrorResponse) or error.code != "TableNotFound":
                 _log.debug("%s %r: %d intents that are carried out stay: %s", *place, len(finished), error)
                 return
-        outbox.deleted(place, recent, (yield ReadClock()))
+            gone = {one.row for one in changes}
+        outbox.deleted(place, [intent for intent in finished if intent.row in gone])
 
 
 def take_back(intent: Intent, patience: Deadline, timeout: float) -> Effects[None]:

@@ -31,8 +31,8 @@ class FinishedIntent:
     """An intent that is carried out, so it can be deleted."""
 
     row: str
-    began: float
-    """When its write began."""
+    etag: str
+    """As its transaction left it: under another one who sweeps has it."""
     markers: Sequence[tuple[str, str, str]] = ()
     """The table, the partition and the row of each marker that nobody needs once the intent is gone."""
 
@@ -91,10 +91,12 @@ class NamedPartitions:
             entry.look_at = min(entry.look_at, now + self._lease)
             return entry.name if entry.named <= now - _HOUR else None
 
-    def named(self, place: Partition, now: float, etag: str | None) -> None:
-        """Note that a name was written, and its ETag."""
+    def named(self, place: Partition, intent: str, now: float, etag: str | None) -> None:
+        """Note that a name was written for an intent, and its ETag."""
         with self._lock:
-            entry = self._entries[place]
+            if (entry := self._entries.get(place)) is None:  # (it took so long that the name before was taken away)
+                entry = self._entries[place] = _Entry(_row(*place), used=now, look_at=now + self._lease)
+            entry.pending[intent] = now
             entry.named, entry.etag = now, etag
             self._is_new = True
 
@@ -116,17 +118,12 @@ class NamedPartitions:
             self.finished += len(finished)
             self.has_news = True
 
-    def take(self, place: Partition, most: int, since: float = -math.inf) -> list[FinishedIntent]:
-        """Return some intents of a partition that are to be deleted: `forget` them then, or `finish` them once more.
-
-        Args:
-            since: when their writes must have begun at the earliest.
-        """
+    def take(self, place: Partition, most: int) -> list[FinishedIntent]:
+        """Return some intents of a partition that are to be deleted: `forget` them then, or `finish` them once more."""
         with self._lock:
             if (entry := self._entries.get(place)) is None:
                 return []
-            taken = [intent for intent in entry.finished if intent.began >= since][:most]
-            entry.finished = [intent for intent in entry.finished if intent not in taken]
+            taken, entry.finished = entry.finished[:most], entry.finished[most:]
             self.finished -= len(taken)
             return taken
 

@@ -146,8 +146,8 @@ def intent_of(entity: Entity) -> tuple[Intent, State]:
         raise CorruptStore(f"{key}: what a write has still to do cannot be read: {error}") from error
 
 
-DONE: Members = {"state": "D"}
-"""The properties that mark an intent as carried out: a sweep deletes it once no request for it is under way."""
+CLAIMED = "swept"
+"""The property of a committed intent that those who sweep carry out: its writer cannot delete it any more."""
 
 
 def restated(table: str, entity: Entity, state: State) -> GroupTransaction:
@@ -198,6 +198,7 @@ class Deadline:
     """Sends requests until answers come, up to a deadline."""
 
     until: float
+    """At the latest `Timing.deadline` after it began: then others do not go on with it before `Timing.lease` is over."""
     doubt: bool = False
     """Whether an answer was lost, so that a request may still be executed later."""
 
@@ -269,6 +270,25 @@ def put_works(patience: Deadline, puts: Sequence[PutRow]) -> Iterable[Effects[bo
         yield patience.send(table, partition, *some)
 
 
+@attrs.frozen(eq=False)
+class CommittedIntent:
+    """An intent as its transaction has left it."""
+
+    intent: Intent
+    until: float
+    """When its writer has to be done with it."""
+    etag: str | None
+    """None: an answer was lost, so that a request may still be executed later. The intent has to be there then."""
+
+    @classmethod
+    def of(
+        cls, intent: Intent, patience: Deadline, changes: Sequence[RowChange], etags: Sequence[str | None]
+    ) -> CommittedIntent:
+        """Return the intent of a transaction that was sent, with the ETags of its changes, if they are known."""
+        known = () if patience.doubt else zip(changes, etags, strict=False)
+        return cls(intent, patience.until, next((etag for change, etag in known if change.row == intent.row), None))
+
+
 # ---------------------------------------------------------------------------------------------- what writes share
 
 
@@ -332,21 +352,27 @@ class Outbox:
             else:
                 break
         patience.doubt = doubt  # (a name that is written once more does no harm)
-        self.places.named(intent.place, now, etag)
+        self.places.named(intent.place, intent.row, now, etag)
 
-    def left_alone_since(self) -> Effects[float]:
-        """Return from when on a write must have begun, so that no sweep touches its intent before a request now is done."""
+    def is_late(self, patience: Deadline) -> Effects[bool]:
+        """Return whether others may have ended what was begun: this process stood still for as long as it had it to itself."""
         now: float = yield ReadClock()
-        return now + self.times.deadline - self.times.lease
+        return now > patience.until + self.times.lease - self.times.deadline
 
-    def finish(self, intent: Intent, began: float, markers: Sequence[tuple[str, str, str]] = ()) -> None:
+    def check(self, patience: Deadline) -> Effects[None]:
+        """Raise DeadlineExceeded if others may have ended what was begun."""
+        if (yield from self.is_late(patience)):
+            raise DeadlineExceeded("this process stood still")
+
+    def finish(self, committed: CommittedIntent, markers: Sequence[tuple[str, str, str]] = ()) -> None:
         """Have an intent deleted that is carried out, and then the markers that kept its deltas from being added twice."""
-        self.places.finish(intent.place, FinishedIntent(intent.row, began, markers))
+        if committed.etag is not None:
+            intent = committed.intent
+            self.places.finish(intent.place, FinishedIntent(intent.row, committed.etag, markers))
 
-    def deleted(self, place: Partition, finished: Sequence[FinishedIntent], now: float) -> None:
-        """Note that intents are gone: nobody needs their markers, unless who sweeps may have read the intent."""
+    def deleted(self, place: Partition, finished: Sequence[FinishedIntent]) -> None:
+        """Note that intents are gone which nobody else has carried out, so that nobody needs their markers."""
         self.places.forget(place, [one.row for one in finished])
         for one in finished:
-            if now - one.began <= self.times.lease:
-                for table, partition, mark in one.markers:
-                    self.spend(table, partition, [mark])
+            for table, partition, mark in one.markers:
+                self.spend(table, partition, [mark])

@@ -35,7 +35,7 @@ from ..tables.service import (
 )
 from .intent_builder import CrossPartitionWrite, rows_elsewhere
 from .marks import BuildMarks
-from .outbox import Deadline, GroupDelta, Intent, Outbox, intent_of
+from .outbox import CommittedIntent, Deadline, GroupDelta, Intent, Outbox, intent_of
 from .value_counts import Counts, StalePages, ValueCounts
 
 _TOGETHER = 48  # deltas
@@ -109,7 +109,7 @@ def add(
     patience: Deadline,
     timeout: float,
     outbox: Outbox,
-) -> Effects[Intent | None]:
+) -> Effects[CommittedIntent | None]:
     """Add deltas to their group, each once: a marker for each in the same transaction says that it was added.
 
     Args:
@@ -150,7 +150,10 @@ def add(
             changes += [RowChange("delete", mark, {}, "*") for mark in spent[: MAX_CHANGES - len(changes)]]
             if intent:
                 yield from outbox.name(patience, intent)
-            yield GroupTransaction(table, partition, tuple(changes))
+            yield from outbox.check(
+                patience
+            )  # (else the markers may be gone that say what the group had when it was read)
+            etags = yield GroupTransaction(table, partition, tuple(changes))
         except NoResponse as lost:
             yield from patience.again(attempt, lost)
         except ErrorResponse as refused:
@@ -163,14 +166,13 @@ def add(
             if marks:
                 yield from patience.again(min(attempt, 3))
         else:
-            return intent or None
+            return CommittedIntent.of(intent, patience, changes, etags) if intent else None
         attempt += 1
     if not upkeep.outer.indexes or not patience.doubt:
         return None
-    left = yield from read(
-        GetEntity(table, partition, intent_key(op)), timeout
-    )  # (of a send of which the answer was lost)
-    return None if left is None else intent_of(left)[0]
+    # (Of a send of which the answer was lost.)
+    left = yield from read(GetEntity(table, partition, intent_key(op)), timeout)
+    return None if left is None else CommittedIntent.of(intent_of(left)[0], patience, (), ())
 
 
 def _drop_added(table: str, partition: str, marks: dict[str, Any], timeout: float) -> Effects[None]:

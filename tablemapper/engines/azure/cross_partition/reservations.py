@@ -160,15 +160,18 @@ class Reservations:
             attempt += 1
 
     def bury(self, one: ReserveValue) -> Effects[None]:
-        """Give up a value that a late request took once more, after the entity had given it up."""
+        """Give up a value that a late request took for the entity once more, after that had given it up."""
         attempt = 0
         while True:
             found = yield from self._row(one)
-            if (
-                found is None or found.get(OP) != self.intent.op or NEXT_OP in found
-            ):  # (who comes next makes itself the only one)
+            if found is None or found.get(OP) is None or NEXT_OP in found:  # (who comes next makes itself the only one)
                 return
-            if holds((yield from self._get(self.intent.partition, one.base)), one.index, self.intent.op):
+            partition, row, op = found[BASE_PARTITION], found[BASE_ROW], found[OP]
+            if (partition, row) != (self.intent.partition, one.base) or op not in (self.intent.op, one.was):
+                return
+            if op != self.intent.op and (yield from self._get(partition, intent_key(op))) is not None:
+                return
+            if holds((yield from self._get(partition, row)), one.index, op):
                 return
             if (yield from self._sent(one, RowChange("delete", one.row, {}, found[ETAG]), attempt)):
                 return

@@ -53,8 +53,9 @@ _NEEDED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
 
 def is_known(entity: Mapping[str, Any]) -> bool:
     """Return whether a hidden row is one of ours: others have no letter that means something, or not what it asks for."""
-    letter = entity["RowKey"][:3]
-    return letter in (NOTES, CLAIM) or (letter in _NEEDED and isinstance(entity.get(_NEEDED[letter]), str))
+    row: str = entity["RowKey"]
+    letter = row[:3]
+    return letter == NOTES or row == CLAIM or (letter in _NEEDED and isinstance(entity.get(_NEEDED[letter]), str))
 
 
 def intent_key(op: str) -> str:

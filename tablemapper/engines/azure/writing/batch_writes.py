@@ -13,12 +13,12 @@ import attrs
 from ....errors import OutcomeUnknown
 from ...protocol import Operation
 from ..catalogue.open_classes import CatalogueRefresher
-from ..cross_partition.intent_execution import CommittedIntent, carry_out_together
-from ..cross_partition.outbox import Outbox
+from ..cross_partition.intent_execution import carry_out_together
+from ..cross_partition.outbox import CommittedIntent, Outbox
 from ..tables.driver import Effects, Parallel
 from .late_writes import write_in_time
-from .outcomes import afterwards
-from .writes import LEFT, TransactionTooLarge
+from .outcomes import LEFT, afterwards
+from .writes import TransactionTooLarge
 
 _TOGETHER = 16  # transactions
 

@@ -18,14 +18,14 @@ from ...protocol import Operation
 from ..catalogue.open_classes import CatalogueRefresher, OpenClasses
 from ..catalogue.opening import given_up
 from ..catalogue.publication import changed
-from ..cross_partition.intent_execution import CommittedIntent, carry_out_together
+from ..cross_partition.intent_execution import carry_out_together
 from ..cross_partition.marks import label_of, marked, parts_of
-from ..cross_partition.outbox import Outbox
+from ..cross_partition.outbox import CommittedIntent, Outbox
 from ..tables.driver import Effects, ReadClock, delay, read
 from ..tables.service import ErrorResponse, GetEntity, NoResponse, RowChange
 from .duplicate_notes import bar
-from .outcomes import afterwards, unknown
-from .writes import LEFT, write
+from .outcomes import LEFT, afterwards, unknown
+from .writes import write
 
 _ATTEMPTS = 8  # to add an entity, each as long as a write
 _log = logging.getLogger("tablemapper.azure")
@@ -45,7 +45,8 @@ def write_in_time(
 
     Args:
         current: the classes as the process knows them.
-        operations, outbox, timeout, following, maintained_limit, beside: as for `write`.
+        operations, outbox, timeout, maintained_limit, beside: as for `write`.
+        following: gets what is still to be done in other partitions; None: it is done here.
 
     Raises:
         OutcomeUnknown: nobody knows whether they were written, or whether what was written counts.
@@ -53,14 +54,8 @@ def write_in_time(
     classes, made = (yield from current.classes()), list[CommittedIntent]()
     mend = _Mending(current, classes, operations, outbox, timeout, made)
     try:
-        yield from write(
-            classes,
-            operations,
-            outbox,
-            maintained_limit=maintained_limit,
-            timeout=timeout,
-            following=made,
-            beside=beside,
+        made += yield from write(
+            classes, operations, outbox, maintained_limit=maintained_limit, timeout=timeout, beside=beside
         )
     except OutcomeUnknown as error:
         if (yield from mend.is_late()):
@@ -141,7 +136,7 @@ class _Mending:
                 return
             build = Operation("build", model, *what.key, new=row[:-1], old=row, etag=row[2])
             try:
-                yield from write(known, [build], self._outbox, timeout=self._timeout, following=self._made)
+                self._made += yield from write(known, [build], self._outbox, timeout=self._timeout)
             except UniqueViolation as error:  # (it is added to the rest, and that index is built anew)
                 self._duplicate = error
                 self._doubtful.add(f"{model.name}.{error.index}")

@@ -14,6 +14,8 @@ from ..cross_partition.outbox import Deadline, DeadlineExceeded
 from ..tables.driver import EXPECTED, Effects, proven
 from ..tables.service import ErrorResponse, GroupTransaction, NoResponse
 
+LEFT = "what follows from it in other partitions is left to sweep()"
+"""What the log says where not all was done after a commit."""
 T = TypeVar("T")
 _EXPECTED = (*EXPECTED, DeadlineExceeded, UnknownAggregate)
 _log = logging.getLogger("tablemapper.azure")

@@ -29,10 +29,18 @@ from ...protocol import Operation
 from ...write_decision import Decision, EntityChange, Key, violation
 from ..catalogue.open_classes import OpenClasses
 from ..cross_partition.intent_builder import outer_of
-from ..cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
+from ..cross_partition.intent_execution import kept_behind, take_back
 from ..cross_partition.marks import counted, of_writes
 from ..cross_partition.named_partitions import FinishedIntent
-from ..cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
+from ..cross_partition.outbox import (
+    CommittedIntent,
+    Deadline,
+    DeadlineExceeded,
+    Intent,
+    IntentTooLarge,
+    Outbox,
+    ReserveValue,
+)
 from ..cross_partition.remote_groups import check_room, checked
 from ..cross_partition.reservations import Reservations
 from ..cross_partition.value_counts import StalePages
@@ -54,8 +62,6 @@ from .partition_view import PartitionView, same_write
 
 _BODY = 3_500_000  # bytes of a transaction
 _BESIDE = 2  # an intent, and a note
-LEFT = "what follows from it in other partitions is left to sweep()"
-"""What the log says where not all was done after a commit."""
 _UNKNOWN = Stamp("W/\"datetime'1601-01-01T00%3A00%3A00Z'\"")
 """Of an entity that somebody else has written since."""
 _log = logging.getLogger("tablemapper.azure")
@@ -74,13 +80,9 @@ def write(
     *,
     maintained_limit: int | None = None,
     timeout: float = 30.0,
-    following: list[CommittedIntent] | None = None,
     beside: Sequence[Callable[[], Effects[RowChange]]] = (),
-) -> Effects[None]:
-    """Apply operations of one table and partition in one transaction, with all that is maintained from them.
-
-    What is maintained in other partitions follows the transaction; what is left of it when somebody else has to go on is
-    for `sweep`.
+) -> Effects[list[CommittedIntent]]:
+    """Apply operations of one table and partition in one transaction; return what is still to be done in other partitions.
 
     Args:
         classes: what is maintained.
@@ -88,7 +90,6 @@ def write(
         outbox: of the process.
         maintained_limit: as for `Engine.apply`.
         timeout: seconds after which the outcome is unknown, if no answer comes.
-        following: gets what is still to be done in other partitions; None: it is done here.
         beside: give further changes of the partition, as they are just then, for the same transaction.
 
     Raises:
@@ -104,7 +105,7 @@ def write(
         and not beside
         and (yield from _assign(classes, operations[0], outbox, Deadline(began + timeout)))
     ):
-        return
+        return []
     known = PartitionView(classes, operations, timeout)
     yield from known.begin()
     for attempt in range(ATTEMPTS):
@@ -120,10 +121,12 @@ def write(
         made = _Transaction(classes, known, decision, outbox.new_op())
         for change in beside:
             made.put_first((yield from change()))
-        etags = yield from _Attempt(made, known, outbox, Deadline(began + known.timeout), following).run()
+        patience = Deadline(began + known.timeout)
+        etags = yield from _Attempt(made, known, outbox, patience).run()
         if etags is not None:
             made.tell(etags, operations)
-            return
+            etag = None if patience.doubt else etags.get(made.intent.row)
+            return [CommittedIntent(made.intent, patience.until, etag)] if made.intent else []
         if attempt:
             yield delay(attempt // 4)
         yield from known.begin(afresh=True)
@@ -335,7 +338,7 @@ class _Transaction:
         changes = list(self.changes)
         if pending is not None:
             changes[-1] = self.intent.change("C", pending)
-        changes += [RowChange("delete", one.row, {}, "*") for one in finished]
+        changes += [RowChange("delete", one.row, {}, one.etag) for one in finished]
         return GroupTransaction(self._known.table, self._known.partition, tuple(changes))
 
     def keeps(self, holder: Key, take: ReserveValue) -> bool:
@@ -361,7 +364,6 @@ class _Attempt:
     known: PartitionView
     outbox: Outbox
     patience: Deadline
-    following: list[CommittedIntent] | None = None
     pending: str | None = None
     """The ETag of the intent, while values are taken."""
     finished: Sequence[FinishedIntent] = ()
@@ -380,7 +382,8 @@ class _Attempt:
                 return (yield from self._commit())
             yield from check_room(intent, known.classes.aggregates, self.outbox, known.timeout)
             yield from self.outbox.name(self.patience, intent)
-            if intent.takes and not (yield from self._take()):
+            take = kept_behind(self._take(), [intent], "X", self.patience, known.timeout, self.outbox)
+            if intent.takes and not (yield from take):
                 return None
             yield from self.patience.check()
         except DeadlineExceeded:
@@ -391,13 +394,6 @@ class _Attempt:
                 yield from self._give_up()
             elif not self.patience.doubt:
                 self.outbox.places.forget(self.intent.place, [intent.row])
-            return None
-        following = CommittedIntent(intent, self.patience)
-        if self.following is not None:
-            self.following.append(following)
-        else:
-            work = carry_out_together([following], known.classes, known.timeout, self.outbox)
-            yield from afterwards(f"{known.operations[0]} is written; {LEFT}", work, None)
         return etags
 
     # -- before the transaction
@@ -461,7 +457,7 @@ class _Attempt:
         """Commit, and delete what earlier writes have left in the partition that is finished, if that is there."""
         places, room = self.outbox.places, MAX_CHANGES - len(self.made.changes)
         if not self.known.afresh:  # (a first attempt may have been refused for them: who sweeps was faster)
-            self.finished = places.take(self.intent.place, room, (yield from self.outbox.left_alone_since()))
+            self.finished = places.take(self.intent.place, room)
         are_gone = False
         try:
             etags = yield from self._commit()
@@ -470,7 +466,7 @@ class _Attempt:
             if not are_gone:
                 places.finish(self.intent.place, *self.finished)
         if self.finished and are_gone:
-            self.outbox.deleted(self.intent.place, self.finished, (yield ReadClock()))
+            self.outbox.deleted(self.intent.place, self.finished)
         return etags
 
     def _commit(self) -> Effects[Mapping[str, str | None] | None]:
@@ -498,6 +494,9 @@ class _Attempt:
             found = yield from read(GetEntity(intent.table, intent.partition, intent.row), self.known.timeout)
             if found is not None and found["state"] != "P":
                 return found["state"] in ("C", "D")
+            late = found is None and (yield from self.outbox.is_late(self.patience))
+            if late and (yield from _was_done(self.made, self.known, refused)):  # (it was carried out, and is gone)
+                return True
             try:  # (from then on it never can be)
                 yield GroupTransaction(
                     intent.table, intent.partition, (intent.change("X", None if found is None else found[ETAG]),)
