@@ -326,7 +326,9 @@ class PlanCache:
         count = self.reads.between_bounds(bound, _MANY + 1)
         if count is None or count > _MANY:
             prepared.scan_logged = True
-            _scans.warning("%s reads the whole table %s", what(), plan.model.table)
+            names: Mapping[str, str] = getattr(self.engine, "table_names", {})
+            table = plan.model.table
+            _scans.warning("%s reads the whole table %s", what(), names.get(table, table))
 
     def _latest(self) -> _Plans:
         """Forget the plans if other indexes are ready; the builds of other processes are seen within a second."""

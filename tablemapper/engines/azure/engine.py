@@ -231,6 +231,10 @@ class AzureEngine:
         return self.current.known
 
     @property
+    def table_names(self) -> Mapping[str, str]:
+        return self._classes.names
+
+    @property
     def unready(self) -> Mapping[str, str]:
         """The indexes and aggregates that cannot be read yet, as the catalogue has them."""
         return self.classes.unready

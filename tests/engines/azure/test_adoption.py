@@ -216,6 +216,41 @@ def test_adopted_with_a_prefix_the_table_has_it_already() -> None:
     assert owners(memory)["StagingThings"] == "Staging"
 
 
+def test_rows_of_nobody_in_an_adopted_table_stay_and_count_nothing() -> None:
+    class Visit(tm.Entity, table="Visits"):
+        site: tm.Field[str]
+        n: tm.Field[int]
+        page: tm.Field[str]
+
+        key = tm.Key[str, int](partition="{site}", row="{n:05d}")
+        by_page = tm.Index[str](partition="{page}")
+
+    class Pages(tm.Aggregate, of=Visit, table="Pages"):
+        page: tm.Field[str] = tm.group_by(Visit.page)
+        visits: tm.Field[int] = tm.count()
+
+        key = tm.Key[str](partition="{page}")
+
+    memory = Memory()
+    memory.send(CreateTable("Visits"))
+    for row in ("00001", "00002", "1", "000001", "settings", "0000x", ' "z', ' "kx'):
+        memory.send(GroupTransaction("Visits", "a", (RowChange("insert", row, {"page": "home"}),)))
+    before = foreign(memory, "Visits")
+    with opened(memory, models=[Visit, Pages], adopt=True) as store:
+        store.build()
+        assert [one.n for one in store.query(Visit).where(Visit.site == "a")] == [1, 2]
+        assert [one.n for one in store.query(Visit.by_page("home"))] == [1, 2]
+        assert store[Pages.key("home")].visits == 2
+        assert store.query(Visit).where(Visit.site == "a").count() == 2
+        report = store.check()
+        assert report.ok, str(report)
+        assert store.repair().ok
+        assert store.clear(Visit) == 2
+        assert list(store.query(Pages).allow_scan()) == []
+    assert foreign(memory, "Visits") == {key: row for key, row in before.items() if key[1] not in ("00001", "00002")}
+    assert {row for _, row in memory.tables["Visits"]} >= {' "z', ' "kx', "settings"}
+
+
 def test_a_class_is_adopted_into_a_store_that_is_there() -> None:
     memory = Memory()
     other = entity(

@@ -95,13 +95,17 @@ def test_each_table_says_whose_it_is_and_nobody_sees_that() -> None:
     assert owners(memory) == dict.fromkeys(TABLES, "TableMapper")
 
 
-def test_a_prefix_is_the_name_of_the_catalogue_and_what_names_of_tables_begin_with() -> None:
+def test_a_prefix_is_the_name_of_the_catalogue_and_what_names_of_tables_begin_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     memory = Memory()
     with opened(memory, "Staging") as staging, opened(memory) as plain:
         staging.insert(Thing("red", "before", None))
         use(plain)
         staging.delete(Thing.key("red", "before"))
+        assert "reads the whole table Things" in caplog.text
         use(staging)
+        assert "reads the whole table StagingThings" in caplog.text
         assert "here Staging…" in repr(staging)
         assert "Staging" not in repr(plain)
     assert set(memory.tables) == {"TableMapper", "Staging", *TABLES, *(f"Staging{one}" for one in TABLES)}
