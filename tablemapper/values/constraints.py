@@ -1,4 +1,4 @@
-"""What an annotation asks of a value beside its type: the bounds, lengths and patterns of ``msgspec.Meta``.
+"""Constraints from annotations: the bounds, lengths and patterns of ``msgspec.Meta``.
 
 They hold for what a program sets. A comparison may go beyond them, and a row that was stored before they were declared
 can be read.
@@ -42,7 +42,7 @@ _TESTS: Mapping[str, tuple[str, str]] = {**_NUMBERS, **_LENGTHS, **_TEXTS}
 
 @attrs.frozen(eq=False)
 class Constraint:
-    """What is asked of the values of a field."""
+    """The constraint on the values of a field."""
 
     bounds: Mapping[str, Any]
     """By name, as in `msgspec.Meta`: ``{"ge": 0}``."""

@@ -1,4 +1,4 @@
-"""What nested values look like in a store: the JSON schema of a type, whatever its docstrings say."""
+"""JSON schemas of nested values: that of a type, whatever its docstrings say."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Field types: the one place that says what a value of a field may be, and how it is stored.
 
-`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here, which are stored as
+`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here. These are stored as
 JSON text: lists, dicts, attrs classes, dataclasses, msgspec Structs, TypedDicts, and any class with a cattrs hook.
 
 A check of a nested value writes that text and reads it back, so what a field holds is what a read will return. The

@@ -1,7 +1,8 @@
-"""What a field type is, and the types of single values: scalars.
+"""Scalar types, and the base of all field types.
 
-Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
-and the Python source of the same for generated functions. The types of nested values are in `values.nested`.
+Each scalar is one line of a table. It says how a value is checked and normalised, and what stands for it in a column
+or a property. It has the Python source of the same for generated functions. The types of nested values are in
+`values.nested`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def same_stored(a: Any, b: Any) -> bool:
 
 
 class ValueFault(ValueError):
-    """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
+    """The fault of a value or a type. ``path`` is its place below the field: ``.address.city``, ``[3]``."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)

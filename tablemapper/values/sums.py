@@ -59,7 +59,7 @@ _RATIO = decimal.Context(
 
 @attrs.frozen
 class ExactSum(Generic[V]):
-    """How the values of one kind are summed. Its fields are plain functions, for generated loops to bind and call."""
+    """The sum of the values of one kind. Its fields are plain functions, for generated loops to bind and call."""
 
     zero: Callable[[], State]
     """Make the state of no values."""
