@@ -112,14 +112,8 @@ class Catalogue:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
 
-    def gone(self, name: str, form: ModelSpec, *, returning: bool = False) -> TombstoneSpec | None:
-        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all.
-
-        Args:
-            name: of the class.
-            form: as a program declares it.
-            returning: also of a class that may come back, with the next program that opens it.
-        """
+    def gone(self, name: str, form: ModelSpec) -> TombstoneSpec | None:
+        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
         if not self.tombstones:
             return None
         stored_name = aggregate_in(self.models, name, form)
@@ -132,8 +126,7 @@ class Catalogue:
         stones = [
             stone
             for stone in self.tombstones
-            if str(stone.bare) in labels and stone.may_be_of(form)
-            if stored_name is not None or stone.by is not None or (returning and stone.returns is True)
+            if str(stone.bare) in labels and stone.may_be_of(form) and (stored_name is not None or stone.by is not None)
         ]
         return stones[-1] if stones else None
 

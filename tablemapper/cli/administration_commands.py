@@ -76,8 +76,10 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
     with _open(place, models, scripts) as store:
         report = store.check(progress=not json)
     summary = str(report).partition("\n")[0]
-    unchecked = [f"not compared: {label}" for label in report.unchecked]
-    return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
+    beside = [f"foreign: {label}" for label in report.foreign] + [
+        f"not compared: {label}" for label in report.unchecked
+    ]
+    return show(report, summary, *_problems("", report.problems), *beside, json=json, ok=report.ok)
 
 
 def adopt(
