@@ -27,7 +27,6 @@ BUDGETS: dict[str, tuple[float, int, int]] = {
     "query": (9.0, 10, 4),
     "schema": (10.8, 21, 3),
     "store": (11.5, 8, 4),
-    "values": (8.3, 9, 4),
     "verbs": (9.2, 4, 2),
 }
 """By room: names that say nothing, in percent of all; docstrings that open with a question or a preposition; sentences of

@@ -1,4 +1,4 @@
-"""What a value of a field may be, how it is checked and stored.
+"""Field types: validation and storage.
 
 - `scalars`: the types that are one value.
 - `timestamp`: the type of the times that a store gives.

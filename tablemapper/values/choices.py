@@ -23,7 +23,7 @@ def enum_type(enum: type[Enum]) -> ValueType:
     for member in enum:
         base.check(member.value)
     members = _Members(enum)
-    listed = ",".join(
+    member_list = ",".join(
         f"{member.name}={value if _PLAIN_WORD(str(value)) else repr(value)}"
         for member, value in zip(enum, values, strict=True)
     )
@@ -32,12 +32,12 @@ def enum_type(enum: type[Enum]) -> ValueType:
         if value.__class__ is enum or isinstance(value, enum):
             return value
         names = ", ".join(f"{enum.__name__}.{member.name}" for member in enum)
-        near = members.known(value)
+        near = members.member_of(value)
         raise unexpected(f"one of {names}", value, f"use {enum.__name__}.{near.name}" if near is not None else "")
 
     load = checked_load(f"a member of {enum.__name__}", members.__getitem__, _enum_value)
     return ValueType(
-        f"enum[{enum.__name__}: {kind.__name__} {listed}]", kind, base.edm, check, _enum_value, load, _enum_value, load,
+        f"enum[{enum.__name__}: {kind.__name__} {member_list}]", kind, base.edm, check, _enum_value, load, _enum_value, load,
         fast="{v}.__class__ is {enum}", writes="{v}._value_", reads="{members}[{v}]", encodes="{v}._value_",
         objects={"enum": enum, "members": members}, ordered=issubclass(enum, kind), sql_ordered=issubclass(enum, kind),
         key_kind=enum, fixed=base.fixed, enum=enum, members=sorted(values),
@@ -55,7 +55,7 @@ class _Members(dict[Any, Any]):
         super().__init__((member.value, member) for member in enum)
         self.enum = enum
 
-    def known(self, value: Any) -> Any:
+    def member_of(self, value: Any) -> Any:
         try:
             return self.get(value)
         except TypeError:
@@ -75,16 +75,16 @@ def literal_type(values: tuple[Any, ...]) -> ValueType:
     if kind not in (str, int) or any(type(value) is not kind for value in values):
         raise ValueFault("the values of a Literal must all be str, or all int")
     base, allowed = SCALARS[kind], frozenset(map(SCALARS[kind].check, values))
-    listed = ", ".join(map(repr, sorted(values)))
+    value_list = ", ".join(map(repr, sorted(values)))
 
     def check(value: Any) -> Any:
         if value.__class__ is bool or not isinstance(value, kind) or (plain := base.check(value)) not in allowed:
-            raise unexpected(f"one of {listed}", value)
+            raise unexpected(f"one of {value_list}", value)
         return plain
 
-    load = checked_load(f"one of {listed}", check, base.store)
+    load = checked_load(f"one of {value_list}", check, base.store)
     return attrs.evolve(
-        base, name=f"literal[{listed}]", check=check, load=load, from_json=load, members=sorted(allowed),
+        base, name=f"literal[{value_list}]", check=check, load=load, from_json=load, members=sorted(allowed),
         fast="{v}.__class__ is {kind} and {v} in {allowed}", objects={"kind": kind, "allowed": allowed},
         spillable=False, text=False, summable=False, calculable=False, sql_in_json=False,
     )  # fmt: skip

@@ -56,10 +56,10 @@ def with_meta(annotation: Any) -> Any:
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marks = [mark for arg in args[1:] for mark in _marks(arg)]
-        inner = with_meta(args[0])
-        if inner is args[0] and len(marks) == len(args) - 1 and all(map(_is, marks, args[1:])):
+        bare = with_meta(args[0])
+        if bare is args[0] and len(marks) == len(args) - 1 and all(map(_is, marks, args[1:])):
             return annotation
-        return Annotated[(inner, *marks)] if marks else inner
+        return Annotated[(bare, *marks)] if marks else bare
     if origin is None or origin is typing.Literal:
         return annotation
     parts = tuple(map(with_meta, args))
@@ -68,20 +68,20 @@ def with_meta(annotation: Any) -> Any:
     return reduce(or_, parts) if origin is types.UnionType else origin[parts]
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _is(left: object, right: object) -> bool:
+    return left is right
 
 
 def _of_alias(annotation: Any, means: Any) -> Any:
-    inner = with_meta(means)
-    return annotation if inner is means else inner
+    bare = with_meta(means)
+    return annotation if bare is means else bare
 
 
 def _marks(mark: Any) -> Iterator[Any]:
     """Yield what stands for one mark of an annotation."""
     if getattr(type(mark), _GROUP, False):
-        for one in mark:
-            yield from _marks(one)
+        for part in mark:
+            yield from _marks(part)
     elif not package_of(mark):
         yield mark
     elif isinstance(parts := getattr(mark, "metadata", None), list):
@@ -90,24 +90,24 @@ def _marks(mark: Any) -> Iterator[Any]:
                 raise ValueFault(f"pydantic.Field({name}=…) is not read; {mend}")
         if not mark.is_required() and mark.default_factory is None:
             raise ValueFault("pydantic.Field(default=…) is not read; write tm.field(default=…)")
-        for one in parts:
-            yield from _marks(one)
-        if said := {name: value for name in _SAYING if (value := getattr(mark, name)) is not None}:
-            yield msgspec.Meta(**said)
+        for part in parts:
+            yield from _marks(part)
+        if annotations := {name: value for name in _SAYING if (value := getattr(mark, name)) is not None}:
+            yield msgspec.Meta(**annotations)
     elif type(mark).__name__ not in _PLAIN:
         yield _meta(mark)
 
 
 def _meta(mark: Any) -> msgspec.Meta:
-    given = {name: getattr(mark, name) for name in _BOUNDS if getattr(mark, name, None) is not None}
-    others = [name for name, value in getattr(mark, "__dict__", {}).items() if value and name not in given]
-    if others or not given:
-        what = f"{others[0]}=…" if given or type(mark).__name__.startswith("_") else type(mark).__name__
-        raise ValueFault(f"{package_of(mark)}: {what} is not read; {_CODE}")
+    bounds = {name: getattr(mark, name) for name in _BOUNDS if getattr(mark, name, None) is not None}
+    unread = [name for name, value in getattr(mark, "__dict__", {}).items() if value and name not in bounds]
+    if unread or not bounds:
+        subject = f"{unread[0]}=…" if bounds or type(mark).__name__.startswith("_") else type(mark).__name__
+        raise ValueFault(f"{package_of(mark)}: {subject} is not read; {_CODE}")
     try:
-        return msgspec.Meta(**{name: _plain(bound) for name, bound in given.items()})
+        return msgspec.Meta(**{name: _plain(bound) for name, bound in bounds.items()})
     except (TypeError, ValueError) as error:
-        text = ", ".join(f"{name}={bound!r}" for name, bound in given.items())
+        text = ", ".join(f"{name}={bound!r}" for name, bound in bounds.items())
         raise ValueFault(f"{package_of(mark)}: {text} cannot be a constraint here ({error}); {_CODE}") from None
 
 

@@ -1,4 +1,4 @@
-"""What an annotation asks of a value beside its type: the bounds, lengths and patterns of ``msgspec.Meta``.
+"""Constraints from annotations: the bounds, lengths and patterns of ``msgspec.Meta``.
 
 They hold for what a program sets. A comparison may go beyond them, and a row that was stored before they were declared
 can be read.
@@ -35,14 +35,14 @@ _LENGTHS = {
     "max_length": ("len({v}) <= {b}", "of length <= {}"),
 }
 _TEXTS = {"pattern": ("{b}({v}) is not None", "that matches {!r}")}
-_SAID = ("title", "description", "examples", "extra_json_schema")
+_ANNOTATIONS = ("title", "description", "examples", "extra_json_schema")
 _TESTS: Mapping[str, tuple[str, str]] = {**_NUMBERS, **_LENGTHS, **_TEXTS}
 """Source that is true of a value ``v`` within a bound ``b``, and what a message says of it."""
 
 
 @attrs.frozen(eq=False)
 class Constraint:
-    """What is asked of the values of a field."""
+    """The constraint on the values of a field."""
 
     bounds: Mapping[str, Any]
     """By name, as in `msgspec.Meta`: ``{"ge": 0}``."""
@@ -102,8 +102,10 @@ def known_to_msgspec(annotation: Any, *, optional: bool) -> Any:
     except TypeError:
         plain = _plain(annotation)
         for meta in _metas(annotation):
-            said = {name: said for name in _SAID if (said := getattr(meta, name)) is not None}
-            plain = Annotated[plain, msgspec.Meta(**said)] if said else plain
+            annotations = {
+                name: annotations for name in _ANNOTATIONS if (annotations := getattr(meta, name)) is not None
+            }
+            plain = Annotated[plain, msgspec.Meta(**annotations)] if annotations else plain
         return or_(plain, None) if optional else plain
     return annotation
 

@@ -75,15 +75,15 @@ def _extra_parts(value: Any) -> tuple[Extra, dict[str, Any]]:
     return copy, plain
 
 
-def _load_extra(stored: Any) -> Extra:
-    if stored.__class__ is not str:
-        raise ValueFault(f"{safe_repr(stored)} is not the stored form of extra properties: it is no text")
+def _load_extra(stored_form: Any) -> Extra:
+    if stored_form.__class__ is not str:
+        raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of extra properties: it is no text")
     loaded = Extra()
     try:
-        for name, (edm, plain) in msgspec.json.decode(stored, type=dict[str, tuple[str, Any]]).items():
+        for name, (edm, plain) in msgspec.json.decode(stored_form, type=dict[str, tuple[str, Any]]).items():
             loaded[name] = _load_any((edm, plain))
     except (msgspec.MsgspecError, KeyError, TypeError, ValueError) as error:
-        raise ValueFault(f"{safe_repr(stored)} is not the stored form of extra properties: {error}") from None
+        raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of extra properties: {error}") from None
     return loaded
 
 
@@ -98,20 +98,20 @@ def _store_extra(value: Any) -> str:
     return msgspec.json.encode(_extra_parts(value)[1]).decode()
 
 
-_STORED = dict[str, tuple[Edm, Any]]
+_STORED_FORM = dict[str, tuple[Edm, Any]]
 
 
-def undeclared_properties(stored: str) -> Iterator[tuple[str, Edm, Any]]:
+def undeclared_properties(stored_form: str) -> Iterator[tuple[str, Edm, Any]]:
     """Yield the properties of a stored form: name, EDM type, value. Bytes are bytes, others are as JSON has them.
 
     Raises:
         ValueError: it is the form of none.
     """
-    for name, (edm, plain) in msgspec.json.decode(stored, type=_STORED).items():
+    for name, (edm, plain) in msgspec.json.decode(stored_form, type=_STORED_FORM).items():
         yield name, edm, SCALARS[bytes].from_json(plain) if edm == "Binary" else plain
 
 
-_SHOWN = ("Edm.String", "Edm.Boolean", "Edm.Int32", "Edm.Double")
+_PLAIN_TYPES = ("Edm.String", "Edm.Boolean", "Edm.Int32", "Edm.Double")
 _TYPE = "@odata.type"
 
 
@@ -123,7 +123,7 @@ def extra_members(extra: Any) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for name, (edm, plain) in _extra_parts(extra)[1].items():
         edm = f"Edm.{edm}"
-        if edm not in _SHOWN or (edm == "Edm.Double" and plain.__class__ is str):
+        if edm not in _PLAIN_TYPES or (edm == "Edm.Double" and plain.__class__ is str):
             members[name + _TYPE] = edm
         members[name] = str(plain) if edm == "Edm.Int64" else plain
     return members

@@ -42,13 +42,13 @@ def converter() -> cattrs.Converter:
         class Converter(cattrs.Converter):
             """A converter that knows what hooks it was given."""
 
-            def register_structure_hook(self, cl: Any, *hook: Any, **named: Any) -> Any:
+            def register_structure_hook(self, cl: Any, *hook: Any, **options: Any) -> Any:
                 _hooked_types.append(cl)
-                return super().register_structure_hook(cl, *hook, **named)
+                return super().register_structure_hook(cl, *hook, **options)
 
-            def register_unstructure_hook(self, cls: Any, *hook: Any, **named: Any) -> Any:
+            def register_unstructure_hook(self, cls: Any, *hook: Any, **options: Any) -> Any:
                 _hooked_types.append(cls)
-                return super().register_unstructure_hook(cls, *hook, **named)
+                return super().register_unstructure_hook(cls, *hook, **options)
 
         _converter = Converter()
     return _converter
@@ -56,15 +56,15 @@ def converter() -> cattrs.Converter:
 
 def unstructured(value: Any) -> Any:
     """Return what the hook of a value's class makes of it; the value itself if it has none."""
-    return value if _converter is None else _called(_converter.unstructure, value)
+    return value if _converter is None else _call_hook(_converter.unstructure, value)
 
 
 def structured(plain: Any, kind: Any) -> Any:
     """Return what the hook of a class makes of a stored form."""
-    return _called(converter().structure, plain, kind)
+    return _call_hook(converter().structure, plain, kind)
 
 
-def _called(hook: Callable[..., Any], *arguments: Any) -> Any:
+def _call_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a hook returns; a `ValueFault` where it raises an error of its own."""
     try:
         return hook(*arguments)
@@ -76,7 +76,7 @@ def _called(hook: Callable[..., Any], *arguments: Any) -> Any:
 
 def has_hooks(kind: Any) -> bool:
     """Return whether hooks were registered for a type."""
-    return any(kind is one for one in _hooked_types)
+    return any(kind is hooked for hooked in _hooked_types)
 
 
 def unused_hooks(annotation: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What nested values look like in a store: the JSON schema of a type, whatever its docstrings say."""
+"""JSON schemas of nested values: that of a type, whatever its docstrings say."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Schema:
         if hasattr(info, "value_type"):
             return {"type": "object", "additionalProperties": self.of(info.value_type)} | _constraints(info)
         if isinstance(info, inspect.UnionType):
-            return {"anyOf": sorted((self.of(one) for one in info.types), key=repr)}
+            return {"anyOf": sorted((self.of(member) for member in info.types), key=repr)}
         if isinstance(info, inspect.LiteralType):
             return {"enum": sorted(info.values, key=repr)}
         if isinstance(info, inspect.EnumType):
@@ -153,13 +153,13 @@ class _Types:
 
     def __init__(self, classes: Mapping[str, Mapping[str, Any]]) -> None:
         self._classes = classes
-        self._made: dict[str, Any] = {}
+        self._classes_by_name: dict[str, Any] = {}
 
     def of(self, schema: Mapping[str, Any]) -> Any:
         if "$ref" in schema:
             return self._class(schema["$ref"])
         if "anyOf" in schema:
-            return cast(Any, Union)[tuple(self.of(one) for one in schema["anyOf"])]
+            return cast(Any, Union)[tuple(self.of(member) for member in schema["anyOf"])]
         if "enum" in schema:
             return cast(Any, Literal)[tuple(schema["enum"])]
         if "items" in schema:
@@ -169,10 +169,10 @@ class _Types:
         return _TYPES.get((schema.get("type", ""), schema.get("format", "")), Any)
 
     def _class(self, name: str) -> Any:
-        if name not in self._made:
-            self._made[name] = Any  # (in a class that holds itself)
-            self._made[name] = self._struct(self._classes[name])
-        return self._made[name]
+        if name not in self._classes_by_name:
+            self._classes_by_name[name] = Any  # (in a class that holds itself)
+            self._classes_by_name[name] = self._struct(self._classes[name])
+        return self._classes_by_name[name]
 
     def _struct(self, schema: Mapping[str, Any]) -> Any:
         members = schema["properties"]

@@ -1,6 +1,6 @@
 """Field types: the one place that says what a value of a field may be, and how it is stored.
 
-`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here, which are stored as
+`value_type` turns an annotation into a `ValueType`: one of the scalars, or one of the types here. These are stored as
 JSON text: lists, dicts, attrs classes, dataclasses, msgspec Structs, TypedDicts, and any class with a cattrs hook.
 
 A check of a nested value writes that text and reads it back, so what a field holds is what a read will return. The
@@ -53,8 +53,8 @@ _NATIVE = (bytes, bytearray, memoryview, Builtin.datetime, Builtin.date, time, t
 def _unstructure(value: Any) -> Any:
     if value.__class__ is GeoPoint:
         return {"type": "Point", "coordinates": [value.longitude, value.latitude]}
-    if (own := registered(type(value))) is not None:
-        return own.to_json(value)
+    if (own_type := registered(type(value))) is not None:
+        return own_type.to_json(value)
     if (plain := unstructured(value)) is not value:
         return _take_apart(plain, str_keys=True)  # its own hook reads the keys back
     for kind, form in SCALARS.items():
@@ -72,8 +72,8 @@ def structure(kind: Any, plain: Any) -> Any:
         return GeoPoint(latitude, longitude)
     if (builtin := builtin_time(kind)) is not kind:
         return SCALARS[builtin].from_json(plain)
-    own = registered(kind)
-    return structured(plain, kind) if own is None else own.from_json(plain)
+    own_type = registered(kind)
+    return structured(plain, kind) if own_type is None else own_type.from_json(plain)
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
@@ -136,41 +136,46 @@ def fault_of(error: Exception) -> ValueFault:
     return ValueFault(text, where.rpartition("$")[2].rstrip("`"))
 
 
-def _compare(given: Any, back: Any, path: str) -> None:
+def _compare(original: Any, decoded: Any, path: str) -> None:
     """Raise a `ValueFault` where a value read back is not the one that was given."""
-    if given == back:
+    if original == decoded:
         return
-    if isinstance(given, dict) and isinstance(back, dict):
-        for name in given:
-            if name not in back:
-                raise ValueFault(f'no field "{name}" (fields: {", ".join(back)}){did_you_mean(name, back)}', path)
-            _compare(given[name], back[name], f"{path}.{name}")
-    elif given.__class__ is back.__class__ and isinstance(given, (list, tuple)) and len(given) == len(back):
-        for number, item in enumerate(given):
-            _compare(item, back[number], f"{path}[{number}]")
-    raise _other(given, back, path)
+    if isinstance(original, dict) and isinstance(decoded, dict):
+        for name in original:
+            if name not in decoded:
+                raise ValueFault(f'no field "{name}" (fields: {", ".join(decoded)}){did_you_mean(name, decoded)}', path)
+            _compare(original[name], decoded[name], f"{path}.{name}")
+    elif (
+        original.__class__ is decoded.__class__
+        and isinstance(original, (list, tuple))
+        and len(original) == len(decoded)
+    ):
+        for number, item in enumerate(original):
+            _compare(item, decoded[number], f"{path}[{number}]")
+    raise _difference(original, decoded, path)
 
 
-def _compare_untyped(given: Any, back: Any, path: str) -> None:
+def _compare_untyped(original: Any, decoded: Any, path: str) -> None:
     """Raise a `ValueFault` for an object that became a builtin: its place has no type that would make it again."""
-    if given == back:
+    if original == decoded:
         return
-    if isinstance(given, dict) and isinstance(back, dict):
-        for name in back:
-            _compare_untyped(given[name], back[name], f"{path}.{name}")
-    elif isinstance(given, (list, tuple)) and isinstance(back, (list, tuple)):
-        for number, item in enumerate(given):
-            _compare_untyped(item, back[number], f"{path}[{number}]")
-    elif back.__class__ in _BUILTINS and not isinstance(given, back.__class__):
-        raise _other(given, back, path)
-    elif given.__class__ is back.__class__:
-        for name in _members(given.__class__) or ():
-            _compare_untyped(getattr(given, name), getattr(back, name), f"{path}.{name}")
+    if isinstance(original, dict) and isinstance(decoded, dict):
+        for name in decoded:
+            _compare_untyped(original[name], decoded[name], f"{path}.{name}")
+    elif isinstance(original, (list, tuple)) and isinstance(decoded, (list, tuple)):
+        for number, item in enumerate(original):
+            _compare_untyped(item, decoded[number], f"{path}[{number}]")
+    elif decoded.__class__ in _BUILTINS and not isinstance(original, decoded.__class__):
+        raise _difference(original, decoded, path)
+    elif original.__class__ is decoded.__class__:
+        for name in _members(original.__class__) or ():
+            _compare_untyped(getattr(original, name), getattr(decoded, name), f"{path}.{name}")
 
 
-def _other(given: Any, back: Any, path: str) -> ValueFault:
+def _difference(original: Any, decoded: Any, path: str) -> ValueFault:
     return ValueFault(
-        f"{type(given).__name__} {safe_repr(given)} would read back as {type(back).__name__} {safe_repr(back)}", path
+        f"{type(original).__name__} {safe_repr(original)} would read back as {type(decoded).__name__} {safe_repr(decoded)}",
+        path,
     )
 
 
@@ -204,11 +209,11 @@ def _json_type(annotation: Any) -> ValueType:
         if not isinstance(value, shape):
             raise unexpected(readable, value)
         try:
-            given = _take_apart(value)
-            text = encode(_plain(given, "", 0))
-            back = decode(text)
-            _compare(given, _take_apart(back), "")
-            _compare_untyped(value, back, "")
+            original = _take_apart(value)
+            text = encode(_plain(original, "", 0))
+            decoded = decode(text)
+            _compare(original, _take_apart(decoded), "")
+            _compare_untyped(value, decoded, "")
         except ValueFault:
             raise
         except msgspec.MsgspecError as error:
@@ -217,12 +222,12 @@ def _json_type(annotation: Any) -> ValueType:
             raise ValueFault(f"nested more than {MAX_DEPTH} deep, or holds itself") from None
         except HOOK_FAULTS as error:
             raise ValueFault(f"{type(error).__name__}: {error}") from error
-        return back, text.decode()
+        return decoded, text.decode()
 
-    both = _list_of(element, readable) if shape is list and element is not None else through_text
+    check_and_encode = _list_of(element, readable) if shape is list and element is not None else through_text
 
     def store(value: Any) -> str:
-        return both(value)[1]
+        return check_and_encode(value)[1]
 
     load = _loader(decode, readable)
     schema = members = None
@@ -232,7 +237,7 @@ def _json_type(annotation: Any) -> ValueType:
         name, schema = f"json[{name}]", json_schema(info, _readable, _plain_default)
     levels = shape is tuple and element is not None and element.name == "str"
     return ValueType(
-        name, object, "String", lambda value: both(value)[0], store, load,
+        name, object, "String", lambda value: check_and_encode(value)[0], store, load,
         lambda value: msgspec.json.decode(store(value)), lambda plain: load(encode(plain).decode()),
         writes="{store}({v})", reads="{load}({v})",
         encodes="{v}" if shape is list and element is not None and element.encodes == "{v}" else "{raw}({store}({v}))",
@@ -244,13 +249,13 @@ def _json_type(annotation: Any) -> ValueType:
 def _loader(decode: Callable[[str], Any], readable: str) -> Callable[[Any], Any]:
     """Return the function that reads a stored form."""
 
-    def load(stored: Any) -> Any:
-        if stored.__class__ is not str:
-            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: it is no text")
+    def load(stored_form: Any) -> Any:
+        if stored_form.__class__ is not str:
+            raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of {readable}: it is no text")
         try:
-            return decode(stored)
+            return decode(stored_form)
         except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-            raise ValueFault(f"{safe_repr(stored)} is not the stored form of {readable}: {error}") from None
+            raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of {readable}: {error}") from None
 
     return load
 
@@ -264,20 +269,20 @@ _WHERE_TO_DEFINE = (
 def _place_of(error: NameError, annotation: Any, seen: set[Any]) -> str:
     """Return which field of which class an annotation cannot be read of, as ``Sheet.rows: ``; "" if none is found."""
     kind = get_origin(annotation) or annotation
-    inner = [*get_args(annotation)]
+    parts = [*get_args(annotation)]
     if isinstance(kind, type) and kind not in seen:
         seen.add(kind)
         for base in kind.__mro__:
-            for name, given in vars(base).get("__annotations__", {}).items():
-                probe = type(kind.__name__, (), {"__annotations__": {name: given}, "__module__": base.__module__})
+            for name, hint in vars(base).get("__annotations__", {}).items():
+                probe = type(kind.__name__, (), {"__annotations__": {name: hint}, "__module__": base.__module__})
                 try:
-                    inner += typing.get_type_hints(probe, include_extras=True).values()
-                except NameError as other:
-                    if other.name == error.name:
+                    parts += typing.get_type_hints(probe, include_extras=True).values()
+                except NameError as nested_error:
+                    if nested_error.name == error.name:
                         return f"{_readable(base)}.{name}: "
                 except Exception:  # evaluating a user's text may raise anything; another field has the name
                     continue
-    return next(filter(None, [_place_of(error, one, seen) for one in inner]), "")
+    return next(filter(None, [_place_of(error, part, seen) for part in parts]), "")
 
 
 _ORDERED = (
@@ -312,13 +317,13 @@ def _check_shape(info: Any, seen: set[int], *, outermost: bool = False) -> None:
             _check_spellings(owner)
         for name in info.__struct_fields__:
             part = getattr(info, name)
-            for one in part if isinstance(part, tuple) else (part,):
-                if isinstance(one, inspect.Field) and one.name.startswith("_"):
+            for member in part if isinstance(part, tuple) else (part,):
+                if isinstance(member, inspect.Field) and member.name.startswith("_"):
                     owner = _readable(getattr(info, "cls", info))
                     raise ValueFault(
-                        f'{owner}: its field "{one.name}" would not be stored: it begins with an underscore'
+                        f'{owner}: its field "{member.name}" would not be stored: it begins with an underscore'
                     )
-                _check_shape(one, seen)
+                _check_shape(member, seen)
 
 
 def _check_spellings(kind: Any) -> None:
@@ -327,10 +332,10 @@ def _check_spellings(kind: Any) -> None:
         return
     for name, hint in typing.get_type_hints(get_origin(kind) or kind, include_extras=True).items():
         try:
-            known = with_meta(hint) is hint
+            is_plain = with_meta(hint) is hint
         except ValueFault:
-            known = False
-        if not known:
+            is_plain = False
+        if not is_plain:
             raise ValueFault(
                 f"{_readable(kind)}.{name}: inside of a class only msgspec.Meta constrains a value; write "
                 "Annotated[…, msgspec.Meta(…)]"
@@ -354,7 +359,7 @@ def _element(shape: Any, args: tuple[Any, ...]) -> ValueType | None:
 def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
     """Return the function that checks and writes a list of scalars, which needs no reading back."""
 
-    def both(value: Any) -> tuple[Any, str]:
+    def check_and_encode(value: Any) -> tuple[Any, str]:
         if not isinstance(value, list):
             raise unexpected(name, value)
         items: list[Any] = []
@@ -367,7 +372,7 @@ def _list_of(element: ValueType, name: str) -> Callable[[Any], tuple[Any, str]]:
             raise ValueFault("a nested float must be finite: JSON knows no infinity")
         return items, msgspec.json.encode([element.to_json(item) for item in items]).decode()
 
-    return both
+    return check_and_encode
 
 
 def _check_hooks(kind: Any) -> None:
@@ -443,8 +448,8 @@ def _member(kind: Any, name: str) -> tuple[ValueType, str]:
     if members is None:
         raise ValueFault(f"{_readable(kind)} has no nested values; attrs classes, Structs and dicts have")
     if name not in members:
-        known = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
-        raise ValueFault(f'{kind.__name__} has no field "{name}" {known}')
+        hint_text = f"(fields: {', '.join(members)}){did_you_mean(name, members)}"
+        raise ValueFault(f'{kind.__name__} has no field "{name}" {hint_text}')
     hint = typing.get_type_hints(kind, include_extras=True)[name]
     types = dict(zip(getattr(kind, "__parameters__", ()), args, strict=False))
     return _part_type(filled(hint, types), name), f'."{members[name]}"'
@@ -498,15 +503,15 @@ def _value_type(annotation: Any) -> tuple[ValueType, bool]:
     return _single_type(annotation, origin), False
 
 
-def _union_type(annotation: Any, rest: tuple[Any, ...]) -> ValueType:
+def _union_type(annotation: Any, members: tuple[Any, ...]) -> ValueType:
     """Return the type of a union, of which all but None is given."""
-    if len(rest) == 1:
-        return _value_type(rest[0])[0]
-    if any(_value_type(arg)[0].kind is not object for arg in rest):
+    if len(members) == 1:
+        return _value_type(members[0])[0]
+    if any(_value_type(arg)[0].kind is not object for arg in members):
         raise ValueFault(
             f"{_readable(annotation)}: a field has one type, optionally with None; only tagged Structs can form a union"
         )
-    return _json_type(reduce(or_, rest))
+    return _json_type(reduce(or_, members))
 
 
 def _single_type(annotation: Any, origin: Any) -> ValueType:
@@ -514,8 +519,8 @@ def _single_type(annotation: Any, origin: Any) -> ValueType:
         raise ValueFault(f"the annotation {annotation!r} is text: resolve it, as typing.get_type_hints does")
     if annotation is Extra:
         return EXTRA
-    if (own := registered(annotation)) is not None:
-        return own
+    if (own_type := registered(annotation)) is not None:
+        return own_type
     if isinstance(annotation, type) and origin is None:
         annotation = builtin_time(annotation)
         if annotation in SCALARS:

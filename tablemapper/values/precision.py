@@ -58,11 +58,11 @@ def with_precision(type: ValueType, precision: object) -> ValueType:
 
     def check(value: Any) -> Any:
         value = plain.check(value)
-        rest = value.microsecond % step
-        return value.replace(microsecond=value.microsecond - rest) if rest else value
+        excess = value.microsecond % step
+        return value.replace(microsecond=value.microsecond - excess) if excess else value
 
     name = f"{plain.name}[{precision}]"
     return attrs.evolve(
-        plain, name=name, check=check, load=checked_load(name, lambda stored: check(plain.load(stored)), plain.store),
+        plain, name=name, check=check, load=checked_load(name, lambda stored_form: check(plain.load(stored_form)), plain.store),
         fast=f"{plain.fast} and not {{v}}.microsecond % {step}", precision=precision, uncut=plain,
     )  # fmt: skip

@@ -55,9 +55,20 @@ def _fault(cls: Any, kind: Any, store: Any, load: Any) -> str | None:
         return f"expected a class, got {safe_repr(cls)}"
     name = cls.__name__
     if not isinstance(kind, type) or kind not in SCALARS:
-        return f"{name} cannot be stored as {safe_repr(kind)}: expected {', '.join(one.__name__ for one in SCALARS)}"
-    known = issubclass(cls, Enum) or builtin_time(cls) in (*SCALARS, list, dict, set, frozenset, tuple, GeoPoint, Extra)
-    if known or hasattr(cls, "__declaration__") or issubclass(kind, cls):
+        return (
+            f"{name} cannot be stored as {safe_repr(kind)}: expected {', '.join(scalar.__name__ for scalar in SCALARS)}"
+        )
+    is_builtin = issubclass(cls, Enum) or builtin_time(cls) in (
+        *SCALARS,
+        list,
+        dict,
+        set,
+        frozenset,
+        tuple,
+        GeoPoint,
+        Extra,
+    )
+    if is_builtin or hasattr(cls, "__declaration__") or issubclass(kind, cls):
         return f"{name} is stored by the library itself; wrap the value in a class of your own"
     if has_hooks(cls):
         return f"{name} has hooks on tablemapper.converter(); give it these or tm.register, not both"
@@ -97,38 +108,38 @@ def registered(cls: Any) -> ValueType | None:
     return _types[cls][0]
 
 
-def _own_type(own: OwnType) -> ValueType:
-    scalar, name = SCALARS[own.scalar], own.__name__
+def _own_type(own_type: OwnType) -> ValueType:
+    scalar, name = SCALARS[own_type.scalar], own_type.__name__
 
     def check(value: Any) -> Any:
-        if not isinstance(value, own.cls):
+        if not isinstance(value, own_type.cls):
             raise unexpected(name, value)
-        plain = own.store(value)
-        back = own.load(plain)
+        plain = own_type.store(value)
+        loaded_value = own_type.load(plain)
         try:
-            same = isinstance(back, own.cls) and bool(back == value)
+            same = isinstance(loaded_value, own_type.cls) and bool(loaded_value == value)
         except HOOK_FAULTS as error:
             raise ValueFault(f"{type(error).__name__}: {error}") from error
         if not same:
             raise ValueFault(
-                f"{safe_repr(value)} is stored as {safe_repr(plain)}, of which load= makes {safe_repr(back)}: that must "
+                f"{safe_repr(value)} is stored as {safe_repr(plain)}, of which load= makes {safe_repr(loaded_value)}: that must "
                 f"equal it ({name} needs __eq__)"
             )
-        return back
+        return loaded_value
 
-    def stored(value: Any) -> Any:
-        return scalar.store(own.store(value))
+    def store(value: Any) -> Any:
+        return scalar.store(own_type.store(value))
 
     def loaded(form: Any) -> Any:
-        return own.load(scalar.load(form))
+        return own_type.load(scalar.load(form))
 
     def to_json(value: Any) -> Any:
-        return scalar.to_json(own.store(value))
+        return scalar.to_json(own_type.store(value))
 
     return attrs.evolve(
-        scalar, name=name, check=check, store=stored, load=loaded, to_json=to_json,
-        from_json=lambda form: own.load(scalar.check(scalar.from_json(form))),
+        scalar, name=name, check=check, store=store, load=loaded, to_json=to_json,
+        from_json=lambda form: own_type.load(scalar.check(scalar.from_json(form))),
         fast="False", writes="{store}({v})", reads="{load}({v})", encodes="{encode}({v})",
-        objects={"store": stored, "load": loaded, "encode": to_json}, load_refuses=True, text=False, cuttable=False,
-        summable=False, calculable=False, sql_in_json=False, key_kind=own, own=own,
+        objects={"store": store, "load": loaded, "encode": to_json}, load_refuses=True, text=False, cuttable=False,
+        summable=False, calculable=False, sql_in_json=False, key_kind=own_type, own=own_type,
     )  # fmt: skip

@@ -1,7 +1,8 @@
-"""What a field type is, and the types of single values: scalars.
+"""Scalar types, and the base of all field types.
 
-Each scalar is one line of a table: how a value is checked and normalised, what stands for it in a column or a property,
-and the Python source of the same for generated functions. The types of nested values are in `values.nested`.
+Each scalar is one line of a table. It says how a value is checked and normalised, and what stands for it in a column
+or a property. It has the Python source of the same for generated functions. The types of nested values are in
+`values.nested`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def same_stored(a: Any, b: Any) -> bool:
 
 
 class ValueFault(ValueError):
-    """What is wrong with a value or a type. ``path`` is where, below the field: ``.address.city``, ``[3]``."""
+    """The fault of a value or a type. ``path`` is its place below the field: ``.address.city``, ``[3]``."""
 
     def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -149,16 +150,16 @@ class ValueType:
         """Whether any two values can be put in order."""
         return self.ordered and not self.dynamic
 
-    def same(self, value: Any, read: Any) -> bool:
+    def same(self, value: Any, stored_value: Any) -> bool:
         """Return whether a value is stored as one that was read; ``==`` takes 2 and 2.00, or 1 and True in JSON, for one."""
-        if value is None or read is None or self.equal_as_stored:
-            return bool(value == read)
+        if value is None or stored_value is None or self.equal_as_stored:
+            return bool(value == stored_value)
         try:
-            stored = self.store(read)
+            stored_form = self.store(stored_value)
         except ValueError:  # (an old row may hold what no write would take)
-            return bool(value == read)
+            return bool(value == stored_value)
         try:
-            return same_stored(self.store(value), stored)
+            return same_stored(self.store(value), stored_form)
         except ValueError:  # (it was changed in place, to what cannot be stored)
             return False
 
@@ -229,8 +230,8 @@ class ValueType:
         return self._source(self.encodes, variable, names)
 
     def _source(self, template: str, variable: str, names: Names) -> str:
-        used = {hint: names.name(hint, value) for hint, value in self.objects.items() if f"{{{hint}}}" in template}
-        return template.format(v=variable, **used)
+        objects = {hint: names.name(hint, value) for hint, value in self.objects.items() if f"{{{hint}}}" in template}
+        return template.format(v=variable, **objects)
 
     def nested(self, path: tuple[str, ...]) -> ValueType:
         """Return the type of a nested value, stored as it is inside JSON.
@@ -239,16 +240,16 @@ class ValueType:
         """
         if not path:
             return self
-        inner = self
+        member_type = self
         for name in path:
-            inner = inner._member(name)[0]
-        return inside_json(inner)
+            member_type = member_type._member(name)[0]
+        return inside_json(member_type)
 
     def json_path(self, path: tuple[str, ...]) -> str:
         """Return where a nested value stands in the JSON text, as SQLite's ``json_extract`` takes it."""
-        inner, text = self, "$"
+        member_type, text = self, "$"
         for name in path:
-            inner, step = inner._member(name)
+            member_type, step = member_type._member(name)
             text += step
         return text
 
@@ -382,19 +383,19 @@ def _check_decimal(value: Any) -> Decimal:
         raise ValueFault(f"{safe_repr(value)} is outside the Decimals: 34 digits, exponent -6143 to 6144") from None
 
 
-def _read_decimal(stored: Any, context: Context = _DECIMALS) -> Decimal:
+def _read_decimal(stored_form: Any, context: Context = _DECIMALS) -> Decimal:
     """Return a stored Decimal. What has a giant exponent is two words on disk, and no end in a sum."""
     try:
-        if stored.__class__ is str and (value := context.create_decimal(stored)).is_finite():
+        if stored_form.__class__ is str and (value := context.create_decimal(stored_form)).is_finite():
             return value
     except ArithmeticError:
         pass
-    raise ValueFault(f"{safe_repr(stored)} is not the stored form of Decimal")
+    raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of Decimal")
 
 
-def read_total(stored: Any) -> Decimal:
+def read_total(stored_form: Any) -> Decimal:
     """Return a stored sum of Decimals, or a sum divided."""
-    return _read_decimal(stored, _TOTALS)
+    return _read_decimal(stored_form, _TOTALS)
 
 
 def _check_uuid(value: Any) -> UUID:
@@ -418,17 +419,17 @@ def _same(value: Any) -> Any:
     return value
 
 
-def checked_load(name: str, read: _Function, store: _Function) -> _Function:
+def checked_load(name: str, parse: _Function, store: _Function) -> _Function:
     """Return a load that refuses whatever ``store`` would not have written."""
 
-    def load(stored: Any) -> Any:
+    def load(stored_form: Any) -> Any:
         try:
-            value = read(stored)
-            if store(value) == stored and store(value).__class__ is stored.__class__:
+            value = parse(stored_form)
+            if store(value) == stored_form and store(value).__class__ is stored_form.__class__:
                 return value
         except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, msgspec.MsgspecError):
             pass
-        raise ValueFault(f"{safe_repr(stored)} is not the stored form of {name}")
+        raise ValueFault(f"{safe_repr(stored_form)} is not the stored form of {name}")
 
     return load
 
@@ -442,7 +443,7 @@ def _scalar(
     name: str = "",
     chars: int = 0,
     store: _Function = _same,
-    read: _Function | None = None,
+    parse: _Function | None = None,
     to_json: _Function | None = None,
     from_json: _Function | None = None,
     writes: str = "{v}",
@@ -461,7 +462,7 @@ def _scalar(
     **objects: Any,
 ) -> ValueType:
     name = name or kind.__name__
-    load = checked_load(name, read or check, store)
+    load = checked_load(name, parse or check, store)
     return ValueType(
         name, kind, edm, check, store, load, to_json or store, from_json or load,
         fast=f"{{v}}.__class__ is {{{kind.__name__}}}{fast}" if fast != "False" else fast, writes=writes, reads=reads, encodes=encodes,
@@ -477,7 +478,7 @@ SCALARS: dict[Any, ValueType] = {
     str: _scalar(str, _check_str, "String", " and ({v}.isascii() or {well}({v}))", spillable=True, text=True,
                  sql_in_json=True, well=_WELL),
     bool: _scalar(
-        bool, _check_bool, "Boolean", "", store=int, read={0: False, 1: True}.__getitem__, to_json=_same, from_json=_same,
+        bool, _check_bool, "Boolean", "", store=int, parse={0: False, 1: True}.__getitem__, to_json=_same, from_json=_same,
         writes="({v} is True) + 0", reads="({v} == 1)", sql_in_json=True,
     ),
     int: _scalar(
@@ -491,33 +492,33 @@ SCALARS: dict[Any, ValueType] = {
     Builtin.datetime: _scalar(
         Builtin.datetime, _check_datetime, "DateTime", f" and {{v}}.tzinfo is {{utc}} and {{v}}.year >= {MIN_DATETIME.year}",
         cuttable=True, calculable=True, load_refuses=True, key_text=True, sql_in_json=True,
-        store=_store_datetime, read=Builtin.datetime.fromisoformat,
+        store=_store_datetime, parse=Builtin.datetime.fromisoformat,
         writes=_DATETIME_SOURCE, reads="{from_text}({v})", encodes=_DATETIME_SOURCE.replace("{to_text}({v})", "{v}", 1),
         utc=UTC, to_text=_text, from_text=Builtin.datetime.fromisoformat,
     ),
     Builtin.date: _scalar(
         Builtin.date, _check_date, "String", "", chars=10, calculable=True, cuttable=True, load_refuses=True, key_text=True, sql_in_json=True,
-        store=Builtin.date.isoformat, read=Builtin.date.fromisoformat,
+        store=Builtin.date.isoformat, parse=Builtin.date.fromisoformat,
         writes="{v}.isoformat()", reads="{from_text}({v})", from_text=Builtin.date.fromisoformat,
     ),
     time: _scalar(
         time, _check_time, "String", " and {v}.tzinfo is None", chars=15, load_refuses=True, key_text=True, sql_in_json=True,
-        store=lambda value: value.isoformat("microseconds"), read=time.fromisoformat,
+        store=lambda value: value.isoformat("microseconds"), parse=time.fromisoformat,
         writes="{v}.isoformat('microseconds')", reads="{from_text}({v})", encodes="{v}.isoformat('microseconds')",
         from_text=time.fromisoformat,
     ),
     timedelta: _scalar(
         timedelta, _check_timedelta, "Int64", " and -106751991 < {v}.days < 106751991", summable=True,
-        store=_microseconds, read=lambda stored: timedelta(0, 0, stored), to_json=_text,
+        store=_microseconds, parse=lambda stored: timedelta(0, 0, stored), to_json=_text,
         from_json=lambda text: msgspec.convert(text, timedelta),
         writes="({v}.days * 86400000000 + {v}.seconds * 1000000 + {v}.microseconds)", reads="{timedelta}(0, 0, {v})",
     ),
     Decimal: _scalar(
-        Decimal, _check_decimal, "String", "False", store=str, read=_read_decimal, writes="{str}({v})",
+        Decimal, _check_decimal, "String", "False", store=str, parse=_read_decimal, writes="{str}({v})",
         reads="{read_decimal}({v})", read_decimal=_read_decimal, load_refuses=True, sql_ordered=False, summable=True, lossless_in_key=False, str=str,
     ),
     UUID: _scalar(
-        UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, read=UUID,
+        UUID, _check_uuid, "Guid", "", key_text=True, sql_in_json=True, store=str, parse=UUID,
         writes="{to_text}({v})", reads="{convert}({v}, {UUID})", to_text=_text, convert=msgspec.convert,
     ),
     bytes: _scalar(
@@ -541,7 +542,7 @@ def inside_json(type: ValueType) -> ValueType:
         return type
     kind = type.kind
     return attrs.evolve(
-        type, store=_text, load=checked_load(type.name, lambda stored: msgspec.convert(stored, kind), _text),
+        type, store=_text, load=checked_load(type.name, lambda stored_form: msgspec.convert(stored_form, kind), _text),
         writes="{text}({v})", reads="{convert}({v}, {kind})", sql_ordered=False,
         objects={**type.objects, "text": _text, "convert": msgspec.convert, "kind": kind},
     )  # fmt: skip

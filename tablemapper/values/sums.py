@@ -59,7 +59,7 @@ _RATIO = decimal.Context(
 
 @attrs.frozen
 class ExactSum(Generic[V]):
-    """How the values of one kind are summed. Its fields are plain functions, for generated loops to bind and call."""
+    """The sum of the values of one kind. Its fields are plain functions, for generated loops to bind and call."""
 
     zero: Callable[[], State]
     """Make the state of no values."""
@@ -129,7 +129,7 @@ def negated(state: Any) -> Any:
     """Return the delta that takes a state back: it has every number with the other sign."""
     if isinstance(state, dict):
         return {exponent: negated(entry) for exponent, entry in state.items()}
-    return [negated(one) for one in state] if isinstance(state, list) else -state
+    return [negated(entry) for entry in state] if isinstance(state, list) else -state
 
 
 # ------------------------------------------------------------------------------------------------------------- float
@@ -248,9 +248,9 @@ def _zero_decimal() -> State:
 
 
 def _add_decimal(state: State, value: Decimal, sign: int) -> None:
-    whole, _, part = str(value).partition(".")
+    integral, _, part = str(value).partition(".")
     try:  # three times as fast as as_tuple()
-        coefficient = int(whole + part)
+        coefficient = int(integral + part)
         exponent = -len(part)
     except ValueError:  # in scientific notation
         exponent, coefficient = _split(value)
