@@ -24,30 +24,31 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, Note, NoteConflict, Operation, restore_rows
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
     EntityNotFound,
     InvalidEntity,
-    InvalidQuery,
     PreconditionFailed,
     UniqueViolation,
     note_written,
     safe_repr,
 )
 from ..execution.plan_reader import PlanReader
-from ..execution.prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
+from ..execution.prepared import MAX_PLANS, PlanCache, PreparedPlan
 from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
+from ..planning.projection import ENTITIES
 from ..planning.query_spec import QuerySpec, query_form
 from ..planning.ranges import BoundPlan
 from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import DAMAGE, Row, same_rows
+from ..schema.rows import Row, same_rows
+from .checkpoint import Checkpoint, check_name
 from .pages import query_identity
 
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class WriteByQuery:
         resume: str | None,
     ) -> int:
         """Change what a query finds, by assignments or by one function; return the number of entities."""
-        model = writable(spec.model)
+        model, by_row = writable(spec.model), None
         if len(given) == 1 and callable(given[0]) and not values:
             work, text = by_function(model, given[0]), "a function"
         elif any(map(callable, given)):
@@ -98,7 +99,8 @@ class WriteByQuery:
         else:
             changes = assignments(model, "update", given, values)
             work, text = _by_assignments(changes), str(changes)
-        return self._run(spec, what, f"update({text})", work, progress, resume)
+            by_row = _by_rows(changes)
+        return self._run(spec, what, f"update({text})", work, progress, resume, by_row)
 
     def _run(
         self,
@@ -108,6 +110,7 @@ class WriteByQuery:
         work: Work,
         progress: ProgressOption,
         resume: str | None,
+        by_row: Work | None = None,
     ) -> int:
         """Write by a query; return the number of entities.
 
@@ -115,6 +118,7 @@ class WriteByQuery:
             what: the query as text.
             doing: the call as text, as ``delete()``.
             resume: the name of the run, if it has one.
+            by_row: the same work on rows, if it needs no entities.
         """
         verb = doing.partition("(")[0]
         check_outside(self.engine, verb)
@@ -126,7 +130,7 @@ class WriteByQuery:
         if resume is not None:
             form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")
             digest = hashlib.blake2b(form, digest_size=16).hexdigest()
-            checkpoint = Checkpoint(self.engine, _named(resume, spec), digest, f"{what}.{doing}")
+            checkpoint = Checkpoint(self.engine, check_name(resume, spec), digest, f"{what}.{doing}")
         if spec.limit == 0:
             return 0
         spending = None if spec.budget is None else spec.budget.start(what)
@@ -134,7 +138,7 @@ class WriteByQuery:
             run = _Run(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
             try:
                 if prepared.plan.index is None and spec.limit is None:
-                    run.by_page(prepared, bound)
+                    run.by_page(prepared, bound, by_row if prepared.whole and prepared.layout is ENTITIES else None)
                 else:
                     run.by_key()
             except BaseException as error:
@@ -194,17 +198,19 @@ class _Run:
         self.written = 0 if checkpoint is None else checkpoint.written
         self._meter.advance(self.written)
 
-    def by_page(self, prepared: PreparedPlan, bound: BoundPlan) -> None:
-        """Go through the entities along the key."""
+    def by_page(self, prepared: PreparedPlan, bound: BoundPlan, by_row: Work | None) -> None:
+        """Go through the entities along the key, or through their rows, if the work can be done on these."""
         after = None if self._checkpoint is None else self._checkpoint.position
         more = True
         while more:
-            entities, after, more = self._page(prepared, bound, after)
-            self._batch(entities)
+            entities, after, more = self._page(prepared, bound, after, as_rows=by_row is not None)
+            self._batch(entities, by_row)
         self._end()
 
-    def _page(self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None) -> tuple[list[Any], Key | None, bool]:
-        """Return the next entities, the last key that was read, and whether there may be more."""
+    def _page(
+        self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None, *, as_rows: bool
+    ) -> tuple[list[Any], Key | None, bool]:
+        """Return the next entities, or their rows, the last key that was read, and whether there may be more."""
         batch, spending = self._writing.batch_limits.batch, self._spending
         run = PlanReader(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
@@ -213,10 +219,28 @@ class _Run:
         for rows in run.rows(after, examined=most):
             read += len(rows)
             after = rows[-1][:2]
-            entities += run.items_of(rows)
+            entities += rows if as_rows else self._entities(rows, run.items_of)
             if len(entities) >= batch or read >= most:
                 return entities, after, True
         return entities, after, False
+
+    def _entities(self, rows: Sequence[Row], make: Callable[[Sequence[Row]], list[Any]]) -> list[Any]:
+        """Return the entities of rows; of one that is damaged in what the query does not ask for, what can be read."""
+        try:
+            return make(rows)
+        except CorruptStore:
+            pass
+        entities: list[Any] = []
+        for row in rows:
+            try:
+                entities += make((row,))
+            except CorruptStore as error:
+                salvaged = self._model.salvaged(row)
+                try:
+                    entities += [salvaged] if self._test(salvaged) else []
+                except AttributeError:  # (a field that it does not have)
+                    raise error from None
+        return entities
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
@@ -233,7 +257,7 @@ class _Run:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):
                 rows = self._engine.get_many([(self._model, *key) for key in some])
-                entities = self._model.build([row for row in rows if row is not None])
+                entities = self._entities([row for row in rows if row is not None], self._model.build)
                 self._batch([entity for entity in entities if self._test(entity)])
         self._end()
 
@@ -247,15 +271,16 @@ class _Run:
         run = PlanReader(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
-    def _batch(self, entities: Sequence[Any]) -> None:
+    def _batch(self, entities: Sequence[Any], by_row: Work | None = None) -> None:
         """Work on some entities, and write the operations, in several batches if the work takes long."""
         if self._spending is not None:
             self._spending.check_time()
         clock, seconds = self._writing.batch_limits.monotonic, self._writing.batch_limits.seconds
         operations: list[Operation] = []
         since = clock()
+        work = by_row or self._work
         for entity in entities:
-            operation = self._work(entity)
+            operation = work(entity)
             if operation is not None:
                 operations.append(operation)
             if clock() - since > seconds or len(operations) >= self._writing.batch_limits.batch:
@@ -326,8 +351,8 @@ class _Run:
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
                 again.append(operation)
-            elif row is not None and self._test(entity := self._model.build_one(row)):
-                again.append(self._work(entity))
+            elif row is not None:
+                again += [self._work(one) for one in self._entities([row], self._model.build) if self._test(one)]
         return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
@@ -351,10 +376,26 @@ def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 def _by_assignments(changes: Assignments) -> Work:
     def work(entity: Any) -> Operation:
-        changes.apply(entity)
-        return _replacing(changes.model, entity._row, entity)
+        model, row = changes.model, entity._row
+        if type(entity) is model.cls:
+            changes.apply(entity)
+            return _replacing(model, row, entity)
+        new = changes.applied(row)
+        return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return work
+
+
+def _by_rows(changes: Assignments) -> Work | None:
+    model, changed = changes.model, changes.of_rows()
+    if changed is None:
+        return None
+
+    def by_row(row: Row) -> Operation | None:
+        new = changed(row) or changes.applied(row)
+        return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
+
+    return by_row
 
 
 def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
@@ -370,7 +411,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
-        changed = change(entity)
+        changed = change(entity if type(entity) is model.cls else model.build_one(row))  # (which raises)
         fault = None
         if changed is None:
             if not model.changed(entity, row):
@@ -415,105 +456,3 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
         text = file.read(int.from_bytes(file.read(8)))
         start = file.tell()
         yield from msgspec.msgpack.decode(text, type=list[Key])
-
-
-# ---------------------------------------------------------------------------------------------- the place of a run
-
-
-class _UnderWay(msgspec.Struct, frozen=True):
-    """The note in the store of a run that is under way."""
-
-    identity: str
-    what: str
-    position: Key | None
-    written: int
-
-
-class Checkpoint:
-    """The place of a run with a name, which the transaction of each batch notes in the store."""
-
-    def __init__(self, engine: Engine, name: str, identity: str, what: str) -> None:
-        self._engine = engine
-        self._name = name
-        self._keys_name = f"{name} keys"
-        self._start = _UnderWay(identity, what, None, 0)
-        self._noted = engine.note(name)
-        self._next = self._noted
-        place = self._start if self._noted is None else _decoded(name, self._noted, _UnderWay)
-        if place.identity != identity:
-            raise InvalidQuery(
-                f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
-                "give this one another name"
-            )
-        self.position: Key | None = place.position
-        self.written: int = place.written
-        self._has_keys = False
-
-    def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:
-        """Return the keys that were chosen when the run began: a limit would choose others after the first write."""
-        self._has_keys = True
-        if self._noted is not None:
-            return _decoded(self._keys_name, self._engine.note(self._keys_name), list[Key])
-        keys = choose()
-        self._next = _text(self._start)
-        try:
-            self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
-        except NoteConflict:
-            raise self.taken() from None
-        self.arrived()
-        return keys
-
-    def moved(self, position: Key, written: int) -> Sequence[Note]:
-        """Return the note of a batch that ends at a position."""
-        self._next = _text(msgspec.structs.replace(self._start, position=position, written=written))
-        return [Note(self._name, self._noted, self._next)]
-
-    def arrived(self) -> None:
-        """Go on from a batch that was written."""
-        self._noted = self._next
-
-    def leave(self) -> None:
-        """Delete the note: the run is over."""
-        if self._noted is None:
-            return
-        notes = [Note(self._name, self._noted, None)]
-        if self._has_keys:
-            notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
-        try:
-            self._engine.apply([], notes=notes)
-        except NoteConflict:
-            raise self.taken() from None
-
-    def taken(self) -> PreconditionFailed:
-        """Return the error of a second run beside this one."""
-        return PreconditionFailed(
-            f"{self._start.what}: another run writes under the same name, {self._name}; wait for it"
-        )
-
-
-def _decoded(name: str, text: Any, kind: type[T]) -> T:
-    """Return the content of a note.
-
-    Raises:
-        CorruptStore: it cannot be read.
-    """
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except DAMAGE as error:
-        raise CorruptStore(f"the progress of the run {name} cannot be read: {error}; use another name") from error
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _named(resume: str, spec: QuerySpec) -> str:
-    given: object = resume
-    if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
-        raise InvalidQuery(f"resume={safe_repr(resume)}: expected a name of up to 255 printable characters")
-    if (spec.limit or 0) > MOST_KEYS:
-        raise InvalidQuery(
-            f"resume={resume!r}: the store notes the keys that a limit chooses, so it can be at most {MOST_KEYS:,}, not "
-            f"{spec.limit:,}; leave out the limit, or the name"
-        )
-    return f"resume={resume!r}"

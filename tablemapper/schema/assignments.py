@@ -18,13 +18,14 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, located, maintained_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
 from ..values.scalars import SCALARS, ValueFault, ValueType
+from .maintenance import sound_test
 from .model import Model
-from .rows import Row, unreadable
+from .rows import DAMAGE, FIRST, SAFE_LENGTH, Row, unreadable
 
 MAX_FUNCTIONS = 512
 REMOVED = object()
@@ -47,6 +48,8 @@ class _Step:
     """What is calculated or removed, as a user could have written it."""
     calculate: Callable[[Any], Any] | None = None
     """Makes the value from an entity, not checked yet; None for a constant."""
+    added: Any = None
+    """What is added to the value, if no more is calculated."""
 
     @property
     def text(self) -> str:
@@ -81,7 +84,60 @@ class Assignments:
                 return None
         return {step.field.name: step.field.type.store(step.constant) for step in self.steps}
 
-    def mended(self, row: Row) -> Row:
+    def of_rows(self) -> Callable[[Row], Row | None] | None:
+        """Return what makes the row of an entity that of the changed one, or None if that needs a look at the entity.
+
+        There is none if more is asked than constants, and numbers to add, in whole fields.
+        """
+        model, names = self.model, Names(DAMAGE=DAMAGE, check=check_value)
+        if model.declaration.has_rule or any(f.validator is not None for f in model.declaration.fields):
+            return None
+        places = tuple(range(FIRST, FIRST + len(model.columns)))
+        values, texts = ["row[0]", "row[1]", "0", *[f"row[{at}]" for at in places]], 0
+        for step in self.steps:
+            f, at = step.field, model.position[step.field.name]
+            if step.path or f.type.undeclared or (step.calculate is not None and f.type.kind not in (int, float)):
+                return None
+            if step.calculate is None:
+                stored = None if step.constant is None else f.type.store(step.constant)
+                values[at] = names.name("constant", stored)
+                texts += len(stored) if f.type.spillable and stored is not None else 0
+            elif step.added is None:
+                return None
+            else:
+                field, added = names.name("field", f), names.name("added", step.added)
+                values[at] = f"check({field}, {added} if row[{at}] is None else row[{at}] + {added})"
+        small = f" or most(row) + {4 * texts} > {SAFE_LENGTH}" if texts else ""
+        names["most"], names["sound"] = model.most, sound_test(model, places)
+        source = [
+            "def changed(row):",
+            "    try:",
+            f"        if not sound(row){small}: return None",
+            f"        return ({', '.join(values)})",
+            "    except DAMAGE: return None",
+        ]
+        return compile_functions(f"{model.name} changed", "\n".join(source), names)["changed"]
+
+    def applied(self, row: Row) -> Row:
+        """Return a stored row as it becomes. Of a damaged entity constants can be set: what stays damaged stays as it is.
+
+        Raises:
+            CorruptStore: something is calculated, and the entity cannot be read.
+            InvalidEntity: see `apply`.
+        """
+        model = self.model
+        try:
+            entity = model.build_one(row)
+        except CorruptStore:
+            mended = self._mended(row)
+            reads_nothing = all(step.calculate is None and not step.path for step in self.steps)
+            if reads_nothing and model.fault_of(mended) is not None:
+                return mended[: FIRST + len(model.columns)]
+            entity = model.build_one(mended)
+        self.apply(entity)
+        return model.to_row(entity)
+
+    def _mended(self, row: Row) -> Row:
         """Return a stored row with the constants that whole fields become, which may take the place of damage."""
         values = list(row)
         for step in self.steps:
@@ -261,7 +317,7 @@ def _step(
         total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
         return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
 
-    return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", add)
+    return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", add, constant)
 
 
 def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:

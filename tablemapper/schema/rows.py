@@ -64,7 +64,7 @@ class Mistyped(NamedTuple):
 
 FIRST = 3  # where the properties begin in a row
 TYPE_PROPERTY = "EntityType"  # what ``type=`` of a class is stored as
-_SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
+SAFE_LENGTH = 16_000  # characters that cannot be over any limit of size, whatever they are
 
 
 def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> dict[str, Callable[..., Any]]:
@@ -151,7 +151,7 @@ def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Na
     add("if n > 256:")  # else neither of the keys is long
     for key, part in (("pk", "partition"), ("rk", "row")):
         add(f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})")
-    add(f"    if n > {_SAFE_LENGTH}: check_sizes(row)")
+    add(f"    if n > {SAFE_LENGTH}: check_sizes(row)")
     if extra is not None:
         add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)")
     return lines
@@ -195,7 +195,7 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
             add("    longest += max(lengths, default=0)")
     add(f"    block = list(zip({', '.join(stored)}))")
     extra = any(field.type.undeclared for field in columns)
-    add(f"    if {'True' if extra else f'longest > {_SAFE_LENGTH}'}:")
+    add(f"    if {'True' if extra else f'longest > {SAFE_LENGTH}'}:")
     add("        for row in block: check_sizes(row)")
     add("    rows += block")
     add("    return total, longest")
@@ -282,7 +282,7 @@ def _refuse(field: FieldModel, stored: Any) -> NoReturn:
     )
 
 
-def _load(field: FieldModel, stored: Any) -> Any:
+def loaded(field: FieldModel, stored: Any) -> Any:
     """Return a field's value, as `load_source` does; but refuse whatever no write would have stored."""
     if field.wide:
         return checked_load("int", int, _store_wide)(stored)
@@ -309,7 +309,7 @@ def _fault(field: FieldModel, stored: Any) -> str | None:
     if stored is None:
         return None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
     try:
-        _load(field, stored)
+        loaded(field, stored)
     except DAMAGE as error:
         return f"{field.name}: {error}"
     return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None

@@ -110,8 +110,8 @@ def test_a_change_of_one_entity_leaves_what_a_change_of_several_would(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcomes: dict[str, list[str]] = {}
-    for name, verbs in (("single", writes._UPDATES), ("several", frozenset[str]())):
-        monkeypatch.setattr(writes, "_UPDATES", verbs)
+    for name, verbs in (("single", writes._CHANGES), ("several", frozenset[str]())):
+        monkeypatch.setattr(writes, "_CHANGES", verbs)
         draw = random.Random(seed)
         with opened(str(tmp_path / name), MODELS) as store:
             store.insert_many([Shelf("a"), Shelf("b")])

@@ -32,7 +32,7 @@ WriteOne: TypeAlias = Callable[[Writer, Operation], None]
 _CHUNK = 2_000  # rows that stay in a processor's cache
 _PAGES = 8_000  # that the connection's cache holds
 _NO_WIDTH = -1
-_UPDATES = frozenset({"replace", "merge"})
+_CHANGES = frozenset({"replace", "merge", "delete"})
 
 
 def apply(
@@ -49,7 +49,7 @@ def apply(
         (sqlite.inserts.get(only.model) or _first_insert(sqlite, only.model))(writer, only)
         return
     try:
-        if only is not None and only.verb in _UPDATES:
+        if only is not None and only.verb in _CHANGES:
             (sqlite.updates.get(only.model) or _first_update(sqlite, only.model))(writer, only)
         else:
             _apply(sqlite, writer, operations, maintained_limit)
@@ -167,7 +167,7 @@ def _insert_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
 
 
 def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
-    """Return a function that replaces one entity, or merges into it, as `_apply` would; see `_insert_one`.
+    """Return a function that replaces one entity, merges into it, or deletes it, as `_apply` would; see `_insert_one`.
 
     A row with large values goes the way of several operations.
     """
@@ -190,6 +190,14 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
         if has_large and old[-1] is not None:
             update_as_several(writer, operation)
             return
+        changes, before = ChangeSet(), writer.total_changes()
+        if operation.verb == "delete":
+            changes.removed(kept, (old,))
+            writer.execute(statements.delete, old[:3])
+            if writer.total_changes() - before != 1:
+                raise _unproven(statements, writer, [operation], written=False)
+            write_changes(sqlite, writer, changes)
+            return
         if operation.change is not None:
             operation.new = operation.change(old)
         stored, large = stamp((operation.new,), writer.timestamp)  # type: ignore[arg-type]
@@ -197,9 +205,7 @@ def _update_one(sqlite: SqliteSchema, model: Model) -> WriteOne:
             update_as_several(writer, operation)
             return
         row = stored[0]
-        changes = ChangeSet()
         changes.changed(kept, ((old, row),))
-        before = writer.total_changes()
         writer.execute(sql, (*row, old[2]))
         if writer.total_changes() - before != 1:
             raise _unproven(statements, writer, [operation], written=True)
