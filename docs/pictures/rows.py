@@ -78,9 +78,9 @@ def _shop(file: File) -> dict[str, tuple[str, tuple[str, ...], list[Row]]]:
             (*keys, "maker", "price"),
             file.rows("Products", *keys, "maker", "price"),
         ),
-        "ProductsByMaker": ("the store keeps", keys, file.rows("ProductsByMaker", *keys)),
+        "ProductsByMaker": ("kept by the store", keys, file.rows("ProductsByMaker", *keys)),
         "Makers": (
-            "the store keeps",
+            "kept by the store",
             ("PartitionKey", "products", "worth"),
             file.rows("Makers", "PartitionKey", "products", "worth"),
         ),

@@ -146,7 +146,7 @@ def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
 
 
 def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
-    """Let no program change entities any more, so that the store can move; once it returns, none does."""
+    """Stop all programs from changing entities, so that the store can move; once it returns, none does."""
     with _without_models(existing(place)) as store:
         store.freeze(progress=not json)
         since = store.status().frozen

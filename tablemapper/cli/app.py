@@ -45,7 +45,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "sweep": "Finish or undo what writers left that ended early, in the tables of an account; a file has nothing of that.",
         "repair": "Correct every index row and every aggregate from the entities; end with 1 if a problem remains.",
         "compact": "Rewrite the file without the space of deleted entities; no other program may have it open.",
-        "freeze": "Let no program change entities any more, so that the store can move; once it returns, none does.",
+        "freeze": "Stop all programs from changing entities, so that the store can move; once it returns, none does.",
         "unfreeze": "Let programs change entities again.",
         "backup": "Write a copy of the store as it is now, while it is in use; of an account, with the models.",
         "copy": "Make the entities of one store those of another, which is created if there is none: a file or an account, either way.",
@@ -186,7 +186,7 @@ def located(place: str) -> dict[str, Any]:
     """Return the place of a store, present or future, as `tablemapper.open` and others take it.
 
     Raises:
-        NotAStore: it says nothing of who asks, or names an environment variable that is not there.
+        NotAStore: it has no credential, or names an environment variable that is not there.
     """
     from ..engines.locations import is_account, named_place, split_prefix
 
@@ -229,7 +229,7 @@ def _credential() -> Any:
         return importlib.import_module("azure.identity").DefaultAzureCredential()
     except ModuleNotFoundError:
         raise NotAStore(
-            "azure://… says nothing of who asks; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or install azure-identity"
+            "azure://… has no credential; set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or install azure-identity"
         ) from None
 
 

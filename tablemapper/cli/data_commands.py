@@ -188,7 +188,7 @@ def delete_entities(
     *values: Values,
     where: Where = (),
     scan: Scan = False,
-    yes: Annotated[bool, Parameter(negative="", help="delete what --where finds without a question")] = False,
+    yes: Annotated[bool, Parameter(negative="", help="delete what --where finds without asking")] = False,
     if_match: IfMatch | None = None,
     models: Models,
     json: Json = False,

@@ -40,11 +40,9 @@ InPartition = Annotated[
     str, Parameter(name="--partition", help="only entities with this PartitionKey, as it is stored")
 ]
 Limit = Annotated[int, Parameter(help="how many rows are shown at most")]
-Scan = Annotated[
-    bool, Parameter(negative="", help="read the whole table where no key and no index bounds the question")
-]
+Scan = Annotated[bool, Parameter(negative="", help="read the whole table where no key and no index bounds the query")]
 Explain = Annotated[
-    bool, Parameter(negative="", help="show how the question is answered, and what it costs, instead of rows")
+    bool, Parameter(negative="", help="show how the query is answered, and what it costs, instead of rows")
 ]
 Format = Literal["table", "json", "jsonl", "csv", "markdown"]
 

@@ -207,11 +207,11 @@ class Administration:
             engine.drop(model, meter)
 
     def freeze(self, *, progress: ProgressOption = False) -> None:
-        """Let no program change entities any more, so that the store can move to another place; once it returns, none does.
+        """Stop all programs from changing entities, so that the store can move to another place; once it returns, none does.
 
-        Each write of an entity ends with StoreLocked from then on, in whichever program. All is read as before, and what
+        From then on every write of an entity raises StoreLocked, in every program. Reads go on, and what
         is maintained is still built, swept and repaired. A backup of the file is frozen, too. On Azure Tables it takes as long
-        as a program may not know of it: 50 seconds. To freeze what is frozen does no harm.
+        as a program may not know of it: 70 seconds. To freeze what is frozen does no harm.
 
         Args:
             progress: True for a bar, or a function.

@@ -25,7 +25,7 @@ SECRET = "c2VjcmV0"
         ("sqlite://", "opened by its path: ':memory:'"),
         ("file:shop.db?mode=ro", "opened by its path: 'shop.db'"),
         ("file:///home/ann/shop.db", "opened by its path: '/home/ann/shop.db'"),
-        ("azure://account/Table", "azure://account says nothing of who asks; pass credential="),
+        ("azure://account/Table", "azure://account has no credential; pass credential="),
         ("azure://account/a-b", '"a-b" is not a table name'),
         ("azure:", "no name of an account"),
         ("https://account.table.core.windows.net", "an account of Azure is named azure://account"),

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.one_python
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 STILL = "document.head.append(Object.assign(document.createElement('style'), {textContent: '* {transition: none !important}'}))"
 PAGES = (
+    "explanation/concepts/",
+    "how-to/deploy/",
     "",
     "tutorial/shop/",
     "how-to/load/",

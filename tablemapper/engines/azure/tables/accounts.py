@@ -188,7 +188,7 @@ def named_account(name: str, credential: Any = None) -> Account:
     if not name.isalnum() or not name.islower() or not name.isascii() or not 3 <= len(name) <= 24:
         shown = safe_repr(name) if _PUBLIC(name) else "this"
         raise NotAStore(f"azure://…: {shown} is no name of an account: 3 to 24 letters a-z and digits")
-    signature = _signature(name, credential, f"azure://{name} says nothing of who asks")
+    signature = _signature(name, credential, f"azure://{name} has no credential")
     return _account(f"https://{name}.table.core.windows.net", signature)
 
 
