@@ -174,7 +174,7 @@ logging.getLogger("tablemapper").addHandler(logging.NullHandler())
 
 
 _BUILTIN_NAMES = ["max", "min", "open", "sum"]
-_LATER = {
+_LAZY_NAMES = {
     "aio.opening": ["open_async"],
     "aio.store": ["AsyncStore", "copy_async"],
     "aio.transaction": ["AsyncTransaction"],
@@ -198,7 +198,7 @@ _LATER = {
     "viewer.inspector": ["inspector"],
 }
 """The modules of public names that declarations do not need: they are loaded when one is used."""
-_MODULES = {name: module for module, names in _LATER.items() for name in names}
+_MODULES = {name: module for module, names in _LAZY_NAMES.items() for name in names}
 
 
 if not typing.TYPE_CHECKING:  # (to a type checker every name would be one of these)

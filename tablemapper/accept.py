@@ -1,4 +1,4 @@
-"""What a class or an index says about advice: ``accept={"TM001": "at most 50 rows"}``, a reason for each code."""
+"""Reasons for accepted advice: ``accept={"TM001": "at most 50 rows"}``, one for each code."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ OF_INDEXES = ("TM001", "TM002", "TM003", "TM005", "TM009", "TM106", "TM203")
 """Those that can be about an index."""
 
 
-def accept_faults(given: object, *, index: bool) -> Iterator[str]:
-    """Yield what is wrong with an ``accept=``."""
+def accept_faults(accept: object, *, index: bool) -> Iterator[str]:
+    """Yield the faults of an ``accept=``."""
     codes = OF_INDEXES if index else OF_CLASSES
-    if given is None:
+    if accept is None:
         return
-    if not isinstance(given, Mapping):
-        yield f'accept={safe_repr(given)}: expected codes with reasons: accept={{"TM001": "at most 50 rows"}}'
+    if not isinstance(accept, Mapping):
+        yield f'accept={safe_repr(accept)}: expected codes with reasons: accept={{"TM001": "at most 50 rows"}}'
         return
-    for code, reason in given.items():
+    for code, reason in accept.items():
         if code not in codes:
-            what = "an index" if index else "a class"
-            known = code in OF_CLASSES or code in OF_INDEXES
-            why = f"is never about {what}" if known else f"is no code ({', '.join(codes)})"
-            yield f"accept=: {safe_repr(code)} {why}{'' if known else did_you_mean(str(code), codes)}"
+            subject = "an index" if index else "a class"
+            is_known = code in OF_CLASSES or code in OF_INDEXES
+            why = f"is never about {subject}" if is_known else f"is no code ({', '.join(codes)})"
+            yield f"accept=: {safe_repr(code)} {why}{'' if is_known else did_you_mean(str(code), codes)}"
         elif not isinstance(reason, str) or not reason.strip():
             yield f"accept=: {code}: {safe_repr(reason)} is no reason; say in a sentence why it is right here"
 
 
-def accepted(given: Any) -> Mapping[str, str]:
+def accepted(accept: Any) -> Mapping[str, str]:
     """Return an ``accept=`` as data."""
-    return dict(given) if isinstance(given, Mapping) else {}
+    return dict(accept) if isinstance(accept, Mapping) else {}

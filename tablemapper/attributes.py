@@ -55,7 +55,7 @@ def forget_cached(entity: Any) -> None:
 
 
 def cached_attributes(bases: tuple[type, ...], body: Mapping[str, Any]) -> dict[str, CachedAttribute]:
-    """Return what stands for the cached properties of a class, its own and those of its bases, by name."""
+    """Return the stand-ins of the cached properties of a class, its own and those of its bases, by name."""
     inherited: dict[str, Any] = {}
     for base in reversed(bases):
         for cls in reversed(base.__mro__):
@@ -78,10 +78,12 @@ def data_descriptor(entity: Any, name: str, method: str) -> Any:
     Args:
         method: ``__set__`` or ``__delete__``.
     """
-    found = next((vars(cls)[name] for cls in type(entity).__mro__ if name in vars(cls)), None)
-    own = isinstance(found, MemberDescriptorType | GetSetDescriptorType)
-    read_only = isinstance(found, property) and (found.fset if method == "__set__" else found.fdel) is None
-    return found if not own and not read_only and hasattr(found, method) else None
+    descriptor = next((vars(cls)[name] for cls in type(entity).__mro__ if name in vars(cls)), None)
+    is_slot = isinstance(descriptor, MemberDescriptorType | GetSetDescriptorType)
+    read_only = (
+        isinstance(descriptor, property) and (descriptor.fset if method == "__set__" else descriptor.fdel) is None
+    )
+    return descriptor if not is_slot and not read_only and hasattr(descriptor, method) else None
 
 
 def publish(module: str, names: Mapping[str, object], public: Iterable[str]) -> None:

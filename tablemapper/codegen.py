@@ -35,17 +35,17 @@ def compile_functions(title: str, source: str, names: dict[str, Any]) -> dict[st
 class Names(dict[str, Any]):
     """The globals of a generated source: hands out a fresh name for each object that the source needs."""
 
-    def __init__(self, **known: Any) -> None:
-        super().__init__(known)
+    def __init__(self, **values: Any) -> None:
+        super().__init__(values)
         self._numbers: Iterator[int] = count(1)
-        self._given: dict[int, str] = {}
+        self._names: dict[int, str] = {}
 
     def name(self, hint: str, value: Any) -> str:
         """Return the name under which the source can use ``value``; the same object gets the same name."""
-        if (given := self._given.get(id(value))) is not None and self.get(given) is value:
-            return given
+        if (existing := self._names.get(id(value))) is not None and self.get(existing) is value:
+            return existing
         word = "".join([c if c.isalnum() and c.isascii() else "_" for c in hint]) or "x"
         name = f"_{word}_{next(self._numbers)}"
         self[name] = value
-        self._given[id(value)] = name
+        self._names[id(value)] = name
         return name

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=dt.date)
 
 def _builtin(cls: type[T]) -> type[T]:
     """Return Python's own class, also if this module is imported while another one stands in its place."""
-    return next(one for one in cls.__mro__ if one.__module__ == "datetime")
+    return next(base for base in cls.__mro__ if base.__module__ == "datetime")
 
 
 class Builtin:
@@ -30,7 +30,7 @@ def builtin_time(kind: Any) -> Any:
 
     One that stands in claims to be the same: each is a subclass of the other.
     """
-    for one in (Builtin.datetime, Builtin.date):
-        if isinstance(kind, type) and issubclass(kind, one) and issubclass(one, kind):
-            return one
+    for builtin in (Builtin.datetime, Builtin.date):
+        if isinstance(kind, type) and issubclass(kind, builtin) and issubclass(builtin, kind):
+            return builtin
     return kind

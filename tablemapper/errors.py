@@ -1,8 +1,8 @@
 """The exceptions of tablemapper, one tree.
 
-Every error that the library raises by itself is in it, and each is also the builtin that it mirrors, so that code
-which never heard of tablemapper still catches it. Only what is wrong in every run of a program is a plain TypeError or
-ValueError: a wrong option of `tablemapper.open`, ``len()`` of a query::
+Every error that the library raises by itself is in it. Each is also the builtin that it mirrors, so code that never
+heard of tablemapper still catches it. Only what is wrong in every run of a program is a plain TypeError or ValueError:
+a wrong option of `tablemapper.open`, ``len()`` of a query::
 
     TableMapperError
     ├── InvalidModel         TypeError     a declaration is wrong (all faults of a class together)
@@ -98,7 +98,7 @@ def _rebuild(kind: type[TableMapperError], message: str, state: dict[str, Any]) 
     return error
 
 
-_LISTED = 50  # faults in a message
+_MAX_FAULTS = 50  # faults in a message
 
 
 class _Faults(TableMapperError):
@@ -110,9 +110,9 @@ class _Faults(TableMapperError):
         if len(self.faults) == 1:
             message = f"{subject}: {self.faults[0]}"
         elif self.faults:
-            lines = [f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults[:_LISTED])]
-            if (more := len(self.faults) - _LISTED) > 0:
-                lines.append(f"  - and {more} more, which the attribute faults has")
+            lines = [f"{subject}: {len(self.faults)} faults", *(f"  - {fault}" for fault in self.faults[:_MAX_FAULTS])]
+            if (hidden := len(self.faults) - _MAX_FAULTS) > 0:
+                lines.append(f"  - and {hidden} more, which the attribute faults has")
             message = "\n".join(lines)
         else:
             message = subject
@@ -323,21 +323,21 @@ class OutcomeUnknown(_Named, StoreError):
     """
 
 
-def note_written(error: BaseException, verb: str, written: int, more: str = "") -> None:
+def note_written(error: BaseException, verb: str, written: int, hint: str = "") -> None:
     """Write into an error how many entities were written before it, as a note and as its ``written``."""
-    error.add_note(f"{verb}: {written} entities were written before this{more}")
+    error.add_note(f"{verb}: {written} entities were written before this{hint}")
     with suppress(AttributeError):
         error.written = written  # type: ignore[attr-defined]
 
 
 def notes_of(error: BaseException) -> tuple[str, ...]:
-    """Return what was added to an error on its way."""
+    """Return the notes that were added to an error."""
     return tuple(getattr(error, "__notes__", ()))
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """Return ``; did you mean "x"?`` for the nearest of the known names, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    near = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f'; did you mean "{near[0]}"?' if near else ""
 
 

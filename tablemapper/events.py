@@ -1,4 +1,4 @@
-"""What a store does, seen from outside: an event for each call, given to a function and written to a log."""
+"""Events: a report of each call of a store, given to a function and written to a log."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Call:
 
 
 def observer(observe: Callable[[Event], object] | None, slow: float | None) -> Observer | None:
-    """Return what observes the calls of a store; None if nobody listens.
+    """Return the observer of the calls of a store; None if nobody listens.
 
     Raises:
         TypeError, ValueError: it cannot be called, or is no number of seconds.

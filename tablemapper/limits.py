@@ -131,7 +131,7 @@ def entity_size(partition: str, row: str, properties: Iterable[tuple[str, Edm, o
 
 
 def check_value(path: str, value: object) -> str | None:
-    """Return what is wrong with the size of a String or Binary value."""
+    """Return the fault of the size of a String or Binary value, if it has one."""
     if isinstance(value, str):
         # a character is one or two units
         if len(value) * 2 > MAX_VALUE // 2 and (units := utf16_units(value)) > MAX_VALUE // 2:
@@ -157,7 +157,7 @@ _XML_NAME = re.compile(f"[{_XML_START}][{_XML_START}0-9\u00b7\u0300-\u036f\u203f
 
 
 def check_property_name(name: str) -> str | None:
-    """Return what is wrong with a property name; C# keywords are accepted, as Azure does."""
+    """Return the fault of a property name, if it has one; C# keywords are accepted, as Azure does."""
     if name in _PROPERTIES_OF_AZURE:
         return f'"{name}" is a property of Azure\'s own; choose another name'
     if name == "odata" or name.startswith("odata."):
@@ -185,7 +185,7 @@ def is_name(text: str) -> bool:
 
 
 def check_table_name(name: str) -> str | None:
-    """Return what is wrong with a table name."""
+    """Return the fault of a table name, if it has one."""
     if _TABLE_NAME.fullmatch(name) is None:
         return f'"{name}" is not a table name: 3 to 63 letters (A-Z, a-z) and digits, a letter first'
     if name.lower() == "tables":

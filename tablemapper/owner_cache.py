@@ -1,4 +1,4 @@
-"""What a function returns, kept with what it is of."""
+"""Results of functions, cached on the object that they describe."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def cached_on_owner(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def found_or_made(*args: P.args, **kwargs: P.kwargs) -> T:
         owner: Any = args[0]
-        others = args[1:], *kwargs.items()
+        key = args[1:], *kwargs.items()
         try:
-            found: T = owner.__dict__[name][others]
+            value: T = owner.__dict__[name][key]
         except KeyError:
-            made = function(*args, **kwargs)
+            new_value = function(*args, **kwargs)
             with _lock:
                 if name not in owner.__dict__:
                     (type if isinstance(owner, type) else object).__setattr__(owner, name, {})
-                found = owner.__dict__[name].setdefault(others, made)
-        return found
+                value = owner.__dict__[name].setdefault(key, new_value)
+        return value
 
     return found_or_made

@@ -46,7 +46,7 @@ ProgressOption: TypeAlias = "bool | Callable[[Progress], None]"
 
 def start_meter(
     progress: ProgressOption,
-    what: str,
+    label: str,
     *,
     total: int | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -54,11 +54,11 @@ def start_meter(
 ) -> Meter:
     """Start a meter, to be used in a ``with``; ``stream`` is where a bar goes, stderr by default."""
     if callable(progress):
-        return Meter(progress, what, total, clock, _nothing)
+        return Meter(progress, label, total, clock, _nothing)
     bar = _Bar(stream or sys.stderr) if progress else None
     if bar is not None and bar.visible:
-        return Meter(bar.draw, what, total, clock, bar.clear)
-    return Meter(None, what, total, clock, _nothing)
+        return Meter(bar.draw, label, total, clock, bar.clear)
+    return Meter(None, label, total, clock, _nothing)
 
 
 class Meter:
@@ -67,14 +67,14 @@ class Meter:
     def __init__(
         self,
         tell: Callable[[Progress], None] | None,
-        what: str,
+        label: str,
         total: int | None,
         clock: Callable[[], float],
         end: Callable[[], None],
     ) -> None:
         self.done: int = 0
         self._tell = tell
-        self._what = what
+        self._label = label
         self._total = total
         self._clock = clock
         self._end = end
@@ -84,9 +84,9 @@ class Meter:
     def advance(self, n: int) -> None:
         """Count ``n`` more as done. What the callback raises comes out here."""
         self.done += n
-        if self._tell is not None and (now := self._clock()) >= self._next:
-            self._next = now + INTERVAL
-            self._tell(Progress(self.done, self._total, now - self._start, self._what))
+        if self._tell is not None and (time_now := self._clock()) >= self._next:
+            self._next = time_now + INTERVAL
+            self._tell(Progress(self.done, self._total, time_now - self._start, self._label))
 
     def expect(self, total: Callable[[], int]) -> None:
         """Take over how much there is to do, which is counted only if somebody sees it."""
@@ -101,7 +101,7 @@ class Meter:
     ) -> None:
         try:
             if self._tell is not None and kind is None:
-                self._tell(Progress(self.done, self._total, self._clock() - self._start, self._what))
+                self._tell(Progress(self.done, self._total, self._clock() - self._start, self._label))
         finally:
             self._end()
 
@@ -139,12 +139,10 @@ class _Bar:
 
 def line_of(progress: Progress) -> str:
     """Return the bar as text."""
-    done, total = progress.done, progress.total
-    rate = f"{done / progress.seconds:,.0f}/s" if progress.seconds > 0 else ""
+    count, total = progress.done, progress.total
+    rate = f"{count / progress.seconds:,.0f}/s" if progress.seconds > 0 else ""
     if not total:
-        return f"{progress.what}  {done:,}  {rate}".rstrip()
-    share = min(done / total, 1.0)
+        return f"{progress.what}  {count:,}  {rate}".rstrip()
+    share = min(count / total, 1.0)
     cells = int(share * _CELLS)
-    return (
-        f"{progress.what}  [{'#' * cells}{'.' * (_CELLS - cells)}] {share:4.0%}  {done:,} of {total:,}  {rate}".rstrip()
-    )
+    return f"{progress.what}  [{'#' * cells}{'.' * (_CELLS - cells)}] {share:4.0%}  {count:,} of {total:,}  {rate}".rstrip()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 
 def unfolded(annotation: Any) -> Any:
-    """Return what an alias stands for, with its arguments; any other annotation as it is.
+    """Return the type that an alias stands for, with its arguments; any other annotation as it is.
 
     Raises:
         ValueError: it lacks an argument, has a parameter that is no type, or stands for something that holds it.
@@ -46,7 +46,7 @@ def _types_of(alias: Any, arguments: tuple[Any, ...]) -> Mapping[Any, Any]:
                 f"the alias {alias.__name__} has the parameter {parameter}, which is no type; write what it means"
             )
         if at >= len(arguments) and not has_default:
-            names = ", ".join([one.__name__ for one in parameters])
+            names = ", ".join([type_parameter.__name__ for type_parameter in parameters])
             raise ValueError(
                 f"the alias {alias.__name__}[{names}] lacks a type: write {alias.__name__}[str], for example"
             )
@@ -61,4 +61,8 @@ def filled(annotation: Any, types: Mapping[Any, Any]) -> Any:
         return types.get(annotation, annotation)
     parameters: tuple[Any, ...] = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
     generic: Any = annotation
-    return generic[tuple([types.get(one, one) for one in parameters])] if parameters else annotation
+    return (
+        generic[tuple([types.get(type_parameter, type_parameter) for type_parameter in parameters])]
+        if parameters
+        else annotation
+    )

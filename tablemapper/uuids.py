@@ -12,7 +12,7 @@ from uuid import UUID
 
 
 class Uuid7Generator:
-    """Where UUIDs come from: a clock, randomness, and the last one, below which none comes.
+    """The source of UUIDs: a clock, randomness, and the last one, below which none comes.
 
     Args:
         clock: returns the time in nanoseconds since 1970; None: `time.time_ns`, also where a test replaced it.
@@ -23,7 +23,7 @@ class Uuid7Generator:
         self.clock = clock
         self.random = random
         self.lock: Final = threading.Lock()
-        self.last = 0
+        self.last_ticks = 0
 
 
 _source = Uuid7Generator()
@@ -33,11 +33,11 @@ _source = Uuid7Generator()
 def uuids_from(source: Uuid7Generator) -> Iterator[None]:
     """Make UUIDs from another source: for tests, one after the other."""
     global _source
-    before, _source = _source, source
+    previous, _source = _source, source
     try:
         yield
     finally:
-        _source = before
+        _source = previous
 
 
 def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int] | None = None) -> UUID:
@@ -53,9 +53,9 @@ def uuid7(*, clock: Callable[[], int] | None = None, random: Callable[[int], int
         ValueError: the clock is past the year 10889, which 48 bits of milliseconds cannot express.
     """
     source = _source
-    milliseconds, rest = divmod((clock or source.clock or time.time_ns)(), 1_000_000)
-    ticks = milliseconds << 12 | rest * 4096 // 1_000_000  # (12 bits below the millisecond: 244 ns)
+    milliseconds, nanoseconds = divmod((clock or source.clock or time.time_ns)(), 1_000_000)
+    ticks = milliseconds << 12 | nanoseconds * 4096 // 1_000_000  # (12 bits below the millisecond: 244 ns)
     with source.lock:
-        source.last = ticks = max(ticks, source.last + 1)
+        source.last_ticks = ticks = max(ticks, source.last_ticks + 1)
     bits = (random or source.random)(62)
     return UUID(int=(ticks >> 12) << 80 | 7 << 76 | (ticks & 0xFFF) << 64 | 2 << 62 | bits)

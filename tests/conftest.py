@@ -37,6 +37,7 @@ settings.register_profile(
     "short", deadline=None, max_examples=30, suppress_health_check=list(HealthCheck), database=None, print_blob=True
 )
 settings.register_profile("long", settings.get_profile("short"), max_examples=100)
+settings.register_profile("quick", settings.get_profile("short"), max_examples=8)
 
 
 _REFUSALS: dict[str, tuple[type[Exception], ...]] = {
@@ -103,16 +104,22 @@ OF_FILES = (
 SLOW = (
     "cli",
     "engines/azure",
+    "engines/sqlite/file/test_faults.py",
     "engines/sqlite/file/test_restore",
     "engines/sqlite/test_following_at_random.py",
     "engines/sqlite/test_versions.py",
+    "engines/test_changes_of_a_class.py",
+    "guidance",
     "hostile",
     "migrations",
     "site",
+    "store/test_group_builds.py",
     "test_benchmarks.py",
+    "test_command_lines.py",
     "test_docs.py",
     "test_examples.py",
     "test_typing.py",
+    "testing",
     "viewer",
     "whole",
 )
@@ -127,7 +134,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("long" if config.getoption("--long") else "short")
+    settings.load_profile("long" if config.getoption("--long") else "quick" if _is_quick(config) else "short")
     if (
         config.getoption("--engine") is not None
     ):  # a refusal that is expected is found each time, and need not be a small one
@@ -142,6 +149,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
+def _is_quick(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "quick"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is not quick before it is imported: each worker would collect all of it."""
+    here = Path(__file__).parent
+    slow = collection_path.is_relative_to(here) and collection_path.relative_to(here).as_posix().startswith(SLOW)
+    return True if slow and _is_quick(config) else None
+
+
 _MEMORY = Path("/dev/shm")
 _BYTECODE = Path.home() / ".cache" / "tablemapper" / "bytecode"
 """What the tree is to be kept free of, if the environment says so."""
@@ -152,7 +170,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     here = Path(__file__).parent
     places = {item: item.path.relative_to(here).as_posix() for item in items}
     for item, place in places.items():
-        if not place.startswith(SLOW):
+        if not place.startswith(SLOW) and not any(map(item.get_closest_marker, ("interrupts", "long"))):
             item.add_marker(pytest.mark.quick)
     if (name := config.getoption("--engine")) is None:
         return
@@ -219,7 +237,8 @@ _SEEN = (AssertionError, pytest.fail.Exception, BaseExceptionGroup)
 
 def examples(short: int, *, long: int) -> settings:
     """Return settings with so many examples, by the profile that runs."""
-    return settings(max_examples=long if settings.get_current_profile_name() == "long" else short)
+    profile = settings.get_current_profile_name()
+    return settings(max_examples=long if profile == "long" else min(short, 8) if profile == "quick" else short)
 
 
 def rows_at_most(query: tm.Query[Any]) -> float:

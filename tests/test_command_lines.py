@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -15,15 +16,7 @@ from typing import Any
 import pytest
 
 import tablemapper as tm
-from tablemapper.cli import (  # noqa: F401  their commands
-    administration_commands,
-    analysis_commands,
-    diagram,
-    inspect,
-    migration_commands,
-    query_commands,
-)
-from tablemapper.cli.app import app, run
+from tablemapper.cli.app import program, run
 from tablemapper.engines import locations
 
 from .engines.azure.place import AzurePlace
@@ -41,6 +34,7 @@ ELSEWHERE = {
     r"(\.venv/bin/)?python examples/weather\.py": "test_examples, .ci/run examples",
     r"(\.venv/bin/)?python -m (pytest|tests\.)": "by those who work on tablemapper: .ci/run test, test_benchmarks",
     r"tablemapper inspect": "cli/test_inspect",
+    r"tablemapper adopt": "cli/test_accounts",
     r"npx azurite": "engines/azure/azurite starts it so",
     r"git clone|export STORAGE=": "each reader's own",
     r"chmod|mkdir": "commands of the system",
@@ -54,6 +48,7 @@ class Product(tm.Entity, table="Products"):
     number: tm.Field[str]
     price: tm.Field[Decimal]
     maker: tm.Field[str]
+    note: tm.Field[str | None] = tm.field(default=None)
     key = tm.Key[str, str](partition="{category}", row="{number}")
     by_maker = tm.Index[str](partition="{maker}")
 """
@@ -79,11 +74,15 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "shop" / "models.py").write_text(MODELS, encoding="utf-8")
     from shop.models import Product  # type: ignore[import-not-found]
 
+    (tmp_path / "products.csv").write_text("category,number,price,maker\ngames,g-1,7,Ace\n", encoding="utf-8")
+    (tmp_path / "products.jsonl").write_bytes(tm.to_json(Product("games", "g-2", Decimal(9), "Ace")) + b"\n")
     monkeypatch.setenv("STORAGE", "UseDevelopmentStorage=true")
+    monkeypatch.setenv("TABLEMAPPER_MODELS", "shop.models")
     place_of, account = locations.place_of, AzurePlace("command lines")
 
-    def place(where: Any, credential: Any = None) -> Any:
-        return account if where in ("env:STORAGE", "UseDevelopmentStorage=true") else place_of(where, credential)
+    def place(where: Any, *options: Any, **named: Any) -> Any:
+        in_account = where in ("env:STORAGE", "UseDevelopmentStorage=true")
+        return account if in_account else place_of(where, *options, **named)
 
     monkeypatch.setattr(locations, "place_of", place)
     (tmp_path / "backups").mkdir()
@@ -97,13 +96,23 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def test_the_command_lines_of_each_page_run(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lines_of_each_page_run(
+    shop: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shop.models import Product
+
+    with tm.open("shop.db", models=[Product]) as store:
+        etag = tm.info(store[Product.key("books", "b-1")]).etag
     ran = 0
     for page, line in _lines():
         if not any(re.match(pattern, line) for pattern in ELSEWHERE):
             assert line.startswith("tablemapper "), f"{page}: say in ELSEWHERE who runs: {line}"
             ran += 1
-            assert run(shlex.split(line)[1:]) == 0, (page, line, capsys.readouterr())
+            command, _, file = line.partition(" < ")
+            if file:
+                monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((shop / file).read_bytes()), "utf-8"))
+            words = [etag if word == "$ETAG" else word for word in shlex.split(command)[1:]]
+            assert run(words) == 0, (page, line, capsys.readouterr())
         elif line.startswith("mkdir"):
             (shop / line.split()[-1]).mkdir()
     assert ran >= 15
@@ -123,7 +132,7 @@ def test_commands_amid_sentences_are_those_that_there_are() -> None:
                 parsed += 1
                 if words[0].startswith("migrat") and "--scripts" not in words:
                     words += ["--scripts", "shop.migrations"]  # (which a project says in its pyproject.toml)
-                app.parse_args(words, exit_on_error=False, print_error=False)
+                program(words[0]).parse_args(words, exit_on_error=False, print_error=False)
     assert parsed >= 12
 
 

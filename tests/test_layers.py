@@ -18,7 +18,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
     [{"": ["errors", "conversions", "datetime_types", "limits", "codegen", "progress", "events", "accept", "owner_cache", "type_aliases", "own_types", "uuids", "attributes"]}],
     [
         {"values": ["scalars", "timestamp", "choices", "precision", "geo", "extra", "json_schema", "constraint_aliases", "constraints", "hooks", "registered", "nested", "sums"]},
-        {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "overlap"]},
+        {"keys": ["encodings", "times", "zones", "truncation", "codec", "template", "template_parser", "composite_times", "canonical", "overlap"]},
     ],
     [
         {"expressions": ["foreign_names", "arithmetic", "elements", "clauses", "boolean", "tree", "predicates", "python_source", "sortable"]},
@@ -71,7 +71,7 @@ ROOMS: list[list[dict[str, list[str]]]] = [
         {"guidance": ["workload", "advice", "keys_and_indexes", "declaration_rules", "data_rules", "call_rules", "advisor"]},
         {"diagrams": ["trees", "svg", "markup"]},
     ],
-    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "writing", "division", "parsing", "query", "salvage", "mixed", "observed_queries"]}],
+    [{"query": ["timestamp_attribute", "partitions", "pages", "results", "arrow_batches", "column_results", "checkpoint", "writing", "division", "parsing", "query", "salvage", "mixed", "observed_queries"]}],
     [{"verbs": ["operations", "write_windows", "column_input", "bulk_verbs", "transaction", "lost_races"]}],
     [{"store": ["builds", "copy", "administration", "store", "duplicates", "instrumentation", "opening"]}],
     [{"aio": ["cancellation", "cursor", "workers", "awaited", "query", "transaction", "store", "opening"]}, {"migrations": ["report", "offline_copy", "runner"]}],

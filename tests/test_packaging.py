@@ -38,7 +38,6 @@ def test_the_paths_that_the_readme_names_are_there() -> None:
 
 
 def test_the_picture_in_the_readme_is_that_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tablemapper.cli import diagram  # noqa: F401  (its command)
     from tablemapper.cli.app import run
 
     ((_, program),) = blocks(ROOT / "README.md")

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 class AsyncFacade(Generic[S_co]):
-    """What tasks use in the place of a synchronous object, whose calls are made in threads."""
+    """The facade of a synchronous object for tasks: its calls run in threads."""
 
     def __init__(self, workers: Workers, sync: S_co) -> None:
         self._workers = workers

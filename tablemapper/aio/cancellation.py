@@ -1,4 +1,4 @@
-"""How a task that is cancelled ends a long call, which runs in a thread: between two of its steps."""
+"""Cancellation of a long call that runs in a thread: it ends between two steps."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Cancellation:
         if progress is True:
             return True
 
-        def tell(done: Progress) -> None:
+        def tell(state: Progress) -> None:
             self.check()
             if callable(progress):
-                progress(done)
+                progress(state)
 
         return tell
 

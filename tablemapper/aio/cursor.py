@@ -1,4 +1,4 @@
-"""What an ``async for`` over a query holds."""
+"""The cursor behind ``async for`` over a query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Cursors(Protocol):
 
 
 class _Workers(Protocol):
-    """What runs a function in a thread; see `workers.Workers`, which imports asyncio."""
+    """A runner of functions in threads; see `workers.Workers`, which imports asyncio."""
 
     @property
     def cursors(self) -> _Cursors: ...
@@ -84,9 +84,9 @@ class AsyncCursor(AsyncIterator[T], Generic[T]):
         return list(islice(self._source, _CHUNK))
 
     def _end(self) -> None:
-        ended, self._state = self._state == "ended", "ended"
+        was_ended, self._state = self._state == "ended", "ended"
         self._source = None  # with the last reference goes the state of the store
-        if not ended:
+        if not was_ended:
             self._workers.cursors.leave(self)
 
     async def aclose(self) -> None:

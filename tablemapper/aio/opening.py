@@ -146,16 +146,16 @@ class OpenContext:
         from .workers import Workers
 
         workers = Workers(threads=self._threads, cursors=_CURSORS, timeout=self._timeout)
-        opened: list[Engine] = []
+        engines: list[Engine] = []
         try:
             loop = get_running_loop()
-            await workers.run(lambda: opened.append(self._start(workers.waited, loop)))
+            await workers.run(lambda: engines.append(self._start(workers.waited, loop)))
         except BaseException:
-            for engine in opened:  # it was cancelled too late
+            for engine in engines:  # it was cancelled too late
                 engine.close()
             workers.close()
             raise
-        return AsyncStore(opened[0], workers, self._watch, limits=self._limits)
+        return AsyncStore(engines[0], workers, self._watch, limits=self._limits)
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()

@@ -43,7 +43,7 @@ Q = TypeVar("Q")
 
 @refuse_foreign_names("query", lambda _: ("a query", "Product"), "async")
 class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
-    """What a query finds: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
+    """The results of a query: for ``async for``, or to be awaited as `first`, `one`, `exists`, `count`, `page`."""
 
     def _with(self, results: Any) -> Self:
         return type(self)(self._workers, results)
@@ -101,12 +101,12 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
     page: Final = awaited(ClassResults[T].page)
 
     async def explain(self) -> Explanation:
-        """Return how the query is answered, with its cost; as `Query.explain`.
+        """Return the plan of the query, with its cost; as `Query.explain`.
 
         Raises:
             ScanRefused: no key or index bounds the query.
         """
-        return await self._workers.run(lambda: _counted(self._sync.explain()))
+        return await self._workers.run(lambda: _with_cost(self._sync.explain()))
 
     async def pages(self, size: int, /) -> AsyncIterator[Page[T]]:
         """Yield page after page; as `Query.pages`."""
@@ -135,7 +135,7 @@ class AsyncResults(AsyncFacade[ClassResults[T]], Generic[T]):
 
 
 class AsyncColumnResults(AsyncResults[T]):
-    """What a query of one class finds, which has the same columns in every row."""
+    """The results of a query of one class, with the same columns in every row."""
 
     columns: Final = awaited(ClassResults[T].columns)
     to_arrow: Final = awaited(ClassResults[T].to_arrow)
@@ -315,8 +315,8 @@ class AsyncMixedQuery(AsyncResults[A | B | C | D | F], Generic[A, B, C, D, F]):
         return self._with(self._sync.backwards())
 
     async def explain(self) -> Any:
-        """Return how the store would answer the query, class by class; as `MixedQuery.explain`."""
-        return await self._workers.run(lambda: _counted(self._sync.explain()))
+        """Return the plan of the query, class by class; as `MixedQuery.explain`."""
+        return await self._workers.run(lambda: _with_cost(self._sync.explain()))
 
 
 @refuse_foreign_names("rows", lambda _: ("a query after .select(…)", "Product"), "async")
@@ -344,7 +344,7 @@ class AsyncGroups(AnyOwner, AsyncFacade[GroupedQuery[G, Owner]], Generic[G, Owne
         return await self._workers.run(lambda: self._sync.avg(field))
 
 
-def _counted(explanation: _E) -> _E:
+def _with_cost(explanation: _E) -> _E:
     """Have the cost counted in this thread: whoever asks for it later reads nothing."""
     _ = explanation.cost
     return explanation

@@ -87,7 +87,7 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
 
     @property
     def uncompiled(self) -> Mapping[str, str]:
-        """What the catalogue has and `classes` lacks; as `Store.uncompiled`."""
+        """The classes of the catalogue that `classes` lacks; as `Store.uncompiled`."""
         return self._sync.uncompiled
 
     def __repr__(self) -> str:
@@ -284,26 +284,26 @@ class AsyncStore(AsyncFacade[Store], KeyedVerbs):
             write = partial(getattr(self._sync, name), progress=cancellation.progress(progress))
             return await self._workers.run_until(cancellation, partial(write, cancellation.items(items)))
         call = None if self._watch is None else self._watch.call(name)
-        written = 0
+        written_count = 0
 
         def write_window(window: Iterable[Any]) -> int:
             window = cancellation.items(window)
             if call is None:
-                return write_many(self._operations, verb, window, False, written=written)
+                return write_many(self._operations, verb, window, False, written=written_count)
             with call:
-                call.written = write_many(self._operations, verb, noting(call, window), False, written=written)
+                call.written = write_many(self._operations, verb, noting(call, window), False, written=written_count)
             return call.written
 
         try:
             with start_meter(progress, name) as meter:
                 async for window in _windows(items):
-                    done = await self._workers.run_until(cancellation, partial(write_window, window))
-                    meter.advance(done - written)
-                    written = done
+                    total = await self._workers.run_until(cancellation, partial(write_window, window))
+                    meter.advance(total - written_count)
+                    written_count = total
         finally:
             if call is not None:
                 call.end()
-        return written
+        return written_count
 
     # ------------------------------------------------------------------------------------------ care
 
@@ -345,7 +345,7 @@ async def copy_async(source: AsyncStore, target: AsyncStore, /, *, progress: Pro
 
 
 async def _windows(items: AsyncIterable[T]) -> AsyncIterator[list[T]]:
-    """Yield what comes, as much as a store writes in one transaction."""
+    """Yield the items of a stream, as many as a store writes in one transaction."""
     pace = WindowPace(time.monotonic)
     window: list[T] = []
     async for item in items:

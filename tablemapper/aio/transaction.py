@@ -24,14 +24,14 @@ R = TypeVar("R", bound=Record)
 
 
 class _Noted(Awaitable[None]):
-    """What a verb of a transaction returns: it is done already, and may be awaited."""
+    """The result of a verb of a transaction: it is done already, and may be awaited."""
 
     def __await__(self) -> Generator[Any, None, None]:
         return
         yield
 
 
-_NOTED = _Noted()
+_COMPLETED = _Noted()
 
 
 @refuse_foreign_names("transaction", lambda _: ("a transaction", "Product"), "async")
@@ -97,12 +97,12 @@ class AsyncTransaction(KeyedVerbs):
     def insert(self, entity: Entity, /) -> Awaitable[None]:
         """Store a new entity; as `Transaction.insert`."""
         self._buffer.add(self._buffer.operations.insert(entity))
-        return _NOTED
+        return _COMPLETED
 
     def replace(self, entity: Entity, /, *, if_match: str | None = None) -> Awaitable[None]:
         """Replace the stored entity; as `Transaction.replace`."""
         self._buffer.add(self._buffer.operations.replace(entity, if_match))
-        return _NOTED
+        return _COMPLETED
 
     @overload
     def merge(
@@ -142,7 +142,7 @@ class AsyncTransaction(KeyedVerbs):
             self._buffer.check_owner()
             return self._merged(operation)
         self._buffer.add(operation)
-        return _NOTED
+        return _COMPLETED
 
     async def _merged(self, operation: Operation) -> Any:
         return self._buffer.add_resolved(await self._run(self._buffer.resolve, operation))
@@ -150,14 +150,14 @@ class AsyncTransaction(KeyedVerbs):
     def upsert(self, entity: Entity, /, *, merge: bool = False) -> Awaitable[None]:
         """Insert an entity, or replace or merge into the stored one; as `Transaction.upsert`."""
         self._buffer.add(self._buffer.operations.upsert(entity, merge=merge))
-        return _NOTED
+        return _COMPLETED
 
     def delete(self, target: Entity | KeyOf[Any], /, *, if_match: str | None = None) -> Awaitable[None]:
         """Delete an entity; as `Transaction.delete`."""
         self._buffer.add(self._buffer.operations.delete(target, if_match))
-        return _NOTED
+        return _COMPLETED
 
     def require(self, target: Entity | KeyOf[Any], /) -> Awaitable[None]:
         """Make the transaction depend on an entity that it only reads; as `Transaction.require`."""
         self._buffer.add(self._buffer.operations.require(target))
-        return _NOTED
+        return _COMPLETED

@@ -1,19 +1,17 @@
 """Threads that make the calls of a synchronous store for the tasks of one event loop.
 
 A call is a whole operation and runs in a thread, in the context (`contextvars`) of its task. So many run at a time;
-further ones wait in the order in which they came, and hold no thread while they do. A task that is cancelled goes on
-once its call has ended, which is a matter of milliseconds: what it wrote is then written or undone, and nothing goes on
-behind its back. A call that no thread has begun is never made.
+further ones wait in the order in which they came, and hold no thread while they do. A cancelled task goes on once its
+call has ended, within milliseconds. Its write is complete or undone by then, and no thread works on it any more. A call
+that no thread has begun is never made.
 
-Most of what a short call costs is waking another thread, twice. So a busy thread takes one call after the other, of
-idle threads the one that was busy last is woken, and the event loop is woken once for all calls that have ended by
-then. What many tasks ask for at once wakes one thread when all of them have asked; that thread makes the brief calls of
-them alone, and wakes the event loop after the last. A timer sees to it that a call which is brief against expectation
-is in no one's way.
+Waking another thread, twice, is most of the cost of a short call. So a busy thread takes one call after the other. Of
+idle threads, the one that was busy last is woken. The event loop is woken once for all calls that have ended by then.
+Calls that many tasks make at once wake one thread, after the last of them. That thread makes the brief calls alone, and
+wakes the event loop after the last. A timer wakes another thread if a call takes longer than expected.
 
-An interrupt (`KeyboardInterrupt`) may come to the event loop anywhere, and the callback that it was about to run is lost.
-So whatever says that somebody is about to look says until when that is to be believed, and a task that is cancelled, as
-asyncio does after an interrupt, looks again.
+An interrupt (`KeyboardInterrupt`) may come to the event loop anywhere, and loses the callback that was about to run. So
+each wake-up flag has an expiry time. A cancelled task, as asyncio cancels it after an interrupt, looks again.
 """
 
 from __future__ import annotations
@@ -134,7 +132,7 @@ class _Call(asyncio.Future[Any]):
     work: list[_Work]  # the thread takes it out, or the task that is cancelled: one of both
 
     def begin(self) -> _Work | None:
-        """Return what is to be called, in a thread; None if the call was cancelled before."""
+        """Return the function to call in a thread; None if the call was cancelled before."""
         try:
             return self.work.pop()
         except IndexError:
@@ -169,7 +167,7 @@ def _outcome(context: Context, function: Callable[..., Any], args: tuple[Any, ..
 
 
 class _Wait(threading.local):
-    """For how long the call that a thread makes waited for it."""
+    """The time that a call waited for its thread."""
 
     seconds = 0.0
 
@@ -179,8 +177,8 @@ class _Threads:
 
     An idle thread waits for a lock of its own. A new call wakes one, unless a thread is about to look for calls anyway.
     A thread that leaves calls to others wakes the next; brief ones it makes itself, and gives what came of them to the
-    event loop after the last. Nothing here is locked: a thread says that it is idle and then looks once more, so a call
-    that comes meanwhile is seen by one of both; at worst a thread is woken for nothing.
+    event loop after the last. Nothing here is locked: a thread says that it is idle, and then looks once more. So the
+    thread or the event loop sees a call that comes meanwhile. At worst a thread is woken for nothing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int, clock: Callable[[], float]) -> None:
@@ -192,9 +190,9 @@ class _Threads:
         self._waking = 0.0  # until when a thread that was woken, and has not looked for calls yet, is trusted to
         self._looking = False  # a thread is done with its call, and has not looked for another yet
         self._gathering = 0.0  # until when the event loop is trusted to look for calls that came together
-        self._together = False  # when it last looked, several had come
+        self._has_many = False  # when it last looked, several had come
         self._guarded = 0.0  # until when a timer is trusted to look whether calls are kept waiting
-        self._ended: deque[tuple[_Call, _Outcome]] = deque()
+        self._outcomes: deque[tuple[_Call, _Outcome]] = deque()
         self._settling = 0.0  # until when the event loop, which was woken, is trusted to look for calls that have ended
         self.over = False
         self._names = iter([f"tablemapper-{number}" for number in range(1, most + 1)])
@@ -210,7 +208,7 @@ class _Threads:
         self._calls.append(call)
         if self._gathering and self._clock() < self._gathering:
             return
-        if self._together or len(self._calls) > 1:
+        if self._has_many or len(self._calls) > 1:
             self._loop.call_soon(self._gather)
             self._gathering = self._clock() + _STUCK
         else:
@@ -219,7 +217,7 @@ class _Threads:
     def _gather(self) -> None:
         """Wake a thread for the calls of all tasks that have asked by now."""
         self._gathering = 0.0
-        self._together = len(self._calls) > 1
+        self._has_many = len(self._calls) > 1
         if not self._guarded or self._guarded <= self._clock():
             self._guard()
         self._wake_unless_looking()
@@ -280,21 +278,21 @@ class _Threads:
         calls, clock = self._calls, self._clock
         while True:
             self._waking = 0.0
-            last = announced = clock()
+            last_begun = announced = clock()
             while True:
                 try:
                     call = calls.popleft()
                 except IndexError:
                     break
                 self._looking = False
-                now = clock()
+                time = clock()
                 brief = call.brief
-                if calls and not self._waking and (not brief or now - last > _BRIEF):
+                if calls and not self._waking and (not brief or time - last_begun > _BRIEF):
                     self._wake()
-                if not (brief and self._guarded) or now - announced > _BRIEF:
+                if not (brief and self._guarded) or time - announced > _BRIEF:
                     self._announce()
-                    announced = now
-                last = now
+                    announced = time
+                last_begun = time
                 work = call.begin()
                 if not brief:
                     self._wait.seconds = clock() - call.since
@@ -302,7 +300,7 @@ class _Threads:
                 del work  # its task may want to be the last that holds it
                 self._looking = True
                 if outcome is not None:
-                    self._ended.append((call, outcome))
+                    self._outcomes.append((call, outcome))
                     if not brief:
                         self._announce()
                 del call, outcome  # the next call may be far
@@ -317,7 +315,7 @@ class _Threads:
 
     def _announce(self) -> None:
         """Wake the event loop for the calls that have ended."""
-        if self._ended and not (self._settling and self._clock() < self._settling):
+        if self._outcomes and not (self._settling and self._clock() < self._settling):
             self._settling = self._clock() + _STUCK
             with suppress(RuntimeError):  # the loop is closed: nobody waits
                 self._loop.call_soon_threadsafe(self.settle)
@@ -328,14 +326,14 @@ class _Threads:
         """Give the calls that have ended what came of them."""
         try:
             self._settling = 0.0
-            while self._ended:
-                call, (result, error) = self._ended[0]
+            while self._outcomes:
+                call, (result, error) = self._outcomes[0]
                 if not call.done():  # an interrupt came before it was taken out
                     if error is None:
                         call.set_result(result)
                     else:
                         call.set_exception(error)
-                self._ended.popleft()
+                self._outcomes.popleft()
         except BaseException:
             self._loop.call_soon(self.settle)
             raise
@@ -353,14 +351,14 @@ class OpenCursors:
         self._most = most
         self._timeout = timeout
         self._open: weakref.WeakSet[AsyncCursor[Any]] = weakref.WeakSet()
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiters: deque[asyncio.Future[None]] = deque()
 
     async def enter(self, cursor: AsyncCursor[Any]) -> None:
         """Wait until one more cursor may be open."""
         task = asyncio.current_task()
-        while len(self._open) >= self._most and all(other.task is not task for other in self._open):
+        while len(self._open) >= self._most and all(open_cursor.task is not task for open_cursor in self._open):
             waiter = self._loop.create_future()
-            self._waiting.append(waiter)
+            self._waiters.append(waiter)
             try:
                 async with asyncio.timeout(self._timeout):
                     await waiter
@@ -370,9 +368,9 @@ class OpenCursors:
                     f"{self._timeout:g} s; end them sooner, collect their rows first, or raise timeout="
                 ) from None
             finally:
-                if waiter in self._waiting:
-                    self._waiting.remove(waiter)
-                elif self._waiting:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                elif self._waiters:
                     self._wake()  # what came to one that left is for the next
         cursor.task = task
         self._open.add(cursor)
@@ -386,8 +384,8 @@ class OpenCursors:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        while self._waiting:
-            waiter = self._waiting.popleft()
+        while self._waiters:
+            waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
                 return

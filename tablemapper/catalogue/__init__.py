@@ -1,4 +1,4 @@
-"""What a store holds and maintains, as data; what that becomes: functions from one catalogue to the next, which write nothing.
+"""The catalogue as data, and its transitions: pure functions from one catalogue to the next.
 
 A transition takes a draft, to which it adds actions, the catalogue as it is, and more; it returns the catalogue after it.
 

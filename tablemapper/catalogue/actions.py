@@ -16,7 +16,7 @@ from .tables import Column, Table, fresh_name
 
 
 class Action(msgspec.Struct, frozen=True):
-    """What a transition asks of the store."""
+    """An action that a transition asks of the store."""
 
 
 class RenameTable(Action, frozen=True):

@@ -1,7 +1,7 @@
 """The catalogue: what a store holds and maintains, whoever opens it.
 
-What is maintained is what the catalogue says, not what one process opened: each write transaction compares the
-generation first, and a store that was opened with an older one follows before it writes.
+The catalogue says what is maintained, not the classes that one process opened. Each write transaction compares the
+generation first. A store that was opened with an older one refreshes its catalogue before it writes.
 
 A *physical name* is that of a table or a column in the store. It never gets a second meaning: statements of a program
 that knows an older one fail, and it reads the catalogue again.
@@ -27,7 +27,7 @@ from .transitions import name_of
 
 @attrs.frozen
 class JobSpec:
-    """What is being built of one class, in one pass over its entities."""
+    """The build of indexes and aggregates of one class, in one pass over its entities."""
 
     name: str
     owner: str
@@ -38,7 +38,7 @@ class JobSpec:
 
 @attrs.frozen
 class CopySpec:
-    """What a migration copies, in one pass over the entities of a class, or of several by equal keys."""
+    """The copy of a migration, in one pass over the entities of a class, or of several by equal keys."""
 
     id: str
     sources: tuple[str, ...]
@@ -47,7 +47,7 @@ class CopySpec:
 
 @attrs.frozen
 class StagedCatalogue:
-    """What a migration that runs writes beside what everybody reads, until it switches."""
+    """The classes that a running migration writes, until it switches."""
 
     migration: str
     catalogue: Catalogue
@@ -69,7 +69,7 @@ class Mirror:
 
 @attrs.frozen
 class Catalogue:
-    """What the file says: the forms of its classes, and the layout of its tables."""
+    """The catalogue of a file: the forms of its classes, and the layout of its tables."""
 
     models: dict[str, ModelSpec] = attrs.field(factory=dict)
     """The union of all forms of each class that were ever opened."""
@@ -112,14 +112,8 @@ class Catalogue:
         """Return the table of a class, or of an aggregate."""
         return self.tables[self.models[name].table]
 
-    def gone(self, name: str, form: ModelSpec, *, returning: bool = False) -> TombstoneSpec | None:
-        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all.
-
-        Args:
-            name: of the class.
-            form: as a program declares it.
-            returning: also of a class that may come back, with the next program that opens it.
-        """
+    def gone(self, name: str, form: ModelSpec) -> TombstoneSpec | None:
+        """Return the tombstone of a class that was opened once, or of an index that it declares; None if it has all."""
         if not self.tombstones:
             return None
         stored_name = aggregate_in(self.models, name, form)
@@ -132,8 +126,7 @@ class Catalogue:
         stones = [
             stone
             for stone in self.tombstones
-            if str(stone.bare) in labels and stone.may_be_of(form)
-            if stored_name is not None or stone.by is not None or (returning and stone.returns is True)
+            if str(stone.bare) in labels and stone.may_be_of(form) and (stored_name is not None or stone.by is not None)
         ]
         return stones[-1] if stones else None
 
@@ -159,7 +152,7 @@ class Catalogue:
             names |= extended
 
     def part(self, names: Collection[str]) -> Catalogue:
-        """Return what there is of some classes, with nothing that is being built or copied."""
+        """Return the part of the catalogue for some classes, without builds and copies."""
         models = {name: self.models[name] for name in self.models if name in names}
         labels = {label for name, form in models.items() for label in labels_of(name, form)}
         tables = {form.table for form in models.values()}

@@ -87,12 +87,12 @@ def drop(
     )
 
 
-def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Collection[str]) -> Catalogue:
+def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, class_names: Collection[str]) -> Catalogue:
     """Return a catalogue without a class, and what is maintained from it alone; the class may come back, empty.
 
     Args:
         name: of the class.
-        declared: the classes and aggregates that the program knows, by name.
+        class_names: the classes and aggregates that the program knows, by name.
 
     Raises:
         InvalidQuery: others need it, or a migration runs.
@@ -100,11 +100,11 @@ def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Col
     if name not in catalogue.models:
         raise InvalidQuery(f"drop: the store has no {name}")
     keepers = keepers_of(name, catalogue.models)
-    over = [label for label, form in catalogue.models.items() if form.source == name or label in keepers]
+    over = [aggregate for aggregate, form in catalogue.models.items() if form.source == name or aggregate in keepers]
     for aggregate in over:
-        if (kept := kept_field(aggregate)) is not None and kept[0] != name:
-            raise InvalidQuery(f"drop: {name} keeps {'.'.join(kept)}; remove that field first")
-        if kept is None and aggregate not in declared:
+        if (maintained := kept_field(aggregate)) is not None and maintained[0] != name:
+            raise InvalidQuery(f"drop: {name} keeps {'.'.join(maintained)}; remove that field first")
+        if maintained is None and aggregate not in class_names:
             raise InvalidQuery(f"drop: {aggregate} is maintained from {name}; open the store with it, too")
     _check_alone(catalogue, name, over)
     under_way = [part.migration for part in (catalogue.staged, *catalogue.twins) if part is not None]
@@ -112,30 +112,38 @@ def drop_class(draft: ActionPlan, catalogue: Catalogue, name: str, declared: Col
         under_way.append(catalogue.history.running.id)
     if under_way:
         raise InvalidQuery(f"drop: {under_way[0]} has not ended; run it to its end, and contract it, first")
-    after = drop(draft, catalogue, name, returns=True)
-    gone = catalogue.models.keys() - after.models.keys()
+    new = drop(draft, catalogue, name, returns=True)
+    dropped_names = catalogue.models.keys() - new.models.keys()
     # (What it was before it was dropped the last time is of no use.)
     stones = [
-        stone for stone in after.tombstones if stone.tables or stone.since == draft.now or stone.bare.owner not in gone
+        stone
+        for stone in new.tombstones
+        if stone.tables or stone.since == draft.now or stone.bare.owner not in dropped_names
     ]
-    versions = {label: opened for label, opened in after.versions.by_class.items() if label not in gone}
-    return attrs.evolve(after, tombstones=tuple(stones), versions=Versions(versions))
+    versions = {
+        class_name: class_versions
+        for class_name, class_versions in new.versions.by_class.items()
+        if class_name not in dropped_names
+    }
+    return attrs.evolve(new, tombstones=tuple(stones), versions=Versions(versions))
 
 
 def _check_alone(catalogue: Catalogue, name: str, over: Collection[str]) -> None:
     """Raise InvalidQuery if a class, or an aggregate over it, shares its table with others."""
-    for label in (name, *over):
-        table = catalogue.models[label].table
-        others = [
-            other for other, form in catalogue.models.items() if form.table == table and other not in (name, *over)
+    for class_name in (name, *over):
+        table = catalogue.models[class_name].table
+        sharing = [
+            candidate
+            for candidate, form in catalogue.models.items()
+            if form.table == table and candidate not in (name, *over)
         ]
-        if others and label == name:
+        if sharing and class_name == name:
             raise InvalidQuery(
-                f'drop: {name} shares "{table}" with {others[0]}; delete its entities with store.clear({name})'
+                f'drop: {name} shares "{table}" with {sharing[0]}; delete its entities with store.clear({name})'
             )
-        if others:
+        if sharing:
             raise InvalidQuery(
-                f'drop: {label}, which is maintained from {name}, shares "{table}" with {others[0]}; drop {label} with a script first'
+                f'drop: {class_name}, which is maintained from {name}, shares "{table}" with {sharing[0]}; drop {class_name} with a script first'
             )
 
 

@@ -1,4 +1,4 @@
-"""What holds of every catalogue, and of the names of the tables that exist."""
+"""Invariants of every catalogue, and of the names of its tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def meanings(catalogue: Catalogue) -> list[str]:
 
 
 def contradictions(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
-    """Yield what cannot be so of a catalogue; ``names``: of the tables that exist, without those of the engine."""
+    """Yield the contradictions of a catalogue; ``names``: of the tables that exist, without those of the engine."""
     yield from _of_names(catalogue, {name.lower() for name in names})
     yield from _of_versions(catalogue)
     yield from _of_states(catalogue)
@@ -38,7 +38,7 @@ def contradictions(catalogue: Catalogue, names: Collection[str]) -> Iterator[str
 
 
 def _of_names(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
-    """Yield what is wrong with physical names: each that exists has one meaning, and no other has one."""
+    """Yield the faults of physical names: each that exists has one meaning, and no other has one."""
     physical = meanings(catalogue)
     lowered = {name.lower() for name in physical}
     if len(lowered) != len(physical):
@@ -53,7 +53,7 @@ def _of_names(catalogue: Catalogue, names: Collection[str]) -> Iterator[str]:
 
 
 def _of_versions(catalogue: Catalogue) -> Iterator[str]:
-    """Yield what is wrong with the versions of classes, and with the twins that they use."""
+    """Yield the faults of the versions of classes, and of the mirrors that they use."""
     migrations, twins = {entry.id for entry in catalogue.history}, [twin.migration for twin in catalogue.twins]
     if len(twins) != len({*twins}):
         yield "a migration has two twins"
@@ -75,7 +75,7 @@ def _of_versions(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _of_states(catalogue: Catalogue) -> Iterator[str]:
-    """Yield what is wrong with the states of indexes and aggregates, and with the jobs that build them."""
+    """Yield the faults of the states of indexes and aggregates, and of the jobs that build them."""
     labels = {name for name, form in catalogue.models.items() if form.aggregate}
     labels |= {f"{name}.{index}" for name, form in catalogue.models.items() for index in form.indexes}
     if mismatched := catalogue.states.keys() ^ labels:

@@ -1,8 +1,8 @@
 """Entity tables as data: which column holds which property.
 
-A table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), one for each property, and where they are needed ``_type``
-(which class, in a table of several), ``_state`` (of an aggregate's group) and ``_big`` (where large values are). A row that
-is large keeps its long values in a table beside it: what is clustered stays small.
+A table has the columns ``PartitionKey, RowKey, Timestamp`` (µs), and one for each property. A table of several classes
+has ``_type``, the class. An aggregate has ``_state``, that of the group. A table with large values has ``_big``, which says
+where they are. A large row keeps its long values in an overflow table, so the clustered table stays small.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Table:
         return self._column[property]
 
     def type_number(self, name: str) -> int | None:
-        """Return what ``_type`` holds for the rows of a class."""
+        """Return the value of ``_type`` in the rows of a class."""
         return self.types.index(name) or None
 
     def renamed(self, property: str) -> Table:
@@ -103,11 +103,11 @@ class Table:
     def extended(self, model: Model) -> Table:
         """Return the table with everything that a model needs."""
         columns, properties, spills = list(self.columns), dict(self.properties), list(self.spills)
-        used = {name.lower() for name in (*FIXED, *_EXTRA_COLUMNS, *self.has)}
+        occupied = {name.lower() for name in (*FIXED, *_EXTRA_COLUMNS, *self.has)}
 
         def add(name: str, default: Any = None) -> str:
-            name = fresh_name(name, used)
-            used.add(name.lower())
+            name = fresh_name(name, occupied)
+            occupied.add(name.lower())
             columns.append(Column(name, default))
             return name
 
@@ -118,7 +118,7 @@ class Table:
                 if isinstance(default, str) and "\0" in default:
                     default = None  # no literal can hold it: the rows that are there are updated
                 if field.type.spillable:
-                    used |= _NUMBERS
+                    occupied |= _NUMBERS
                 properties[field.property] = add(field.property, default)
             column = properties[field.property]
             # (A class of the same table may have had the name for numbers, say, which are never moved aside.)
@@ -136,7 +136,7 @@ class Table:
         return Table(self.name, tuple(columns), tuple(properties.items()), types, tuple(spills))
 
     def form(self) -> TableSpec:
-        """Return what the catalogue keeps."""
+        """Return the catalogue spec."""
         columns = [(column.name, _dump(column.default)) for column in self.columns]
         return TableSpec(columns, list(self.properties), list(self.types), list(self.spills), self.name)
 
@@ -176,10 +176,10 @@ def has_values(model: Model) -> bool:
     return model.aggregate is not None and bool(model.aggregate.counted_slots)
 
 
-def fresh_name(name: str, used: Collection[str]) -> str:
-    """Return a physical name that is not taken, with a number if it is; ``used``: those that have or had a meaning, in lower case."""
+def fresh_name(name: str, occupied: Collection[str]) -> str:
+    """Return a physical name that is not taken, with a number if it is; ``occupied``: those that have or had a meaning, in lower case."""
     base, number = name, 2
-    while name.lower() in used:
+    while name.lower() in occupied:
         name, number = f"{base}_{number}", number + 1
     return name
 
@@ -188,6 +188,6 @@ def index_column_names(properties: Iterable[str]) -> list[str]:
     """Return the columns of an index's properties: two that differ only in case cannot both have their name."""
     names: list[str] = []
     for property in properties:
-        used = {name.lower() for name in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}
-        names.append(fresh_name(property, used))
+        occupied = {name.lower() for name in ("PartitionKey", "RowKey", "_pk", "_rk", *names)}
+        names.append(fresh_name(property, occupied))
     return names

@@ -32,7 +32,7 @@ def name_of(id: str, *, back: bool) -> str:
 
 @attrs.frozen
 class FormerEntity:
-    """How an undoing finds the entity that there was before the migration, for the values that only that one has."""
+    """The lookup of the entity from before a migration, for values that only that one has."""
 
     key: Callable[[Any], tuple[str, str]]
     """From the entity of now to the key that it had before the migration."""
@@ -44,7 +44,7 @@ class FormerEntity:
 
 @attrs.frozen(eq=False)
 class Conversion:
-    """How the entities of one or more old classes become entities of new ones."""
+    """The conversion of entities of one or more old classes into entities of new ones."""
 
     sources: tuple[Model, ...]
     """One class, or several; then the entities that have one key are converted together."""

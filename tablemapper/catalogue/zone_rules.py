@@ -106,7 +106,7 @@ def states_here(catalogue: Catalogue, other_labels: Collection[str], guests: Ite
 
 
 def refused_writes(catalogue: Catalogue, rules_by_label: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Return why entities cannot be written because of `other_rules`, by the name of their class."""
+    """Return the reasons why `other_rules` prevent writes of entities, by the name of their class."""
     reasons: dict[str, list[str]] = {}
     for label, rules in rules_by_label.items():
         owner = Label.of(label).owner

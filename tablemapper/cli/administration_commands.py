@@ -76,8 +76,10 @@ def check(place: StoreArgument, /, *, models: Models, scripts: Scripts | None = 
     with _open(place, models, scripts) as store:
         report = store.check(progress=not json)
     summary = str(report).partition("\n")[0]
-    unchecked = [f"not compared: {one}" for one in report.unchecked]
-    return show(report, summary, *_problems("", report.problems), *unchecked, json=json, ok=report.ok)
+    beside = [f"foreign: {label}" for label in report.foreign] + [
+        f"not compared: {label}" for label in report.unchecked
+    ]
+    return show(report, summary, *_problems("", report.problems), *beside, json=json, ok=report.ok)
 
 
 def adopt(
@@ -118,8 +120,8 @@ def sweep(place: StoreArgument, /, *, models: Models, full: bool = False, json: 
         full: also remove what is not needed any more to finish writes.
     """
     with _open(place, models) as store:
-        done = store.sweep(full=full, progress=not json)
-    return show({"ok": True, "writes": done}, f"{done:,} writes finished or undone", json=json)
+        write_count = store.sweep(full=full, progress=not json)
+    return show({"ok": True, "writes": write_count}, f"{write_count:,} writes finished or undone", json=json)
 
 
 def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Exit:
@@ -134,11 +136,13 @@ def repair(place: StoreArgument, /, *, models: Models, json: Json = False) -> Ex
 def compact(place: StoreArgument, /, *, json: Json = False) -> Exit:
     """Rewrite the file without the space of deleted entities; no other program may have it open."""
     path = existing_file(place)
-    before = path.stat().st_size
+    old_size = path.stat().st_size
     with _without_models({"path": path}) as store:
         store.compact(progress=not json)
-    after = path.stat().st_size
-    return show({"ok": True, "before": before, "after": after}, f"{path}: {before:,} bytes, now {after:,}", json=json)
+    new_size = path.stat().st_size
+    return show(
+        {"ok": True, "before": old_size, "after": new_size}, f"{path}: {old_size:,} bytes, now {new_size:,}", json=json
+    )
 
 
 def freeze(place: StoreArgument, /, *, json: Json = False) -> Exit:
@@ -175,8 +179,11 @@ def copy(source: StoreArgument, target: StoreArgument, /, *, models: Models, jso
 
     It writes only what differs, and deletes what only the target has.
     """
-    with _open(source, models) as one, open_store(**located(target), models=load_models(models)) as other:
-        report = copy_stores(one, other, progress=not json)
+    with (
+        _open(source, models) as source_store,
+        open_store(**located(target), models=load_models(models)) as target_store,
+    ):
+        report = copy_stores(source_store, target_store, progress=not json)
     return show(report, json=json)
 
 

@@ -16,7 +16,7 @@ from ..store.store import Store
 from .app import Json, Models, StoreArgument, load_models
 from .output import Exit, show, table
 from .query_commands import find_class
-from .store_reader import opened
+from .store_reader import open_for_reading
 
 Calls = Annotated[Path, Parameter(name="--workload", help="calls that tm.Workload saved, to be judged, too")]
 Classes = Annotated[str, Parameter(help="the names of classes; without one, a line for each")]
@@ -37,29 +37,32 @@ def advise(
             raise InvalidModel("name the models, as in --models shop.models, or a store, or both")
         if workload is not None:
             raise InvalidModel("--workload: calls are judged with the store that they were made of; name that, too")
-        found = advise_models(load_models(models))
+        advice = advise_models(load_models(models))
     else:
         calls = None if workload is None else Workload.load(workload)
-        with opened(place, models) as store:
-            found = store.advise(workload=calls, progress=not json)
-    wise = all(one.level != "warning" for one in found)
+        with open_for_reading(place, models) as store:
+            advice = store.advise(workload=calls, progress=not json)
+    wise = all(item.level != "warning" for item in advice)
     head = [_WITHOUT_MODELS] if models is None else []
-    lines = [str(one) for one in found] or ["nothing to advise"]
-    return show({"ok": wise, "advice": [one.to_dict() for one in found]}, *head, *lines, json=json, ok=wise)
+    lines = [str(item) for item in advice] or ["nothing to advise"]
+    return show({"ok": wise, "advice": [item.to_dict() for item in advice]}, *head, *lines, json=json, ok=wise)
 
 
 def stats(place: StoreArgument, /, *classes: Classes, models: Models | None = None, json: Json = False) -> Exit:
     """Count entities, partitions and bytes of each class, or of some classes with their partitions and writes."""
-    with opened(place, models) as store:
+    with open_for_reading(place, models) as store:
         names = classes or tuple(store.classes)
-        found = [(name, _of(store, name, progress=not json)) for name in names]
+        by_name = [(name, _of(store, name, progress=not json)) for name in names]
     if json:
-        told = [{"model": name, "state": one} if isinstance(one, str) else one.to_dict() for name, one in found]
-        return show({"ok": True, "statistics": told}, json=True)
+        documents = [
+            {"model": name, "state": statistics} if isinstance(statistics, str) else statistics.to_dict()
+            for name, statistics in by_name
+        ]
+        return show({"ok": True, "statistics": documents}, json=True)
     if classes:
-        return show(None, *(str(one) for _, one in found), json=False)
+        return show(None, *(str(statistics) for _, statistics in by_name), json=False)
     columns = ("class", "entities", "partitions", "bytes", "with indexes", "largest partition")
-    return show(None, table("", columns, [_line(name, one) for name, one in found]), json=False)
+    return show(None, table("", columns, [_line(name, statistics) for name, statistics in by_name]), json=False)
 
 
 def _of(store: Store, name: str, progress: ProgressOption) -> Any:
@@ -70,8 +73,15 @@ def _of(store: Store, name: str, progress: ProgressOption) -> Any:
         return str(error)
 
 
-def _line(name: str, one: Any) -> tuple[object, ...]:
-    if isinstance(one, str):
-        return name, 0, 0, one, "", ""
-    largest = next((f"{part.key}  {part.entities:,}" for part in one.partitions.largest), "")
-    return name, one.entities, one.partitions.number, bytes_text(one.bytes), bytes_text(one.total_bytes), largest
+def _line(name: str, statistics: Any) -> tuple[object, ...]:
+    if isinstance(statistics, str):
+        return name, 0, 0, statistics, "", ""
+    largest = next((f"{part.key}  {part.entities:,}" for part in statistics.partitions.largest), "")
+    return (
+        name,
+        statistics.entities,
+        statistics.partitions.number,
+        bytes_text(statistics.bytes),
+        bytes_text(statistics.total_bytes),
+        largest,
+    )

@@ -32,8 +32,8 @@ _PROJECT = Toml(
 
 def _of_the_project(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Take what a project always says, and nothing else, from its pyproject.toml: where the models and scripts are."""
-    named = [one for one in arguments if one.name in ("--models", "--scripts")]
-    _PROJECT(app, commands, ArgumentCollection(named))  # type: ignore[no-untyped-call]
+    project_arguments = [argument for argument in arguments if argument.name in ("--models", "--scripts")]
+    _PROJECT(app, commands, ArgumentCollection(project_arguments))  # type: ignore[no-untyped-call]
 
 
 _COMMANDS: dict[str, dict[str, str]] = {
@@ -138,7 +138,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to print cannot be printed either
         if not isinstance(error, BrokenPipeError):  # a reader that has seen enough needs no message
             sys.stderr.write(f"tablemapper: the output cannot be written: {error.strerror}\n")
-        return Exit.FOUND
+        return Exit.FINDINGS
     return code
 
 
@@ -157,7 +157,7 @@ def _run(arguments: Sequence[str], *, json: bool) -> int:
 
 
 def _usage(error: CycloptsError) -> str:
-    """Return what is wrong with a command line."""
+    """Return the fault of a command line."""
     if not isinstance(error, MissingArgumentError) or error.argument is None or error.argument.tokens or error.keyword:
         return str(error).removesuffix(".")
     name = error.argument.name
@@ -177,13 +177,13 @@ def _as_typed(text: str) -> str:
         "as in to=": "as in --to ",
         "with .allow_scan()": "with --scan",
     }
-    for said, option in typed.items():
-        text = text.replace(said, option)
+    for phrase, option in typed.items():
+        text = text.replace(phrase, option)
     return _CONDITION.sub(r"--where '\1==…'", text)
 
 
 def located(place: str) -> dict[str, Any]:
-    """Return where a store is, or is to be, as `tablemapper.open` and others take it.
+    """Return the place of a store, present or future, as `tablemapper.open` and others take it.
 
     Raises:
         NotAStore: it says nothing of who asks, or names an environment variable that is not there.
@@ -202,7 +202,7 @@ def located(place: str) -> dict[str, Any]:
 
 
 def existing(place: str) -> dict[str, Any]:
-    """Return where a store is: a command that looks after a store creates none.
+    """Return the place of an existing store: a command that looks after a store creates none.
 
     Raises:
         NotAStore: there is nothing, or something else.
@@ -221,7 +221,7 @@ def existing(place: str) -> dict[str, Any]:
 
 
 def _credential() -> Any:
-    """Return what proves to an account who asks: as the tools of Azure find it."""
+    """Return the credential for an account, as the tools of Azure find it."""
     for name in ("AZURE_STORAGE_KEY", "AZURE_STORAGE_SAS_TOKEN"):
         if value := os.environ.get(name):
             return value
@@ -246,7 +246,7 @@ def existing_file(place: str) -> Path:
 
 
 def title_of(place: str) -> str:
-    """Return what a store is called where people read it, without a secret."""
+    """Return the title of a store for people, without a secret."""
     from ..engines.locations import is_account
 
     return place if place.startswith(("env:", "azure:")) else "Azure Tables" if is_account(place) else Path(place).name
@@ -277,12 +277,12 @@ def load_models(name: str) -> list[type[Record]]:
             f"no module {safe_repr(error.name)}; name the module of the models, as in shop.models"
         ) from None
     if attribute:
-        found = getattr(module, attribute, None)
-        if not isinstance(found, Iterable):
+        candidates = getattr(module, attribute, None)
+        if not isinstance(candidates, Iterable):
             raise InvalidModel(f"{module_name} has no list {safe_repr(attribute)}; name one, or the module alone")
     else:
-        found = filter(has_table, vars(module).values())
-    models = list(dict.fromkeys(found))
+        candidates = filter(has_table, vars(module).values())
+    models = list(dict.fromkeys(candidates))
     if not models:
         raise InvalidModel(f"{name} holds no models; name the module that declares the entity classes")
     return models

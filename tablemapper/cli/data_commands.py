@@ -51,7 +51,7 @@ def _refusing(command: Any) -> Any:
         try:
             ended: Exit = command(*arguments, json=json, **options)
         except _REFUSED as error:
-            return fail(type(error).__name__, "\n".join([str(error), *notes_of(error)]), Exit.FOUND, json=json)
+            return fail(type(error).__name__, "\n".join([str(error), *notes_of(error)]), Exit.FINDINGS, json=json)
         return ended
 
     return refusing
@@ -135,7 +135,7 @@ def _of_csv(cls: type[Any], title: str, stream: Iterable[str]) -> Iterator[Any]:
 
 
 def _read(title: str, number: int, read: Any, data: Any) -> Any:
-    """Return what a function reads of a line, which is named where that is no entity."""
+    """Return the entity that a function reads from a line; name the line if it is none."""
     try:
         return read(data)
     except (InvalidEntity, msgspec.DecodeError) as error:

@@ -11,7 +11,7 @@ from ..diagrams.trees import trees_of
 from ..errors import InvalidModel
 from .app import Models, StoreArgument, load_models
 from .output import Exit, is_unicode, show
-from .store_reader import opened
+from .store_reader import open_for_reading
 
 
 def diagram(
@@ -23,8 +23,8 @@ def diagram(
 ) -> Exit:
     """Draw the classes of a store or of a module, with what is maintained from each, on the standard output."""
     if place is not None:
-        with opened(place, models) as store:
-            states = {one.where: one.state for one in store.status().objects if one.state != "ready"}
+        with open_for_reading(place, models) as store:
+            states = {item.where: item.state for item in store.status().objects if item.state != "ready"}
             classes = list(store.classes.values())
     elif models is not None:
         classes, states = load_models(models), {}

@@ -54,15 +54,15 @@ def inspect(
         token = secrets.token_urlsafe(32)
         if isinstance(located(place)["path"], str):
             note(f"asking {title_of(place)}, which may take a while to answer")
-        with closing(_Followed(place, models)) as followed:
+        with closing(_FollowedStore(place, models)) as source:
             with suppress(StoreLocked):  # (the first page says so, and looks again)
-                followed.store()
+                source.store()
             pages = make_app(
-                followed.store,
+                source.store,
                 token=token,
                 title=title_of(place),
                 hosts=loopback_names(number),
-                notes=lambda: followed.notes,
+                notes=lambda: source.notes,
             )
             url = f"http://{f'[{host}]' if ':' in host else host}:{number}/?token={token}"
             config = uvicorn.Config(
@@ -85,7 +85,7 @@ def inspect(
     return Exit.OK
 
 
-class _Followed:
+class _FollowedStore:
     """The store of a place, opened anew where its file was replaced, or its classes have changed."""
 
     def __init__(self, place: str, models: str | None) -> None:
@@ -102,8 +102,8 @@ class _Followed:
             StoreLocked: another program keeps the file to itself.
         """
         with self._lock:
-            now = self._state()
-            if now is None or not self._stores or self._stores[-1][0] != now:
+            state = self._state()
+            if state is None or not self._stores or self._stores[-1][0] != state:
                 store, self.notes = self._open()
                 for _, old in self._stores[:-1]:
                     old.close()
@@ -112,12 +112,12 @@ class _Followed:
             return self._stores[-1][1]
 
     def _state(self) -> Any:
-        """Return what is another one if the store is to be opened anew; None if that cannot be found out."""
+        """Return a value that changes if the store must be opened again; None if it cannot be read."""
         if not self._stores:
             return None
         try:
-            found = self._path.stat() if isinstance(self._path, Path) else None
-            file = None if found is None else (found.st_dev, found.st_ino)
+            status = self._path.stat() if isinstance(self._path, Path) else None
+            file = None if status is None else (status.st_dev, status.st_ino)
             return file, self._stores[-1][1].status().generation
         except (OSError, TableMapperError):
             return None

@@ -46,13 +46,13 @@ def _package(name: str) -> Iterator[None]:
 def _create_package(name: str) -> Path | None:
     """Return the folder of a package that was missing, and is made."""
     import_from_here()
-    parent, _, last = name.rpartition(".")
+    parent, _, leaf = name.rpartition(".")
     try:
-        if not last.isidentifier() or find_spec(name) is not None:
+        if not leaf.isidentifier() or find_spec(name) is not None:
             return None
     except (ImportError, ValueError):  # its parent is missing or no package: importing it says so
         return None
-    folder = (Path(import_module(parent).__path__[0]) if parent else Path()) / last
+    folder = (Path(import_module(parent).__path__[0]) if parent else Path()) / leaf
     if folder.exists():  # and is no package: importing it says that there is no package
         return None
     folder.mkdir()
@@ -89,10 +89,10 @@ def migrate(
     options = where | {"to": to, "dry_run": dry_run, "contract": contract, "limit": limit, "hold": hold, "rest": rest}
     try:
         report = run_migrations(path, migrations, progress=not json, **options)
-        left = "" if report.ok or dry_run else "not finished: run it again to continue"
+        ending = "" if report.ok or dry_run else "not finished: run it again to continue"
     except MigrationStopped as stopped:
-        report, left = stopped.report, "\n".join([str(stopped).partition("\n")[0], *notes_of(stopped)])
-    return show(report, str(report), *filter(None, [left]), json=json, ok=report.ok)
+        report, ending = stopped.report, "\n".join([str(stopped).partition("\n")[0], *notes_of(stopped)])
+    return show(report, str(report), *filter(None, [ending]), json=json, ok=report.ok)
 
 
 @migrations_app.command
@@ -111,9 +111,9 @@ def make(name: str, /, models: Models, scripts: Scripts, *, json: Json = False) 
     Args:
         name: a word for what it does, such as price.
     """
-    found = load_models(models)
+    classes = load_models(models)
     with _package(scripts):
-        path = _load(scripts).write(found, name)
+        path = _load(scripts).write(classes, name)
     text = str(path) if path.suffix == ".py" else f"no change needs a script; the next one starts from {path}"
     return show({"ok": True, "path": str(path)}, text, json=json)
 

@@ -1,4 +1,4 @@
-"""What commands print: tables and messages for people, JSON for programs, in characters that the output can hold."""
+"""Output of commands: tables and messages for people, JSON for programs, in characters that the output can hold."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..viewer.cells import CONTROLS, escaped
 
 
 class Exit(IntEnum):
-    """How a command ends."""
+    """The exit status of a command."""
 
     OK = 0
-    FOUND = 1
+    FINDINGS = 1
     """The command did its work, and found what somebody has to look at."""
     USAGE = 2
     """The command line, the models or the migrations are wrong; no store was touched."""
@@ -74,8 +74,8 @@ def json_text(data: bytes) -> str:
     return odd.sub(_escaped_in_json, data.decode())
 
 
-def _escaped_in_json(found: re.Match[str]) -> str:
-    return found[0] if found[0] == "\n" else re.sub("(....)", r"\\u\1", found[0].encode("utf-16-be").hex())
+def _escaped_in_json(match: re.Match[str]) -> str:
+    return match[0] if match[0] == "\n" else re.sub("(....)", r"\\u\1", match[0].encode("utf-16-be").hex())
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: bool = False) -> Table | str:
@@ -90,10 +90,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
     widths: list[int | None] = [None] * len(heads)
     if cut:
         widths = _within(
-            shutil.get_terminal_size().columns, [max(map(cell_len, one)) for one in zip(heads, *texts, strict=True)]
+            shutil.get_terminal_size().columns,
+            [max(map(cell_len, column)) for column in zip(heads, *texts, strict=True)],
         )
-        if rest := len(heads) - len(widths):
-            drawn.caption = f"{rest} more {'column' if rest == 1 else 'columns'}: --fields chooses"
+        if hidden := len(heads) - len(widths):
+            drawn.caption = f"{hidden} more {'column' if hidden == 1 else 'columns'}: --fields chooses"
             drawn.caption_justify = "left"
     overflow: Any = "fold" if not cut else "ellipsis" if fitting("…") == "…" else "crop"
     for name, number, width in zip(heads, numbers, widths, strict=False):
@@ -107,7 +108,8 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], 
 def _padded(numbers: Sequence[bool], lines: Sequence[Sequence[str]]) -> Iterable[str]:
     """Yield the lines of a table that has no width: a long value pads no other row."""
     widths = [
-        max(filter(lambda size: size <= _PADDED, map(cell_len, one)), default=0) for one in zip(*lines, strict=True)
+        max(filter(lambda size: size <= _PADDED, map(cell_len, column)), default=0)
+        for column in zip(*lines, strict=True)
     ]
     for line in lines:
         cells = []
@@ -118,13 +120,13 @@ def _padded(numbers: Sequence[bool], lines: Sequence[Sequence[str]]) -> Iterable
 
 
 def _within(most: int, widths: Sequence[int]) -> list[int | None]:
-    """Return how wide the first columns are, those that fit a terminal: the widest ones are cut, but stay readable."""
+    """Return the widths of the first columns that fit a terminal: the widest ones are cut, but stay readable."""
     least = [min(width, _READABLE) for width in widths]
-    shown = 1
-    while shown < len(widths) and sum(least[: shown + 1]) + _GAP * (shown + 1) <= most:
-        shown += 1
-    fit = [*widths[:shown]]
-    while sum(fit) + _GAP * shown > most and max(fit) > 1:
+    fitting_count = 1
+    while fitting_count < len(widths) and sum(least[: fitting_count + 1]) + _GAP * (fitting_count + 1) <= most:
+        fitting_count += 1
+    fit = [*widths[:fitting_count]]
+    while sum(fit) + _GAP * fitting_count > most and max(fit) > 1:
         fit[fit.index(max(fit))] -= 1
     return [*fit]
 
@@ -134,13 +136,13 @@ def show(report: Any, *shapes: Any, json: bool, ok: bool = True) -> Exit:
     if json:
         members = {"ok": ok, **attrs.asdict(report)} if attrs.has(type(report)) else report
         sys.stdout.write(json_text(msgspec.json.format(msgspec.json.encode(members), indent=2)) + "\n")
-        return Exit.OK if ok else Exit.FOUND
+        return Exit.OK if ok else Exit.FINDINGS
     for shape in shapes or (str(report),):
         if not isinstance(shape, str):
             Console(highlight=False).print(shape)
         else:
             sys.stdout.write(_printable(shape, "\n") + "\n")
-    return Exit.OK if ok else Exit.FOUND
+    return Exit.OK if ok else Exit.FINDINGS
 
 
 def fail(kind: str, message: str, code: Exit, *, json: bool) -> Exit:

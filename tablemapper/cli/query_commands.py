@@ -19,7 +19,7 @@ from ..store.store import Store
 from ..viewer.cells import escaped
 from .app import Json, Models, StoreArgument
 from .output import Exit, fitting, json_text, note, show, table
-from .store_reader import opened
+from .store_reader import open_for_reading
 
 Where = Annotated[
     tuple[str, ...],
@@ -55,13 +55,13 @@ def find_class(store: Store, name: str) -> type[Any]:
     Raises:
         InvalidQuery: there is none.
     """
-    found = store.classes.get(name)
-    if found is None:
-        if (told := store.uncompiled.get(name)) is not None:
-            why = told.partition("\n")[0]
+    cls = store.classes.get(name)
+    if cls is None:
+        if (reason := store.uncompiled.get(name)) is not None:
+            why = reason.partition("\n")[0]
             raise InvalidQuery(f"{name} cannot be read without its class: {why}; name the models: --models")
         raise InvalidQuery(f"no class {safe_repr(name)} in this store; there are {', '.join(store.classes) or 'none'}")
-    return found
+    return cls
 
 
 def show_rows(
@@ -83,7 +83,7 @@ def show_rows(
     """Show entities of a class, or rows of an aggregate, without the models if need be."""
     if limit < 1:
         raise InvalidQuery(f"--limit {limit}: expected 1 or more")
-    with opened(place, models) as store:
+    with open_for_reading(place, models) as store:
         cls = find_class(store, name)
         query: Any = store.query(cls)
         if where:
@@ -99,16 +99,16 @@ def show_rows(
         if explain:
             explanation = query.explain()
             return show({"ok": True, "explain": explanation.to_dict()}, str(explanation), json=json)
-        names = None if fields is None else [field(cls, one.strip()).label for one in fields.split(",")]
-        found = iter(query.limit(limit + 1))
+        names = None if fields is None else [field(cls, path.strip()).label for path in fields.split(",")]
+        entities = iter(query.limit(limit + 1))
         if format in ("jsonl", "csv") and not json:
-            return _streamed(islice(found, limit), cls, names, format)
-        read = _members if json or format == "json" else _row
-        rows = [read(entity, names) for entity in found]
-    more = len(rows) > limit
+            return _streamed(islice(entities, limit), cls, names, format)
+        row_of = _members if json or format == "json" else _row
+        rows = [row_of(entity, names) for entity in entities]
+    has_more = len(rows) > limit
     if json or format == "json":
-        return show({"ok": True, "rows": rows[:limit], "more": more}, json=True)
-    ending = f"{limit:,} shown, there are more: --limit" if more else f"{len(rows):,} shown"
+        return show({"ok": True, "rows": rows[:limit], "more": has_more}, json=True)
+    ending = f"{limit:,} shown, there are more: --limit" if has_more else f"{len(rows):,} shown"
     columns = _columns(cls, names)
     cells = [[_cell(row[name]) for name in columns] for row in rows[:limit]]
     if format == "markdown":
@@ -125,14 +125,14 @@ def get(
     json: Json = False,
 ) -> Exit:
     """Show one entity by the values of its key; end with 1 if there is none."""
-    with opened(place, models) as store:
+    with open_for_reading(place, models) as store:
         cls = find_class(store, name)
         entity = store.get(key(cls, values))
     if entity is None:
         if json:
             return show({"ok": False, "entity": None}, json=True, ok=False)
         note(f"there is no {name} {' '.join(values)}")
-        return Exit.FOUND
+        return Exit.FINDINGS
     return entity_table(to_dict(entity, etag=True), json=json)
 
 
@@ -143,7 +143,7 @@ def entity_table(properties: Mapping[str, Any], *, json: bool) -> Exit:
 
 
 def _columns(cls: type[Any], names: list[str] | None) -> list[str]:
-    return [one.property for one in cls.__declaration__.fields] if names is None else names
+    return [field.property for field in cls.__declaration__.fields] if names is None else names
 
 
 def _members(entity: Any, names: list[str] | None) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def _row(entity: Any, names: list[str] | None) -> dict[str, Any]:
     row = field_values(entity)
     if names is None:
         return row
-    properties = {one.name: one.property for one in type(entity).__declaration__.fields}
+    properties = {field.name: field.property for field in type(entity).__declaration__.fields}
     return {path: _within(row, [properties[path.partition(".")[0]], *path.split(".")[1:]]) for path in names}
 
 
@@ -178,21 +178,21 @@ def _markdown(columns: list[str], rows: Iterable[list[str]]) -> str:
     return "\n".join([f"| {' | '.join(line)} |" for line in lines])
 
 
-def _streamed(found: Iterator[Any], cls: type[Any], names: list[str] | None, format: str) -> Exit:
+def _streamed(entities: Iterator[Any], cls: type[Any], names: list[str] | None, format: str) -> Exit:
     """Write rows as they are read."""
     if format == "jsonl":
-        for entity in found:
+        for entity in entities:
             line = to_json(entity) if names is None else msgspec.json.encode(_row(entity, names))
             sys.stdout.write(json_text(line) + "\n")
         return Exit.OK
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    columns, lost = _columns(cls, names), False
-    rows = (_row(entity, names) for entity in found)
+    columns, is_lossy = _columns(cls, names), False
+    rows = (_row(entity, names) for entity in entities)
     for cells in chain(
         [columns], (["" if row[name] is None else _cell(row[name]) for name in columns] for row in rows)
     ):
         writer.writerow(cells)
-        lost = lost or fitting("".join(cells)) != "".join(cells)
-    if lost:
+        is_lossy = is_lossy or fitting("".join(cells)) != "".join(cells)
+    if is_lossy:
         note(f"{sys.stdout.encoding} lacks some characters, which stand as \\u…; with PYTHONIOENCODING=utf-8 none does")
     return Exit.OK

@@ -1,4 +1,4 @@
-"""How commands open a store for reading: each class as the models declare it, if the store has it so, else as the store has it."""
+"""A store opened for reading: each class as the models declare it, or else as the store has it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .output import note
 Classes = Sequence[type[Record]]
 
 
-def opened(place: StoreArgument, models: str | None, *, timeout: float = 5) -> Store:
+def open_for_reading(place: StoreArgument, models: str | None, *, timeout: float = 5) -> Store:
     """Open a store for reading: with its own classes if there are no models, or where they are newer than the store."""
     return opened_with_notes(place, models, timeout=timeout)[0]
 
@@ -28,17 +28,17 @@ def opened_with_notes(
 ) -> tuple[Store, Mapping[str, str]]:
     """Open a store for reading; return it, and by class what is only in the code, which is said, too."""
     where, classes = existing(place), None if models is None else load_models(models)
-    read = partial(open_store, **where, read_only=True, timeout=timeout)
+    open_reader = partial(open_store, **where, read_only=True, timeout=timeout)
     try:
-        return read(models=classes), {}
+        return open_reader(models=classes), {}
     except SchemaMismatch as error:
-        store, faults = _class_by_class(read, classes or [])
-        every = dict.fromkeys(one for several in faults.values() for one in several) or error.faults
-        note(f"{title_of(place)}: where the models differ, shown as the store knows it; {_told(every)}")
-        return store, {name: _told(several) for name, several in faults.items()}
+        store, faults = _class_by_class(open_reader, classes or [])
+        all_faults = dict.fromkeys(fault for class_faults in faults.values() for fault in class_faults) or error.faults
+        note(f"{title_of(place)}: where the models differ, shown as the store knows it; {_difference_text(all_faults)}")
+        return store, {name: _difference_text(class_faults) for name, class_faults in faults.items()}
 
 
-def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, Sequence[str]]]:
+def _class_by_class(open_reader: Any, classes: Classes) -> tuple[Store, Mapping[str, Sequence[str]]]:
     """Open a store with those models that it has as they are, and for the rest with its own classes.
 
     Returns:
@@ -48,32 +48,32 @@ def _class_by_class(read: Any, classes: Classes) -> tuple[Store, Mapping[str, Se
     notes: dict[str, Sequence[str]] = {}
     for family in _families(classes):
         try:
-            read(models=family).close()
+            open_reader(models=family).close()
         except SchemaMismatch as error:
             for cls in family:
-                own = [one for one in error.faults if re.match(rf"{re.escape(cls.__name__)}\b", one)]
-                notes[cls.__name__] = own or error.faults
+                class_faults = [fault for fault in error.faults if re.match(rf"{re.escape(cls.__name__)}\b", fault)]
+                notes[cls.__name__] = class_faults or error.faults
         else:
             fit += family
-    store: Store = read(models=None)
+    store: Store = open_reader(models=None)
     names = {cls.__name__ for cls in fit}
-    rest = [cls for cls in store.classes.values() if not names & {cls.__name__, _source(cls).__name__}]
+    other_classes = [cls for cls in store.classes.values() if not names & {cls.__name__, _source(cls).__name__}]
     if not fit:
         return store, notes
     try:
-        together: Store = read(models=[*fit, *rest])
+        combined: Store = open_reader(models=[*fit, *other_classes])
     except SchemaMismatch:
         return store, notes
     store.close()
-    return together, notes
+    return combined, notes
 
 
-def _told(faults: Iterable[str]) -> str:
-    """Return what the code has and the store lacks, and what the store has otherwise."""
+def _difference_text(faults: Iterable[str]) -> str:
+    """Return the parts that only the code has, and those that the store has otherwise."""
     new = [fault for fault in faults if fault.endswith("is new")]
     old = [fault for fault in faults if not fault.endswith("is new")]
     parts = ("only in the code", new), ("otherwise in the store", old)
-    return "; ".join(f"{what}: {', '.join(some)}" for what, some in parts if some)
+    return "; ".join(f"{heading}: {', '.join(faults_of_kind)}" for heading, faults_of_kind in parts if faults_of_kind)
 
 
 def _source(cls: type[Any]) -> type[Any]:
@@ -86,7 +86,9 @@ def _families(classes: Classes) -> Iterable[Classes]:
     groups: list[list[type[Any]]] = []
     for cls in classes:
         near = {cls, *_near(cls)}
-        touched = [group for group in groups if near & {one for member in group for one in (member, *_near(member))}]
+        touched = [
+            group for group in groups if near & {relative for member in group for relative in (member, *_near(member))}
+        ]
         groups = [group for group in groups if group not in touched]
         groups.append([*(member for group in touched for member in group), cls])
     return groups

@@ -1,4 +1,4 @@
-"""What the picture of a model shows: a tree for each class of entities, with a line for all that follows from it."""
+"""A model as trees: entities, and the rows derived from them."""
 
 from __future__ import annotations
 

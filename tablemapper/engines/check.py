@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from ..errors import CorruptStore
+from ..keys.canonical import is_key
 from ..progress import Meter
 from ..schema.aggregate_model import AggregateModel, Delta
 from ..schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance, IndexRow, Maintenance, written_test
@@ -20,7 +21,11 @@ from ..schema.model import Model
 from ..schema.rows import DAMAGE, UNREADABLE, Row, same_rows
 from ..schema.slots import State
 
-ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged"]
+_UNCOUNTED = (
+    "another program wrote it, so no index and no aggregate has it; repair() adds it, and so does each write here"
+)
+RESTORE = "restore a backup"
+ProblemKind: TypeAlias = Literal["missing", "dangling", "wrong", "damaged", "uncounted"]
 
 
 @attrs.frozen
@@ -29,7 +34,8 @@ class Problem:
 
     kind: ProblemKind
     """``missing``: a row that should be there; ``dangling``: one that should not; ``wrong``: one that holds something
-    else; ``damaged``: a row that cannot be read, or the file itself."""
+    else; ``damaged``: a row that cannot be read, or the file itself; ``uncounted``: an entity that another program wrote,
+    which no index and no aggregate has."""
     where: str
     """The index, aggregate or class, as in ``Product.by_name``."""
     key: tuple[Any, ...]
@@ -49,6 +55,8 @@ class CheckReport:
     problems: tuple[Problem, ...]
     unchecked: tuple[str, ...] = ()
     """What nothing here says how it should be, and what to do for it to be compared."""
+    foreign: tuple[str, ...] = ()
+    """Of each table with rows that no class claims, how many, and the key of one: they are no problems."""
 
     @property
     def ok(self) -> bool:
@@ -61,6 +69,7 @@ class CheckReport:
             [
                 found + (f"{len(self.problems)} problems" if self.problems else "ok"),
                 *map(str, self.problems),
+                *(f"foreign: {one}" for one in self.foreign),
                 *(f"not compared: {one}" for one in self.unchecked),
             ]
         )
@@ -147,7 +156,7 @@ class CheckFinding:
     problem: Problem
     of: object = None
     """The index or the aggregate, or what else the engine keeps; None: nothing says what should be there."""
-    remedy: str = "restore a backup"
+    remedy: str = RESTORE
     """What the user can do where that is None."""
 
 
@@ -188,11 +197,18 @@ class ConsistencyCheck:
     Args:
         maintained: from each class, for all of its entities or for those that satisfy a test.
         last: the highest timestamp that was given out; None if nobody knows.
+        is_counted: whether an entity is in what is maintained from it; None: each is.
     """
 
     def __init__(
-        self, maintained: Mapping[Model, Sequence[MaintenanceRule]], stored: CheckView, last: int | None, meter: Meter
+        self,
+        maintained: Mapping[Model, Sequence[MaintenanceRule]],
+        stored: CheckView,
+        last: int | None,
+        meter: Meter,
+        is_counted: Callable[[Model, Row], bool] | None = None,
     ) -> None:
+        self._is_counted = is_counted
         self._maintained = maintained
         self._stored = stored
         self._last = last
@@ -222,10 +238,11 @@ class ConsistencyCheck:
         except CorruptStore as error:  # nothing more can be read
             yield CheckFinding(Problem("damaged", "file", (), str(error)))
 
-    def report(self, findings: Iterable[CheckFinding]) -> CheckReport:
+    def report(self, findings: Iterable[CheckFinding], foreign: Iterable[str] = ()) -> CheckReport:
         """Return the outcome."""
         problems = tuple(dict.fromkeys(finding.problem for finding in findings))
-        return CheckReport(self.entity_count, self.index_count, self.group_count, problems)
+        counts = self.entity_count, self.index_count, self.group_count
+        return CheckReport(*counts, problems, foreign=tuple(foreign))
 
     def live(self, aggregate: AggregateMaintenance, key: tuple[Any, ...]) -> Delta:
         """Return what the entities of a group add up to; known once all was found."""
@@ -234,7 +251,13 @@ class ConsistencyCheck:
     def _duties(self, model: Model, row: Row) -> Maintenance:
         """Return what is maintained from an entity or a group."""
         (whole, _), *rest = self._maintained[model]
+        if not self._are_counted(model, (row,)):
+            return whole.where(lambda _: False)
         return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
+
+    def _are_counted(self, model: Model, rows: Sequence[Row]) -> bool:
+        test = self._is_counted
+        return test is None or all(test(model, row) for row in rows)
 
     # ------------------------------------------------------------------------------------------ entities
 
@@ -248,7 +271,8 @@ class ConsistencyCheck:
             self._meter.advance(len(rows))
             if unknown is not None:
                 yield from _unknown(model, unknown, rows)
-            if parts or not (is_written(rows, self._last) and self._adds(maintenance, rows, digests)):
+            singly = parts or not self._are_counted(model, rows)
+            if singly or not (is_written(rows, self._last) and self._adds(maintenance, rows, digests)):
                 for row in rows:
                     yield from self._entity(whole, row, self._duties(model, row), digests)
         yield from self._indexes(model, digests)
@@ -256,11 +280,15 @@ class ConsistencyCheck:
     def _entity(
         self, model: Model, row: Row, maintenance: Maintenance, digests: dict[IndexMaintenance, _Digest]
     ) -> Iterator[CheckFinding]:
+        if not self._are_counted(model, (row,)):
+            yield CheckFinding(Problem("uncounted", model.name, row[:2], _UNCOUNTED), model)
         try:
             yield from self._faults(model, row)
             self._add(maintenance, (row,), digests)
         except UNREADABLE as error:
-            yield CheckFinding(Problem("damaged", model.name, row[:2], str(error)))
+            remedy = _remedy(model, row)
+            detail = str(error) if remedy == RESTORE else f"a foreign key: no fields make it ({error})"
+            yield CheckFinding(Problem("damaged", model.name, row[:2], detail), remedy=remedy)
             self._add(maintenance.counting(row), (row,), digests)
 
     def _adds(self, maintenance: Maintenance, rows: Sequence[Row], digests: dict[IndexMaintenance, _Digest]) -> bool:
@@ -288,7 +316,9 @@ class ConsistencyCheck:
         entity = model.build_one(row)
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
-            yield CheckFinding(Problem("wrong", model.name, row[:2], f"its fields make the key {key[1:]}"))
+            what = "its" if is_key(model.declaration.templates, row[:2]) else "a foreign key: its"
+            detail = f"{what} fields make the key {key[1:]}"
+            yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy=_remedy(model, row))
         if self._last is not None and not 0 < row[2] <= self._last:
             detail = f"its timestamp {row[2]} was never issued"
             yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
@@ -409,6 +439,13 @@ class ConsistencyCheck:
                 yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
             yield CheckFinding(Problem("missing", where, place_, f"should be counted {count} times"), aggregate)
+
+
+def _remedy(model: Model, row: Row) -> str:
+    """Return what to do with an entity that contradicts itself: one whose key is none has no fields to be written with."""
+    if is_key(model.declaration.templates, row[:2]):
+        return RESTORE
+    return f"delete it: store.delete(tm.KeyOf({model.name}, {row[0]!r}, {row[1]!r}))"
 
 
 def _unknown(model: Model, unknown: Callable[[Row], str | None], rows: Iterable[Row]) -> Iterator[CheckFinding]:

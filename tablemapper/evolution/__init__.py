@@ -1,4 +1,4 @@
-"""How the classes of a store may change: former definitions, rules, how an older process follows them.
+"""Schema evolution: former definitions, rules, compatibility of older processes.
 
 - `nested_types`: how a nested type may change.
 - `definitions`: the definitions of a catalogue by name: declared, former, and those that keep maintained fields.

@@ -11,23 +11,25 @@ from ..entities.aggregates import kept_field
 from ..schema.labels import plain_name
 from ..schema.specs import FieldSpec, Forms, IndexSpec, ModelSpec
 
-_NONE: Mapping[str, str] = MappingProxyType({})
+_NO_REPLACEMENTS: Mapping[str, str] = MappingProxyType({})
 
 
-def as_declared(stored: IndexSpec, declared: IndexSpec) -> bool:
+def as_declared(catalogue_spec: IndexSpec, class_spec: IndexSpec) -> bool:
     """Return whether an index of a catalogue is exactly the one that a class declares."""
-    return stored == declared or replace(stored, include_all=False) == replace(declared, include_all=False)
+    return catalogue_spec == class_spec or replace(catalogue_spec, include_all=False) == replace(
+        class_spec, include_all=False
+    )
 
 
-def _serves_for(stored: IndexSpec, declared: IndexSpec) -> bool:
+def _serves_for(catalogue_spec: IndexSpec, class_spec: IndexSpec) -> bool:
     """Return whether an index of a catalogue can answer queries over an index that a class declares.
 
     ``include="all"`` includes the fields that the class had when the index was built.
     """
-    both_include_all = stored.include_all and declared.include_all
-    if not both_include_all and sorted(stored.include) != sorted(declared.include):
+    both_include_all = catalogue_spec.include_all and class_spec.include_all
+    if not both_include_all and sorted(catalogue_spec.include) != sorted(class_spec.include):
         return False
-    return as_declared(replace(stored, include=[], table=""), replace(declared, include=[], table=""))
+    return as_declared(replace(catalogue_spec, include=[], table=""), replace(class_spec, include=[], table=""))
 
 
 def takes_place_of(plain: IndexSpec, unique: IndexSpec) -> bool:
@@ -36,7 +38,9 @@ def takes_place_of(plain: IndexSpec, unique: IndexSpec) -> bool:
 
 
 def indexes_in(
-    stored: Mapping[str, IndexSpec], declared: Mapping[str, IndexSpec], replacements: Mapping[str, str] = _NONE
+    catalogue_specs: Mapping[str, IndexSpec],
+    class_specs: Mapping[str, IndexSpec],
+    replacements: Mapping[str, str] = _NO_REPLACEMENTS,
 ) -> dict[str, str]:
     """Return the indexes that a class declares, by name, each with its name in the catalogue; the missing are left out.
 
@@ -44,34 +48,37 @@ def indexes_in(
         replacements: unique indexes that were dropped, each with the plain index that replaced it.
     """
     stored_names: dict[str, str] = {}
-    for name, form in declared.items():
-        if stored.get(name) == form:
+    for name, form in class_specs.items():
+        if catalogue_specs.get(name) == form:
             stored_names[name] = name
             continue
         # Its own name first, then former definitions of that, then indexes that only have another name.
-        for candidate in sorted(stored, key=lambda other: (other != name, plain_name(other) != name)):
+        for candidate in sorted(catalogue_specs, key=lambda other: (other != name, plain_name(other) != name)):
             same_name = plain_name(candidate) == name
-            if _serves_for(stored[candidate], form) and (not same_name or stored[candidate].table == form.table):
+            if _serves_for(catalogue_specs[candidate], form) and (
+                not same_name or catalogue_specs[candidate].table == form.table
+            ):
                 stored_names[name] = candidate
                 break
         else:
-            plain = stored.get(replacements.get(name, ""))
+            plain = catalogue_specs.get(replacements.get(name, ""))
             if plain is not None and takes_place_of(plain, form):
                 stored_names[name] = replacements[name]
     return stored_names
 
 
-def _same_aggregate(stored: ModelSpec, declared: ModelSpec) -> bool:
+def _same_aggregate(catalogue_spec: ModelSpec, class_spec: ModelSpec) -> bool:
     """Return whether an aggregate of a catalogue maintains what a class declares; their indexes may differ."""
-    a, b = stored.aggregate, declared.aggregate
+    a, b = catalogue_spec.aggregate, class_spec.aggregate
     if not a or not b:
         return False
     return (
-        (a, list(a.measures), stored.partition, stored.row) == (b, list(b.measures), declared.partition, declared.row)
-        and stored.fields.keys() == declared.fields.keys()
+        (a, list(a.measures), catalogue_spec.partition, catalogue_spec.row)
+        == (b, list(b.measures), class_spec.partition, class_spec.row)
+        and catalogue_spec.fields.keys() == class_spec.fields.keys()
         and (
-            stored.fields == declared.fields
-            or all(_same_type(stored.fields[name], field) for name, field in declared.fields.items())
+            catalogue_spec.fields == class_spec.fields
+            or all(_same_type(catalogue_spec.fields[name], field) for name, field in class_spec.fields.items())
         )
     )
 
@@ -89,30 +96,33 @@ def aggregate_in(catalogue: Forms, name: str, form: ModelSpec) -> str | None:
         return name
     if _same_aggregate(catalogue[name], form) and catalogue[name].table == form.table:
         return name
-    for former, stored in catalogue.items():
-        if former == name or plain_name(former) != name or not _same_aggregate(stored, form):
+    for candidate, candidate_form in catalogue.items():
+        if candidate == name or plain_name(candidate) != name or not _same_aggregate(candidate_form, form):
             continue
-        if indexes_in(stored.indexes, form.indexes).keys() == form.indexes.keys():
-            return former
+        if indexes_in(candidate_form.indexes, form.indexes).keys() == form.indexes.keys():
+            return candidate
     return None
 
 
-def holds_all(stored: ModelSpec, declared: ModelSpec) -> bool:
+def holds_all(catalogue_spec: ModelSpec, class_spec: ModelSpec) -> bool:
     """Return whether a class of a catalogue has all that a class declares, as it does, by whatever index names."""
-    declared_fields = {name: replace(field, default=None) for name, field in declared.fields.items()}
-    stored_fields = {name: replace(field, default=None) for name, field in stored.fields.items()}
+    declared_fields = {name: replace(field, default=None) for name, field in class_spec.fields.items()}
+    stored_fields = {name: replace(field, default=None) for name, field in catalogue_spec.fields.items()}
     return (
         declared_fields.items() <= stored_fields.items()
-        and (declared.partition, declared.row) == (stored.partition, stored.row)
-        and declared.type in (None, stored.type)
-        and indexes_in(stored.indexes, declared.indexes).keys() == declared.indexes.keys()
-        and declared.aggregate == stored.aggregate
+        and (class_spec.partition, class_spec.row) == (catalogue_spec.partition, catalogue_spec.row)
+        and class_spec.type in (None, catalogue_spec.type)
+        and indexes_in(catalogue_spec.indexes, class_spec.indexes).keys() == class_spec.indexes.keys()
+        and class_spec.aggregate == catalogue_spec.aggregate
     )
 
 
-def has_names_of(stored: ModelSpec, declared: ModelSpec) -> bool:
+def has_names_of(catalogue_spec: ModelSpec, class_spec: ModelSpec) -> bool:
     """Return whether the indexes of a class have the names in a catalogue by which the class declares them."""
-    return all(name == held for name, held in indexes_in(stored.indexes, declared.indexes).items())
+    return all(
+        name == catalogue_name
+        for name, catalogue_name in indexes_in(catalogue_spec.indexes, class_spec.indexes).items()
+    )
 
 
 def keepers_of(name: str, forms: Forms) -> dict[str, str]:
@@ -122,7 +132,7 @@ def keepers_of(name: str, forms: Forms) -> dict[str, str]:
 
 
 def depth_of(name: str, forms: Forms) -> int:
-    """Return how long the longest chain of maintained fields is that a class depends on; 0 if it has none.
+    """Return the length of the longest chain of maintained fields that a class depends on; 0 if it has none.
 
     A class whose maintained field is computed from another class is one deeper than that one.
     """

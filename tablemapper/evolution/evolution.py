@@ -1,8 +1,8 @@
-"""What opening a store makes of its catalogue: the changes, what is to be built, the catalogue afterwards.
+"""The comparison of a catalogue with the opened classes: changes, builds, the catalogue afterwards.
 
-A class that holds no entities may change at will: a change that stops others ends its older forms, and any other one
-leaves them, as it does for a class that holds some. A form that was opened before is always opened again, unless it was
-retired. Nothing here touches a store.
+A class that holds no entities may change at will. A change that stops older programs ends its older forms; any other
+change leaves them, as it does for a class that holds some. A form that was opened before can be opened again, unless it
+was retired. Nothing here touches a store.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .definitions import aggregate_in, indexes_in
 from .history import History
 from .literals import attribute_name
 from .rules import class_changes, nested_members, new_class_changes, redefinition, takes, widens, words
-from .versions import Version, Versions, ahead, retired
+from .versions import Version, Versions, retired, with_newest_source
 
 
 def form_changes(forms: Forms, schema: Schema) -> tuple[SchemaChange, ...]:
     """Return the differences between the forms of all classes and a schema, whatever a store may hold."""
     changes = evolve(forms, Versions(), schema, Anything()).changes
     steps = [change.step for change in changes if change.step is not None]
-    changed = {name.cls for step in steps for name in step.possible_classes if name.side == "old"}
+    changed_classes = {name.cls for step in steps for name in step.possible_classes if name.side == "old"}
     renamed = {step.names[0].cls for step in steps if step.kind == "rename_class"}
     undeclared = []
     for name, form in forms.items():
@@ -38,10 +38,10 @@ def form_changes(forms: Forms, schema: Schema) -> tuple[SchemaChange, ...]:
             continue
         if form.source is None:
             undeclared.append(SchemaChange(name, "open", "it is not among the classes, and stays in the store"))
-        elif form.source in schema.by_name or form.source in changed:
+        elif form.source in schema.by_name or form.source in changed_classes:
             owner, property = kept_field(name) or (name, "")
-            what, where = ("the maintained field", f"{owner}.{property}") if property else ("the aggregate", name)
-            message = f"{what} is not declared, and the store goes on to maintain it"
+            subject, where = ("the maintained field", f"{owner}.{property}") if property else ("the aggregate", name)
+            message = f"{subject} is not declared, and the store goes on to maintain it"
             drop = ChangeStep("drop", (NamedPart("old", owner, property and attribute_name(property)),))
             undeclared.append(SchemaChange(where, "open", message, drop))
     return (*changes, *undeclared)
@@ -128,15 +128,15 @@ _VERDICTS: dict[_State, dict[_Place, str]] = {
 and as it is again; only its indexes may have ended. ``redefine``: an aggregate that the catalogue has in another way only."""
 
 
-def _state(opened: Sequence[Version], *, aggregate: bool) -> _State:
+def _state(versions: Sequence[Version], *, aggregate: bool) -> _State:
     """Return the state of the form that a class declares, by its versions."""
-    if not opened:
+    if not versions:
         return "new"
-    if any(version.until is None for version in opened):
+    if any(version.until is None for version in versions):
         return "in use"
-    if opened[-1].undone:
+    if versions[-1].undone:
         return "undone"
-    if opened[-1].retired_by is not None:  # by a migration; else it held no entities, and was declared anew
+    if versions[-1].retired_by is not None:  # by a migration; else it held no entities, and was declared anew
         return "aggregate replaced" if aggregate else "replaced"
     return "aggregate ended" if aggregate else "ended"
 
@@ -151,15 +151,17 @@ class _Comparison:
         schema: Schema,
         contents: StoredContents,
         history: History,
-        now: int,
+        now_us: int,
     ) -> None:
         self._catalogue = catalogue
-        self._versions = {name: list(opened) for name, opened in versions.by_class.items()}
+        self._versions = {name: list(of_class) for name, of_class in versions.by_class.items()}
         self._schema = schema
         self._contents = contents
         self._history = history
-        self._now = now
-        self._taken = {label for entry in history for label in entry.drops}  # (a migration knows others by them)
+        self._now_us = now_us
+        self._reserved_labels = {
+            label for entry in history for label in entry.drops
+        }  # (a migration knows others by them)
         self.changes: list[SchemaChange] = []
         self.models: list[Model] = []
         self.dropped: set[str] = set()
@@ -170,68 +172,70 @@ class _Comparison:
         self.declared: dict[str, bool] = {}
         self.widened: list[tuple[str, str]] = []
         self.models_after = dict(catalogue)
-        self.versions_after = {name: list(opened) for name, opened in versions.by_class.items()}
+        self.versions_after = {name: list(of_class) for name, of_class in versions.by_class.items()}
 
     def compare(self, model: Model) -> None:
         """Compare one class with the catalogue."""
         name, form = model.name, model.form
         stored_name = aggregate_in(self._catalogue, name, form)
         old = self.models_after.get(stored_name or name)  # (its class may have widened its sums)
-        opened = [
+        same_form = [
             version
             for version in self.versions_after.get(name, ())
             if version.form == model.form_hash and version.beside is None  # (else it is the form of another program)
         ]
-        state = _state(opened, aggregate=model.aggregate is not None)
+        state = _state(same_form, aggregate=model.aggregate is not None)
         place: _Place = "lacks" if old is None else "has" if stored_name is not None else "has otherwise"
         verdict = _VERDICTS[state][place]
         if verdict.startswith("dropped or "):
-            if (dropped := self._contents.dropped(name, form)) is not None:
-                self.changes.append(SchemaChange(name, "refused", dropped))
+            if (drop_message := self._contents.dropped(name, form)) is not None:
+                self.changes.append(SchemaChange(name, "refused", drop_message))
                 return
             verdict = verdict.removeprefix("dropped or ")
         if verdict == "keep":
             versions = self.versions_after
-            versions[name] = [ahead(version, model, self._schema, Versions(versions)) for version in versions[name]]
+            versions[name] = [
+                with_newest_source(version, model, self._schema, Versions(versions)) for version in versions[name]
+            ]
             return
-        changes = self._changes(verdict, model, stored_name, old, opened)
+        changes = self._changes(verdict, model, stored_name, old, same_form)
         if any(change.stops for change in changes):
-            aggregates = [other for other, form in self._catalogue.items() if form.source == name]
+            aggregates = [aggregate_name for aggregate_name, form in self._catalogue.items() if form.source == name]
             if state.endswith("replaced"):  # (it does not take the place of what replaced it)
-                self.changes += self._changes("refuse", model, stored_name, old, opened)
+                self.changes += self._changes("refuse", model, stored_name, old, same_form)
                 return
             if old is not None and not any(map(self._contents.count, [stored_name or name, *aggregates])):
                 self._declare_anew(model, aggregates)
                 return
         self.changes += changes
         if verdict == "add":
-            self._add(model, opened)
+            self._add(model, same_form)
         elif verdict == "redefine" and old is not None:
             self._redefine(model, old)
         elif stored_name is not None and old is not None:
             self._extend(model, stored_name, old)
 
     def _changes(
-        self, verdict: str, model: Model, stored_name: str | None, old: ModelSpec | None, opened: Sequence[Version]
+        self, verdict: str, model: Model, stored_name: str | None, old: ModelSpec | None, same_form: Sequence[Version]
     ) -> list[SchemaChange]:
         """Return the changes of a class by a verdict; ``opened``: its versions."""
         if verdict == "refuse":
-            return [SchemaChange(model.name, "refused", retired(model.name, opened[-1], self._history))]
+            return [SchemaChange(model.name, "refused", retired(model.name, same_form[-1], self._history))]
         if old is None:
             return list(new_class_changes(model, self._catalogue, self._schema, self._contents))
         if verdict == "redefine":
             return [redefinition(model, old, self._schema, self._catalogue)]
         if verdict == "resume" or stored_name is None:
             return []
-        added = [one for one in self._schema.models if one.name not in self._catalogue]
+        new_models = [candidate for candidate in self._schema.models if candidate.name not in self._catalogue]
         # (The table of a former definition has its number, which the class does not.)
-        held = replace(old, table=old.table.removesuffix(stored_name.removeprefix(model.name)))
-        return list(class_changes(model, held, self._contents, added))
+        old_form = replace(old, table=old.table.removesuffix(stored_name.removeprefix(model.name)))
+        return list(class_changes(model, old_form, self._contents, new_models))
 
-    def _add(self, model: Model, opened: Sequence[Version]) -> None:
+    def _add(self, model: Model, same_form: Sequence[Version]) -> None:
         self.models.append(model)
         self.models_after[model.name] = model.form
-        if opened and model.name in self._taken:  # (an older version brings back what a migration drops)
+        if same_form and model.name in self._reserved_labels:  # (an older version brings back what a migration drops)
             self.declared[model.name] = False
 
     def _declare_anew(self, model: Model, aggregates: list[str]) -> None:
@@ -241,33 +245,33 @@ class _Comparison:
         self.changes.append(SchemaChange(model.name, "open", "it holds no entities, and is declared again"))
         for name in names:
             self.models_after.pop(name, None)
-            self.versions_after[name] = [version.end(self._now) for version in self.versions_after.get(name, ())]
-        models = [model, *(other for other in self._schema.models if other.name in aggregates)]
+            self.versions_after[name] = [version.end(self._now_us) for version in self.versions_after.get(name, ())]
+        models = [model, *(sibling for sibling in self._schema.models if sibling.name in aggregates)]
         self.models += models
-        self.models_after |= {other.name: other.form for other in models}
+        self.models_after |= {sibling.name: sibling.form for sibling in models}
 
     def _redefine(self, model: Model, old: ModelSpec) -> None:
         """Add another definition of an aggregate; the one that it has so far becomes a former one."""
         name = model.name
         self.models.append(model)
-        former = former_name(name, {*self.models_after, *self._taken})
-        self.models_after[former] = replace(old, table=old.table + former.removeprefix(name))
+        archived_name = former_name(name, {*self.models_after, *self._reserved_labels})
+        self.models_after[archived_name] = replace(old, table=old.table + archived_name.removeprefix(name))
         self.models_after[name] = model.form
-        self.former |= {name: former, **{f"{name}.{index}": f"{former}.{index}" for index in old.indexes}}
-        self.declared |= {former: False, **{f"{former}.{index}": False for index in old.indexes}}
+        self.former |= {name: archived_name, **{f"{name}.{index}": f"{archived_name}.{index}" for index in old.indexes}}
+        self.declared |= {archived_name: False, **{f"{archived_name}.{index}": False for index in old.indexes}}
 
     def _extend(self, model: Model, stored_name: str, old: ModelSpec) -> None:
         """Add to the form in the catalogue what the class has more."""
         form = model.form
         stored_indexes = indexes_in(old.indexes, form.indexes)
         new_indexes = [index for index in form.indexes if index not in stored_indexes]
-        taken = {*old.indexes, *(label.removeprefix(f"{stored_name}.") for label in self._taken)}
-        former = {index: former_name(index, taken) for index in old.indexes if index in new_indexes}
-        union = _union(old, form, new_indexes, former)
+        used_names = {*old.indexes, *(label.removeprefix(f"{stored_name}.") for label in self._reserved_labels)}
+        archived_names = {index: former_name(index, used_names) for index in old.indexes if index in new_indexes}
+        union = _union(old, form, new_indexes, archived_names)
         self.models_after[stored_name] = union
         self.fields += [(model, property) for property in union.fields if property not in old.fields]
         self.indexes += [(model, index) for index in new_indexes]
-        self.former |= {f"{stored_name}.{index}": f"{stored_name}.{name}" for index, name in former.items()}
+        self.former |= {f"{stored_name}.{index}": f"{stored_name}.{name}" for index, name in archived_names.items()}
         self.declared |= {
             f"{stored_name}.{index}": index in stored_indexes.values() or index in new_indexes
             for index in union.indexes
@@ -301,9 +305,9 @@ class _Comparison:
     def evolution(self) -> Evolution:
         """Return the result, with the versions that are opened now."""
         for model in self._schema.models:
-            opened = self.versions_after.setdefault(model.name, [])
-            if not any(version.form == model.form_hash and version.in_use for version in opened):
-                opened.append(Version(model.form_hash, self._now))
+            of_class = self.versions_after.setdefault(model.name, [])
+            if not any(version.form == model.form_hash and version.in_use for version in of_class):
+                of_class.append(Version(model.form_hash, self._now_us))
         return Evolution(
             tuple(self.changes), tuple(dict.fromkeys(self.models)), frozenset(self.dropped), tuple(self.fields),
             tuple(self.typed), tuple(self.indexes), self.former, self.declared, tuple(self.widened), self.models_after,
@@ -314,34 +318,34 @@ class _Comparison:
 # ---------------------------------------------------------------------------------------------- the union of two forms
 
 
-def _union(old: ModelSpec, new: ModelSpec, new_indexes: list[str], former: Mapping[str, str]) -> ModelSpec:
+def _union(old: ModelSpec, new: ModelSpec, new_indexes: list[str], archived_names: Mapping[str, str]) -> ModelSpec:
     """Return the form of a class that stores and maintains what either form does.
 
     Args:
         old: the form in the catalogue.
         new: the form of the class.
         new_indexes: the indexes of the class that the catalogue does not have.
-        former: the indexes that these replace, each with its name from now on.
+        archived_names: the indexes that these replace, each with its name from now on.
     """
     fields = dict(old.fields)
     for name, field in new.fields.items():
-        fields[name] = _joined(fields[name], field) if name in fields else field
-    indexes = {former.get(name, name): index for name, index in old.indexes.items()}
+        fields[name] = _field_union(fields[name], field) if name in fields else field
+    indexes = {archived_names.get(name, name): index for name, index in old.indexes.items()}
     indexes |= {name: index for name, index in new.indexes.items() if name in new_indexes}
     return replace(old, type=old.type or new.type, fields=fields, indexes=indexes)
 
 
-def _joined(old: FieldSpec, new: FieldSpec) -> FieldSpec:
+def _field_union(old: FieldSpec, new: FieldSpec) -> FieldSpec:
     """Return the form of a field that holds the values of two; the type of one includes that of the other."""
-    joined = replace(old, optional=old.optional or new.optional)
+    union = replace(old, optional=old.optional or new.optional)
     if takes(new, old):
-        joined = replace(joined, type=old.type if old.json is not UNSET else new.type, members=_members(old, new))
+        union = replace(union, type=old.type if old.json is not UNSET else new.type, members=_members(old, new))
     if old.json is UNSET:
-        return replace(joined, json=new.json)
+        return replace(union, json=new.json)
     if new.json is UNSET or (nested := nested_members(old, new)).faults:
-        return joined
+        return union
     same = not nested.extends and old.json.get("partial") == nested.schema.get("partial")
-    return joined if same else replace(joined, json=nested.schema)
+    return union if same else replace(union, json=nested.schema)
 
 
 def _members(old: FieldSpec, new: FieldSpec) -> Any:

@@ -39,8 +39,12 @@ class History:
 
     def with_(self, entry: AppliedSpec | None, **changes: Any) -> History:
         """Return the history with another value of some fields of an entry; the same without an entry."""
-        return History(tuple([replace(each, **changes) if each is entry else each for each in self.entries]))
+        return History(
+            tuple([replace(candidate, **changes) if candidate is entry else candidate for candidate in self.entries])
+        )
 
     def without(self, *entries: AppliedSpec | None) -> History:
         """Return the history without some entries."""
-        return History(tuple([each for each in self.entries if not any(each is entry for entry in entries)]))
+        return History(
+            tuple([candidate for candidate in self.entries if not any(candidate is entry for entry in entries)])
+        )

@@ -27,8 +27,8 @@ _OF_SCRIPTS = frozenset({
 
 def attribute_name(property: str) -> str:
     """Return the name that a property has as an attribute of a frozen class; no two have the same."""
-    taken = property in _OF_SCRIPTS or hasattr(Record, property) or property.startswith(("_", "property_"))
-    if is_name(property) and not taken:
+    is_reserved = property in _OF_SCRIPTS or hasattr(Record, property) or property.startswith(("_", "property_"))
+    if is_name(property) and not is_reserved:
         return property
     plain = is_name(f"property_{property}")
     return f"property_{property if plain else re.sub('[^A-Za-z0-9_]', lambda sign: f'_{ord(sign[0]):x}_', property)}"
@@ -65,12 +65,12 @@ def value_source(value: Any) -> str:
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return f"float({text_source(str(value))})"
     if isinstance(value, dict):
-        return f"{{{', '.join([f'{value_source(name)}: {value_source(one)}' for name, one in value.items()])}}}"
+        return f"{{{', '.join([f'{value_source(name)}: {value_source(item)}' for name, item in value.items()])}}}"
     if isinstance(value, list | tuple | set):
-        listed = ", ".join(map(value_source, value))
+        items = ", ".join(map(value_source, value))
         if isinstance(value, set):
-            return f"{{{listed}}}" if value else "set()"
-        return f"[{listed}]" if isinstance(value, list) else f"({listed}{',' if len(value) == 1 else ''})"
+            return f"{{{items}}}" if value else "set()"
+        return f"[{items}]" if isinstance(value, list) else f"({items}{',' if len(value) == 1 else ''})"
     if isinstance(value, GeoPoint):
         return f"tm.{value!r}"
     if value is None or isinstance(value, bool | float):

@@ -1,4 +1,4 @@
-"""How a nested type may change: the JSON schema in the catalogue is compared with that of the class.
+"""Compatibility of nested types: the JSON schema in the catalogue is compared with that of the class.
 
 A nested value is stored whole, with the members of its class, and members that the class does not know are not read. So
 the next write of an entity would silently lose the values of a member that was removed or renamed.
@@ -21,7 +21,7 @@ _COMPARED = frozenset({"$ref", "$defs", "anyOf", "attribute", "default", "enum",
 
 @attrs.frozen
 class MemberComparison:
-    """How a nested type differs from its schema in the catalogue."""
+    """The differences of a nested type from its schema in the catalogue."""
 
     faults: tuple[str, ...]
     """The values that would be lost or could not be read, a line each."""
@@ -61,58 +61,60 @@ class _Comparison:
         self._partial_before = frozenset(old.get("partial", ()))
         self._compared: set[tuple[str, str]] = set()
 
-    def faults(self, old: _Schema, new: _Schema, what: str) -> Iterator[str]:
-        """Yield why values of the old schema are no values of the new one; ``what`` names them."""
+    def faults(self, old: _Schema, new: _Schema, subject: str) -> Iterator[str]:
+        """Yield the reasons why values of the old schema are no values of the new one; ``subject`` names them."""
         if "anyOf" in old or "anyOf" in new:
-            yield from self._alternatives(old.get("anyOf", [old]), new.get("anyOf", [new]), what)
+            yield from self._alternatives(old.get("anyOf", [old]), new.get("anyOf", [new]), subject)
             return
         kind = _kind(new, self._new_classes)
         if _kind(old, self._old_classes) != kind:
             self.widens = True
             if kind:  # (else the new type takes any value)
-                yield f"{what} was {_text(old)} and is {_text(new)}"
+                yield f"{subject} was {_text(old)} and is {_text(new)}"
         elif "$ref" in new:
             if (pair := (old["$ref"], new["$ref"])) not in self._compared:
                 self._compared.add(pair)
                 yield from self._members(*pair)
         elif "enum" in new:
             self.widens |= len(new["enum"]) > len(old["enum"])
-            if gone := [value for value in old["enum"] if value not in new["enum"]]:
-                yield f"{what} can be {', '.join(map(_text, gone))} in the store, but not in the class"
+            if removed_values := [value for value in old["enum"] if value not in new["enum"]]:
+                yield f"{subject} can be {', '.join(map(_text, removed_values))} in the store, but not in the class"
         else:
             for key in ("items", "additionalProperties"):
                 if key in new:
-                    yield from self.faults(old[key], new[key], f"what {what} holds")
-            for before, after in zip(old.get("prefixItems", ()), new.get("prefixItems", ()), strict=True):
-                yield from self.faults(before, after, f"what {what} holds")
+                    yield from self.faults(old[key], new[key], f"what {subject} holds")
+            for old_item, new_item in zip(old.get("prefixItems", ()), new.get("prefixItems", ()), strict=True):
+                yield from self.faults(old_item, new_item, f"what {subject} holds")
 
-    def _alternatives(self, old: list[_Schema], new: list[_Schema], what: str) -> Iterator[str]:
+    def _alternatives(self, old: list[_Schema], new: list[_Schema], subject: str) -> Iterator[str]:
         """Yield the alternatives that were removed. No two have the same kind: a reader tells them apart by that."""
         self.widens |= len(new) > len(old)
         for alternative in old:
             kind = _kind(alternative, self._old_classes)
-            counterpart = next((other for other in new if _kind(other, self._new_classes) in (kind, {})), None)
+            counterpart = next(
+                (candidate for candidate in new if _kind(candidate, self._new_classes) in (kind, {})), None
+            )
             if counterpart is not None:
-                yield from self.faults(alternative, counterpart, what)
+                yield from self.faults(alternative, counterpart, subject)
             else:
-                yield f"{what} can be {_text(alternative)} in the store, but not in the class"
+                yield f"{subject} can be {_text(alternative)} in the store, but not in the class"
 
     def _members(self, before: str, after: str) -> Iterator[str]:
         """Yield the members of a class, by its old and its new name, that would be lost or cannot be read."""
         old, new = self._old_classes[before], self._new_classes[after]
-        for name, was in old["properties"].items():
+        for name, old_member in old["properties"].items():
             label = f'its member "{name}" ({after})'
-            now = new["properties"].get(name)
-            if now is None:
+            new_member = new["properties"].get(name)
+            if new_member is None:
                 yield (
                     f"{label} is in the store, but not in the class, and its values would be lost; declare it "
                     "again, with a default if you no longer need it, or migrate"
                 )
                 continue
-            yield from self.faults(was, now, label)
+            yield from self.faults(old_member, new_member, label)
             if f"{before}.{name}" in self._partial_before:
                 self.partial.add(f"{after}.{name}")
-                if (old_default := _default(was)) != (new_default := _default(now)):
+                if (old_default := _default(old_member)) != (new_default := _default(new_member)):
                     yield (
                         f"{label} reads as {old_default} where values lack it, and would read as {new_default}; leave its "
                         "default as it was, or migrate"

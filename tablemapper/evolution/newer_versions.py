@@ -1,4 +1,4 @@
-"""How an older version of a program maintains what a newer one added to its classes.
+"""Maintenance of the indexes and fields that only newer versions declare.
 
 A newer version, or another program, may have added properties, indexes and aggregates to a class. An older version
 preserves these properties, and maintains the indexes and aggregates. For that, it compiles the catalogue's form to a
@@ -162,12 +162,12 @@ class ExtendedModel:
         """Return the partition key of a stored row; raise SchemaMismatch if the class cannot read its key."""
         texts = (partition, row)
         templates = zip(self.known.declaration.templates, self.model.declaration.templates, texts, strict=True)
-        for known, stored, text in templates:
+        for known_template, stored_template, text in templates:
             try:
-                known.decode(text, trusted=True)
+                known_template.decode(text, trusted=True)
             except DAMAGE as error:
                 try:
-                    values = stored.decode(text, trusted=True)
+                    values = stored_template.decode(text, trusted=True)
                 except DAMAGE:
                     return partition  # the key is damaged: the read that follows raises that
                 unknown = {name: value for name, value in values.items() if name in self.narrow_keys}
@@ -204,22 +204,23 @@ class ExtendedModel:
                 return value
         raise self._unknown(f"{field} is {value!r}", partition, row, field)
 
-    def _unknown(self, what: str, partition: str, row: str, *fields: str) -> SchemaMismatch:
+    def _unknown(self, facts: str, partition: str, row: str, *fields: str) -> SchemaMismatch:
         forms = {**self.narrow, **self.narrow_keys}
-        now = "".join([f"{field} is {forms[field]} now; " for field in fields])
+        current = "".join([f"{field} is {forms[field]} now; " for field in fields])
         return SchemaMismatch(
-            f"{self.known.name} {(partition, row)}", [f"{what}, which this version does not know: {now}{self.others}"]
+            f"{self.known.name} {(partition, row)}",
+            [f"{facts}, which this version does not know: {current}{self.others}"],
         )
 
 
-def unknown_value(followed: ExtendedModel | None) -> Callable[[Row], str | None] | None:
+def unknown_value(extended: ExtendedModel | None) -> Callable[[Row], str | None] | None:
     """Return the function that says which value of a row only another version of its class knows; None if none does."""
-    if followed is None or not (followed.narrow or followed.narrow_keys):
+    if extended is None or not (extended.narrow or extended.narrow_keys):
         return None
 
     def unknown(row: Row) -> str | None:
         try:
-            followed.check_row(row)
+            extended.check_row(row)
         except SchemaMismatch as error:
             return "; ".join(error.faults)
         return None
@@ -228,40 +229,46 @@ def unknown_value(followed: ExtendedModel | None) -> Callable[[Row], str | None]
 
 
 def follow(
-    schema: Schema, forms: Forms, versions: Versions, names: Mapping[Model, str], refused: Mapping[str, Sequence[str]]
+    schema: Schema,
+    forms: Forms,
+    versions: Versions,
+    names: Mapping[Model, str],
+    refusals_by_class: Mapping[str, Sequence[str]],
 ) -> dict[Model, ExtendedModel]:
     """Return the classes of which the catalogue stores or maintains more than their code declares.
 
     Args:
         versions: the forms of each class that were opened.
         names: the name of each class in the catalogue.
-        refused: why entities of a class cannot be written, by its name.
+        refusals_by_class: why entities of a class cannot be written, by its name.
     """
     followed_classes = {}
-    declared = {model.name for model in schema.models if names[model] == model.name}
-    undeclared = {name: form for name, form in forms.items() if form.aggregate and name not in declared}
+    declared_names = {model.name for model in schema.models if names[model] == model.name}
+    undeclared = {name: form for name, form in forms.items() if form.aggregate and name not in declared_names}
     unopened = {name: form for name, form in forms.items() if name not in schema.by_name}
     for model in schema.models:
         form = forms.get(model.name)
-        if form is None or model.name not in declared:  # (a former definition is maintained by the catalogue's form)
+        if (
+            form is None or model.name not in declared_names
+        ):  # (a former definition is maintained by the catalogue's form)
             continue
         targets = {name: target for name, target in undeclared.items() if target.source == model.name}
         special = tuple(_special_classes(model, unopened))
         source = model if model.aggregate is None else schema.by_class[model.aggregate.source]
-        refusals = tuple(refused.get(model.name, ()))
+        refusals = tuple(refusals_by_class.get(model.name, ()))
         if targets or special or refusals or _has_more(form, model.form):
             source_form = forms.get(source.name, source.form)
             keepers = _keepers_of_unknown_fields(model, forms) if model.aggregate is None else {}
             key = msgspec.json.encode([form, source_form, targets, keepers])
-            followed = _followed(model, source, key)
+            extended = _extended_model(model, source, key)
             followed_classes[model] = attrs.evolve(
-                followed, others=newest(model, versions), special=special, refusals=followed.refusals + refusals
+                extended, others=newest(model, versions), special=special, refusals=extended.refusals + refusals
             )
     return followed_classes
 
 
 def stored_maintenance(
-    schema: Schema, model: Model, forms: Forms, names: Mapping[Model, str], followed: ExtendedModel | None
+    schema: Schema, model: Model, forms: Forms, names: Mapping[Model, str], extended: ExtendedModel | None
 ) -> Maintenance:
     """Return everything that is maintained from a class, by the catalogue's definitions alone.
 
@@ -269,33 +276,33 @@ def stored_maintenance(
 
     Args:
         forms, names: see `follow`.
-        followed: what the catalogue has more than the code of the class declares.
+        extended: what the catalogue has more than the code of the class declares.
     """
-    declared, stored = maintenance(schema, model), forms[names[model]].indexes
+    class_maintenance, stored_indexes = maintenance(schema, model), forms[names[model]].indexes
     indexes = [
         index
-        for index in declared.indexes
-        if (name := index.model.name) in stored and as_declared(stored[name], model.form.indexes[name])
+        for index in class_maintenance.indexes
+        if (name := index.model.name) in stored_indexes and as_declared(stored_indexes[name], model.form.indexes[name])
     ]
-    aggregates = [each for each in declared.aggregates if names[each.model] == each.model.name]
-    if followed is not None:
-        indexes = [_as_stored(each, followed.model) if followed.is_read_by(each) else each for each in indexes]
-        aggregates = [_as_stored(each, followed.model) if followed.is_read_by(each) else each for each in aggregates]
-        indexes += followed.indexes
-        aggregates += [aggregate_maintenance(followed.model, target) for target in followed.aggregates]
-    return Maintenance(tuple(indexes), tuple(aggregates), model if followed is None else followed.model)
+    aggregates = [part for part in class_maintenance.aggregates if names[part.model] == part.model.name]
+    if extended is not None:
+        indexes = [_as_stored(part, extended.model) if extended.is_read_by(part) else part for part in indexes]
+        aggregates = [_as_stored(part, extended.model) if extended.is_read_by(part) else part for part in aggregates]
+        indexes += extended.indexes
+        aggregates += [aggregate_maintenance(extended.model, target) for target in extended.aggregates]
+    return Maintenance(tuple(indexes), tuple(aggregates), model if extended is None else extended.model)
 
 
 @lru_cache(maxsize=256)
-def _as_stored(part: Part, stored: Model) -> Part:
+def _as_stored(part: Part, catalogue_model: Model) -> Part:
     """Return a part of a class's maintenance that reads values as the catalogue knows them: no Enum lacks a member there."""
     with suppress(*UNCOMPILED):  # (else it counts what this version knows)
         if isinstance(part, IndexMaintenance):
-            index = index_model(stored, part.model.name, part.owner.form.indexes[part.model.name])
-            return attrs.evolve(part, rows=index_maintenance(stored, index).rows)
-        target = aggregate_model(part.model.name, part.model.form, stored, stored.form, part.model)
-        made = aggregate_maintenance(stored, target)
-        return attrs.evolve(part, collect=made.collect, key=made.key)
+            index = index_model(catalogue_model, part.model.name, part.owner.form.indexes[part.model.name])
+            return attrs.evolve(part, rows=index_maintenance(catalogue_model, index).rows)
+        target = aggregate_model(part.model.name, part.model.form, catalogue_model, catalogue_model.form, part.model)
+        stored_part = aggregate_maintenance(catalogue_model, target)
+        return attrs.evolve(part, collect=stored_part.collect, key=stored_part.key)
     return part
 
 
@@ -308,8 +315,8 @@ def lacking(model: Model, form: ModelSpec, stored_names: Mapping[str, str]) -> d
     """
     by_index = {}
     for index in model.indexes:
-        stored = form.indexes[stored_names[index.name]].include
-        if late := {field.name for field in index_columns(model, index) if field.property not in stored}:
+        stored_fields = form.indexes[stored_names[index.name]].include
+        if late := {field.name for field in index_columns(model, index) if field.property not in stored_fields}:
             by_index[index.name] = frozenset(late)
     return by_index
 
@@ -328,33 +335,39 @@ def owners_of(schema: Schema, forms: Forms) -> Iterator[Model]:
 
 def _keepers_of_unknown_fields(model: Model, forms: Forms) -> dict[str, ModelSpec]:
     """Return the aggregates that keep maintained fields unknown to a class, by property, if an index reads them."""
-    known = {field.property for field in model.maintained}
+    known_properties = {field.property for field in model.maintained}
     indexes = forms[model.name].indexes.values()
     return {
         property: forms[keeper]
         for keeper, property in keepers_of(model.name, forms).items()
-        if not is_former(keeper) and property not in known and any(reads(index, property) for index in indexes)
+        if not is_former(keeper)
+        and property not in known_properties
+        and any(reads(index, property) for index in indexes)
     }
 
 
-def _has_more(form: ModelSpec, own: ModelSpec) -> bool:
+def _has_more(form: ModelSpec, class_form: ModelSpec) -> bool:
     """Return whether a catalogue's form has anything that a class lacks."""
-    if form == own:
+    if form == class_form:
         return False
-    if form.type != own.type or form.fields.keys() != own.fields.keys() or form.indexes.keys() != own.indexes.keys():
+    if (
+        form.type != class_form.type
+        or form.fields.keys() != class_form.fields.keys()
+        or form.indexes.keys() != class_form.indexes.keys()
+    ):
         return True
-    if not all(as_declared(index, own.indexes[name]) for name, index in form.indexes.items()):
+    if not all(as_declared(index, class_form.indexes[name]) for name, index in form.indexes.items()):
         return True
-    return any(_is_narrow(form.fields[name], field) for name, field in own.fields.items())
+    return any(_is_narrow(form.fields[name], field) for name, field in class_form.fields.items())
 
 
-def _is_narrow(form: FieldSpec, own: FieldSpec) -> bool:
+def _is_narrow(form: FieldSpec, class_field: FieldSpec) -> bool:
     """Return whether a field of the catalogue can hold values that the class cannot read."""
-    if form.optional and not own.optional:
+    if form.optional and not class_field.optional:
         return True
-    if own.json is not UNSET:
-        return form.json is not UNSET and form.json != own.json
-    return form.type != own.type or form.members != own.members
+    if class_field.json is not UNSET:
+        return form.json is not UNSET and form.json != class_field.json
+    return form.type != class_field.type or form.members != class_field.members
 
 
 def _special_classes(model: Model, unopened: Forms) -> Iterator[tuple[str, Template, Template]]:
@@ -367,22 +380,24 @@ def _special_classes(model: Model, unopened: Forms) -> Iterator[tuple[str, Templ
 
 
 @lru_cache(maxsize=256)
-def _followed(model: Model, source: Model, key: bytes) -> ExtendedModel:
+def _extended_model(model: Model, source: Model, key: bytes) -> ExtendedModel:
     form, source_form, targets, keepers = msgspec.json.decode(
         key, type=tuple[ModelSpec, ModelSpec, dict[str, ModelSpec], dict[str, ModelSpec]]
     )
     stored_source = source_model(source, source_form, keepers)
-    stored = stored_source if source is model else aggregate_model(model.name, form, stored_source, source_form, model)
+    stored_model = (
+        stored_source if source is model else aggregate_model(model.name, form, stored_source, source_form, model)
+    )
     all_fields = form.fields | {property: keeper.fields[property] for property, keeper in keepers.items()}
-    hidden = [all_fields[field.property] for field in stored.columns[len(model.columns) :]]
+    hidden = [all_fields[field.property] for field in stored_model.columns[len(model.columns) :]]
     refusals: list[str] = []
     indexes: list[IndexMaintenance] = []
     aggregates: list[Model] = []
     for name, index in form.indexes.items():
-        declared = model.form.indexes.get(name)
-        if declared is None or not as_declared(index, declared):
+        class_index = model.form.indexes.get(name)
+        if class_index is None or not as_declared(index, class_index):
             try:
-                indexes.append(index_maintenance(stored, index_model(stored, name, index)))
+                indexes.append(index_maintenance(stored_model, index_model(stored_model, name, index)))
             except UNCOMPILED as error:
                 refusals.append(_refusal(f"{model.name}.{name}", error))
     for name, target in targets.items():
@@ -397,7 +412,7 @@ def _followed(model: Model, source: Model, key: bytes) -> ExtendedModel:
     }
     columns = {name: field for name, field in narrow.items() if name in model.position}
     return ExtendedModel(
-        model, stored, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
+        model, stored_model, tuple(map(stored_default, hidden)), tuple(indexes), tuple(aggregates), tuple(refusals), columns,
         {name: field for name, field in narrow.items() if name not in columns}, "", (),
     )  # fmt: skip
 

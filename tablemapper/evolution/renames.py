@@ -29,10 +29,10 @@ def rename_in_place(renames: Mapping[str, Mapping[str, str]], old: Forms, new: F
             [pair for pair in names.items() if not old[name].fields[pair[0]].in_key]
         )
     for table, renamed in pairs.items():
-        added = {after for _, after in renamed}
+        new_names = {new_name for _, new_name in renamed}
         if not _differ([name for pair in renamed for name in pair]):
             return False
-        if any(added & _columns(form) for form in old.values() if form.table == table):
+        if any(new_names & _columns(form) for form in old.values() if form.table == table):
             return False
         if any(_columns(form).issuperset(pair) for form in new.values() if form.table == table for pair in renamed):
             return False
@@ -113,9 +113,9 @@ def _condition(form: Any, names: Mapping[str, str]) -> Any:
     """Return the form of a condition with the new names."""
     if form is None:
         return None
-    op, *rest = form
+    op, *operands = form
     if op in ("and", "or", "not"):
-        return [op, *[_condition(part, names) for part in rest]]
-    if op != "in" and len(rest) == 2 and isinstance(rest[1], dict) and rest[1].keys() == {"field"}:
-        rest[1] = {"field": _label(rest[1]["field"], names)}
-    return [op, _label(rest[0], names), *rest[1:]]
+        return [op, *[_condition(part, names) for part in operands]]
+    if op != "in" and len(operands) == 2 and isinstance(operands[1], dict) and operands[1].keys() == {"field"}:
+        operands[1] = {"field": _label(operands[1]["field"], names)}
+    return [op, _label(operands[0], names), *operands[1:]]

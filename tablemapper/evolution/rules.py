@@ -60,30 +60,30 @@ def new_class_changes(
     """Yield the changes for a class that the catalogue lacks: conflicts with other classes, and likely renames."""
     name, form = model.name, model.form
     if form.source in catalogue:
-        kept = kept_field(name)
-        what = "the aggregate" if kept is None else "the maintained field"
-        yield SchemaChange(name if kept is None else ".".join(kept), "build", f"{what} is new")
+        maintained = kept_field(name)
+        subject = "the aggregate" if maintained is None else "the maintained field"
+        yield SchemaChange(name if maintained is None else ".".join(maintained), "build", f"{subject} is new")
     tables = {model.table.lower(), *(index.table.lower() for index in model.indexes)}
-    for other, old in catalogue.items():
-        rename = ChangeStep("rename_class", (_old(other), _new(name)))
-        opened = other in schema.by_name
-        if not opened and _is_renamed(old, form) and contents.count(other):
-            yield SchemaChange(name, "migration", f"its entities are in the store as those of {other}", rename)
+    for old_name, old in catalogue.items():
+        rename = ChangeStep("rename_class", (_old(old_name), _new(name)))
+        is_opened = old_name in schema.by_name
+        if not is_opened and _is_renamed(old, form) and contents.count(old_name):
+            yield SchemaChange(name, "migration", f"its entities are in the store as those of {old_name}", rename)
             continue
         if old.table.lower() == model.table.lower():
-            yield from _table_conflicts(model, other, old, contents)
-        if opened or is_former(other):  # (the tables of a former definition have names of their own)
+            yield from _table_conflicts(model, old_name, old, contents)
+        if is_opened or is_former(old_name):  # (the tables of a former definition have names of their own)
             continue
         for index_name, index in old.indexes.items():
             if index.table.lower() in tables:
-                message = f'the table "{index.table}" is that of the index {other}.{index_name}; write table=…'
+                message = f'the table "{index.table}" is that of the index {old_name}.{index_name}; write table=…'
                 yield SchemaChange(name, "refused", message)
-        if old.source is None and _same_fields(old, form) and (rows := contents.count(other)):
+        if old.source is None and _same_fields(old, form) and (rows := contents.count(old_name)):
             number = f" ({rows:,} {'entity' if rows == 1 else 'entities'})" if rows > 0 else ""
             same_key = (old.partition, old.row) == (form.partition, form.row)
             steps = str(rename) if same_key else f"{rename} and {attrs.evolve(rename, kind='rekey')}"
             yield SchemaChange(
-                name, "open", f"{other}{number} has the same fields and is not among the models; if {name} is its new name: {steps}",
+                name, "open", f"{old_name}{number} has the same fields and is not among the models; if {name} is its new name: {steps}",
                 rename if same_key else None, warning=True,
             )  # fmt: skip
 
@@ -109,7 +109,7 @@ def _same_fields(old: ModelSpec, new: ModelSpec) -> bool:
 
 
 def _table_conflicts(model: Model, other: str, old: ModelSpec, contents: StoredContents) -> Iterator[SchemaChange]:
-    """Yield why a new class cannot share its table with another class of the catalogue."""
+    """Yield the reasons why a new class cannot share its table with another class of the catalogue."""
     name = model.name
     if old.table != model.table:
         yield SchemaChange(
@@ -140,12 +140,12 @@ def class_changes(
     name, new = model.name, model.form
     pair = (_old(name), _new(name))
     renamed = _likely_renames(old, new) if old.source is None else {}
-    for gone, added in renamed.items():
-        before, after = _old(name, gone), _new(name, added)
+    for old_property, new_property in renamed.items():
+        old_part, new_part = _old(name, old_property), _new(name, new_property)
         yield SchemaChange(
-            f"{name}.{gone}", "migration",
-            f'the property "{gone}" ({old.fields[gone]}) is in the store, but not in the class, and "{added}" is new',
-            ChangeStep("rename", (before, after), hint="if they are two things", instead=ChangeStep("drop", (before,))),
+            f"{name}.{old_property}", "migration",
+            f'the property "{old_property}" ({old.fields[old_property]}) is in the store, but not in the class, and "{new_property}" is new',
+            ChangeStep("rename", (old_part, new_part), hint="if they are two things", instead=ChangeStep("drop", (old_part,))),
         )  # fmt: skip
     old = with_properties(old, renamed)
     keeps_fields = old.key_fields <= new.fields.keys() and new.key_fields <= old.fields.keys()
@@ -154,14 +154,16 @@ def class_changes(
         message = f'its table was "{old.table}" and is "{new.table}"'
         yield SchemaChange(name, "migration", message, ChangeStep("rename_class", pair))
     for part, meaning in (("partition", "partition key"), ("row", "row key")):
-        if (was := getattr(old, part)) != (now := getattr(new, part)):
-            texts = map(str if str(was) != str(now) else _with_types, (was, now))
+        if (old_value := getattr(old, part)) != (new_value := getattr(new, part)):
+            texts = map(str if str(old_value) != str(new_value) else _with_types, (old_value, new_value))
             yield SchemaChange(name, "migration", f"its {meaning} was {' and is '.join(texts)}", rekey)
     if old.type is None and new.type is not None:
         yield SchemaChange(name, "open", f'type="{new.type}" is new')
     elif old.type != new.type:
-        now = "none" if new.type is None else f'"{new.type}"'
-        yield SchemaChange(name, "migration", f'its type= was "{old.type}" and is {now}', ChangeStep("rekey", pair))
+        new_value = "none" if new.type is None else f'"{new.type}"'
+        yield SchemaChange(
+            name, "migration", f'its type= was "{old.type}" and is {new_value}', ChangeStep("rekey", pair)
+        )
     if bool(old.aggregate) is not bool(new.aggregate):
         yield SchemaChange(
             name, "refused", "one of an entity and an aggregate cannot become the other; choose another name"
@@ -169,16 +171,16 @@ def class_changes(
     if old.source is None:
         yield from _removed_fields(name, old, new, contents, new_classes)
         yield from _added_fields(model, old, new, contents)
-    for property, was in old.fields.items():
-        if (now := new.fields.get(property)) is not None:
-            yield from _field_changes(name, property, was, now, contents)
+    for property, old_value in old.fields.items():
+        if (new_value := new.fields.get(property)) is not None:
+            yield from _field_changes(name, property, old_value, new_value, contents)
     yield from _index_changes(name, old, new)
 
 
 def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms) -> SchemaChange:
     """Return the change of an aggregate whose measures, groups, key or condition differ from those in the catalogue."""
-    if (kept := kept_field(model.name)) is not None:
-        owner, property = kept
+    if (maintained := kept_field(model.name)) is not None:
+        owner, property = maintained
         rekeyed = (old.partition, old.row) != (model.form.partition, model.form.row)
         readers = [name for name, index in catalogue[owner].indexes.items() if reads(index, property)]
         if readers and not rekeyed:  # (a change of the class says that its key is another one)
@@ -188,7 +190,7 @@ def redefinition(model: Model, old: ModelSpec, schema: Schema, catalogue: Forms)
                 "declare another field, and another index over it",
             )  # fmt: skip
     sharing = [name for name, form in catalogue.items() if name != model.name and form.table == old.table]
-    sharing += [other.name for other in schema.models if other is not model and other.table == model.table]
+    sharing += [sibling.name for sibling in schema.models if sibling is not model and sibling.table == model.table]
     if sharing:
         return SchemaChange(
             model.name, "refused",
@@ -208,14 +210,14 @@ def _likely_renames(old: ModelSpec, new: ModelSpec) -> dict[str, str]:
     What the rows hold does not matter: an older version may write the removed property at any time, and the newer one
     would not read it.
     """
-    removed: dict[str, list[str]] = {}
+    removed_properties: dict[str, list[str]] = {}
     for property, field in old.fields.items():
         if property not in new.fields:
-            removed.setdefault(repr(_kind(field)), []).append(property)
+            removed_properties.setdefault(repr(_kind(field)), []).append(property)
     return {
-        properties[0]: added[0]
-        for properties in removed.values()
-        if len(properties) == len(added := _added_alike(properties[0], old, new)) == 1
+        properties[0]: candidates[0]
+        for properties in removed_properties.values()
+        if len(properties) == len(candidates := _added_alike(properties[0], old, new)) == 1
     }
 
 
@@ -241,7 +243,14 @@ def _removed_fields(
         if property in new.fields:
             continue
         where, drop = f"{name}.{property}", ChangeStep("drop", (_old(name, property),))
-        heir = next((one.name for one in new_classes if _has(one.form, property, form) and one.aggregate is None), None)
+        heir = next(
+            (
+                candidate.name
+                for candidate in new_classes
+                if _has(candidate.form, property, form) and candidate.aggregate is None
+            ),
+            None,
+        )
         if heir is not None:
             split = ChangeStep("rewrite", (_old(name),), ("...",), (_new(name), _new(heir)))
             drop = attrs.evolve(drop, hint=f"if {name} is split", instead=split)
@@ -267,13 +276,13 @@ def _added_fields(model: Model, old: ModelSpec, new: ModelSpec, contents: Stored
             continue
         where, field = f"{name}.{property}", (_new(name, property),)
         if extra is not None and (key := contents.undeclared(name, extra, property)) is not None:
-            given = _given(form)
-            if given == "...":  # each entity that has none is a fault of the run
-                given = f'lambda e: e.{attribute_name(extra)}["{property}"]'
+            function = _fill_function(form)
+            if function == "...":  # each entity that has none is a fault of the run
+                function = f'lambda e: e.{attribute_name(extra)}["{property}"]'
             yield SchemaChange(
                 where, "migration",
                 f'the property "{property}" is new, but {key} has one among its undeclared ones',
-                ChangeStep("fill", field, (given,), hint="what those get that have none"),
+                ChangeStep("fill", field, (function,), hint="what those get that have none"),
             )  # fmt: skip
         elif form.may_lack or form.in_key:
             yield SchemaChange(where, "open", f'the property "{property}" is new')
@@ -303,9 +312,9 @@ def _field_changes(
     where, pair = f"{name}.{property}", (_old(name, property), _new(name, property))
     label = f'the property "{property}"'
     if old.in_key != new.in_key:
-        now = "is not stored beside the key any more" if new.in_key else "is now stored beside the key, too"
+        storage = "is not stored beside the key any more" if new.in_key else "is now stored beside the key, too"
         yield SchemaChange(
-            where, "migration", f"{label} {now} (stored=)", ChangeStep("rekey", (_old(name), _new(name)))
+            where, "migration", f"{label} {storage} (stored=)", ChangeStep("rekey", (_old(name), _new(name)))
         )
     step, message = None, f"{label} was {old} and is {new}"
     convert = ChangeStep("convert", pair, ("...",), hint="a function of the old value")
@@ -313,12 +322,12 @@ def _field_changes(
         functions = _conversion(old, new)
         step = attrs.evolve(convert, functions=functions, hint="") if functions else convert
     elif not takes(new, old):
-        lost = [value for value in _values(old) if value not in _values(new)]
-        if not lost:
+        lost_values = [value for value in _values(old) if value not in _values(new)]
+        if not lost_values:
             step = convert
-        elif contents.holds_one_of(name, property, lost):
-            message = f"{label} holds {', '.join(map(repr, lost))} in the store, which it cannot any more"
-            becomes = ", ".join([f"{value!r}: …" for value in lost])
+        elif contents.holds_one_of(name, property, lost_values):
+            message = f"{label} holds {', '.join(map(repr, lost_values))} in the store, which it cannot any more"
+            becomes = ", ".join([f"{value!r}: …" for value in lost_values])
             step = attrs.evolve(convert, hint=f"what becomes of these: {{{becomes}}}, or a function")
     elif widens(replace(old, optional=True), replace(new, optional=True)):
         yield SchemaChange(where, "open", message)
@@ -326,14 +335,14 @@ def _field_changes(
         step, message = convert, f"{label}: {'; '.join(faults)}"
     if old.optional and not new.optional and step is None:
         hint = "a function of the entity" if new.default is None else ""
-        step = ChangeStep("fill", pair[1:], (_given(new),), hint=hint)
+        step = ChangeStep("fill", pair[1:], (_fill_function(new),), hint=hint)
     elif new.optional and not old.optional:
         yield SchemaChange(where, "open", f"{label} may be None")
     if step is not None:
         yield SchemaChange(where, "migration", message, step)
 
 
-def _given(form: FieldSpec) -> str:
+def _fill_function(form: FieldSpec) -> str:
     """Return the function that fills a field with what a row without it reads as; ``...`` if it is required."""
     value = "None" if form.optional else None if form.default is None else default_source(form)
     return "..." if value is None else f"lambda e: {value}"
@@ -341,16 +350,16 @@ def _given(form: FieldSpec) -> str:
 
 def _conversion(old: FieldSpec, new: FieldSpec) -> tuple[str, ...]:
     """Return the function of ``m.convert``, and the one back; nothing if only a person can write them."""
-    function, back = _LOSSLESS.get((old.type, new.type), ("", ""))
+    function, reverse = _LOSSLESS.get((old.type, new.type), ("", ""))
     # (What becomes of a few members is for a mapping to say; mypy does not infer the type of a function of an optional Literal.)
     asks = new.members is not UNSET or (old.optional and old.members is not UNSET and new.type != "str")
     if not function or asks or (old.optional and not new.optional):
         return ()
-    return (function, f"back={back}") if back and old.members is UNSET else (function,)
+    return (function, f"back={reverse}") if reverse and old.members is UNSET else (function,)
 
 
 def nested_members(old: FieldSpec, new: FieldSpec) -> MemberComparison:
-    """Return how the nested types of two fields differ.
+    """Return the differences of the nested types of two fields.
 
     Raises:
         CorruptStore: the schema in the catalogue cannot be read.
@@ -431,12 +440,12 @@ def _index_changes(name: str, old: ModelSpec, new: ModelSpec) -> Iterator[Schema
 
 
 def _difference(part: str, old: IndexSpec, new: IndexSpec) -> str:
-    """Return how two indexes differ in one part of their forms, as text."""
-    was, now = getattr(old, part), getattr(new, part)
+    """Return the difference of two indexes in one part of their forms, as text."""
+    old_value, new_value = getattr(old, part), getattr(new, part)
     if part == "where":
         return "its condition (where=) differs"
     if part == "unique":
-        return "it was unique and is not" if was else "it was not unique and is"
+        return "it was unique and is not" if old_value else "it was not unique and is"
     if part == "include":
-        was, now = (", ".join(names) or "nothing" for names in (was, now))
-    return f"its {part} was {was} and is {now}"
+        old_value, new_value = (", ".join(names) or "nothing" for names in (old_value, new_value))
+    return f"its {part} was {old_value} and is {new_value}"

@@ -56,13 +56,13 @@ class _Body:
         return f"property_{len(self.names)}"
 
 
-def source_model(known: Model, form: ModelSpec, keepers: Mapping[str, ModelSpec]) -> Model:
+def source_model(declared_model: Model, form: ModelSpec, keepers: Mapping[str, ModelSpec]) -> Model:
     """Return an entity class with the fields of a known one, and after them those that only the catalogue knows.
 
     Args:
         keepers: the aggregates that keep maintained fields which the known class lacks, by property.
     """
-    declaration = known.declaration
+    declaration = declared_model.declaration
     body = _Body(declaration.cls.__module__)
     grouped = declaration.key_fields if declaration.maintained else ()  # (their types are those of the class measured)
     for field in declaration.fields:
@@ -76,10 +76,12 @@ def source_model(known: Model, form: ModelSpec, keepers: Mapping[str, ModelSpec]
             continue
         # The catalogue knows all members of an Enum or a nested value, and the wider type of a field that can hold more
         # by now.
-        own, stored = known.form.fields[field.property], form.fields[field.property]
-        as_is = own.json is not UNSET and (own.json == stored.json or not _is_readable(stored))
-        as_is |= field.name in grouped and own.members == stored.members
-        kind = field.annotation if as_is else _kind(stored)
+        class_field, catalogue_field = declared_model.form.fields[field.property], form.fields[field.property]
+        as_is = class_field.json is not UNSET and (
+            class_field.json == catalogue_field.json or not _is_readable(catalogue_field)
+        )
+        as_is |= field.name in grouped and class_field.members == catalogue_field.members
+        kind = field.annotation if as_is else _kind(catalogue_field)
         body.add(field.property, kind, FieldOptions(name=field.property, stored=field.stored, kw_only=True), field.name)
     for property, hidden in form.fields.items():
         if property not in body.names:
@@ -89,36 +91,36 @@ def source_model(known: Model, form: ModelSpec, keepers: Mapping[str, ModelSpec]
         assert shape is not UNSET
         body.add(property, _kind(keeper.fields[property]), _measure(shape.measures[property][0], shape.of, property))
     body.attributes["key"] = Key(partition=declaration.partition.text, row=declaration.row.text)
-    return model_of(_Entities(known.name, (Entity,), body.attributes, table=form.table, type=form.type))
+    return model_of(_Entities(declared_model.name, (Entity,), body.attributes, table=form.table, type=form.type))
 
 
 def _measure(kind: MeasureKind, source: str, name: str) -> Measure:
-    """Return what a maintained field of a followed class measures: what that is, the aggregate says which keeps it."""
+    """Return the measure of a maintained field of a followed class, as the aggregate says that keeps it."""
     return Measure(kind, None, None, name, SourceName(source))
 
 
 def aggregate_model(
-    name: str, form: ModelSpec, source: Model, source_form: ModelSpec, known: Model | None = None
+    name: str, form: ModelSpec, source: Model, source_form: ModelSpec, declared_model: Model | None = None
 ) -> Model:
     """Return an aggregate, as its form describes it.
 
     Args:
         source: the class that it is maintained from, as `source_model` gives it.
-        known: the class that the program declares for it; then the fields of that come first, in its order.
+        declared_model: the class that the program declares for it; then the fields of that come first, in its order.
     """
     shape = form.aggregate
     assert shape is not UNSET
     field = _fields_of(source)
-    order = [] if known is None else [field.property for field in known.declaration.fields]
+    order = [] if declared_model is None else [field.property for field in declared_model.declaration.fields]
     body = _Body(source.cls.__module__)
     for property in sorted(form.fields, key=lambda name: order.index(name) if name in order else len(order)):
         kind, label, where = shape.measures.get(property) or ("group", shape.groups[property], None)
         measured = None if label is None else (load_group if kind == "group" else load_value)(label, field)
         condition = None if where is None else load(where, field)
-        stored = form.fields[property]
+        field_form = form.fields[property]
         if isinstance(label, str) and label in source_form.fields and kind not in ("count", "sum", "avg"):
-            stored = _as_wide_as(source_form.fields[label], stored)
-        body.add(property, _kind(stored), Measure(kind, measured, condition, property))
+            field_form = _as_wide_as(source_form.fields[label], field_form)
+        body.add(property, _kind(field_form), Measure(kind, measured, condition, property))
     body.attributes["key"] = _key(form, body.names)
     for index_name, index in form.indexes.items():
         body.attributes[index_name] = _declared_index(index, body.names)
@@ -159,72 +161,76 @@ def _entity_model(name: str, key: bytes) -> Model:
 def _entity_body(form: ModelSpec) -> _Body:
     body = _Body(__name__)
     for property, field in form.fields.items():
-        stored = not field.in_key and property in form.key_fields
-        body.add(property, _kind(field), FieldOptions(name=property, stored=stored, kw_only=True))
+        is_stored = not field.in_key and property in form.key_fields
+        body.add(property, _kind(field), FieldOptions(name=property, stored=is_stored, kw_only=True))
     return body
 
 
-def stored_schema(forms: Forms, undeclared: Collection[str] = (), known: Schema | None = None) -> Schema:
+def stored_schema(forms: Forms, undeclared: Collection[str] = (), previous: Schema | None = None) -> Schema:
     """Return the classes of a catalogue, compiled from their forms alone, with their indexes and maintained fields.
 
-    What only the code of a class knows is missing: members of an Enum come as a Literal, nested values as classes of
-    the library, fields by the names of their properties, and defaults and constraints not at all. What cannot be
-    compiled so is in `Schema.lost`.
+    They lack what only the code of a class knows. Members of an Enum come as a Literal, nested values as classes of the
+    library, and fields by the names of their properties. Defaults and constraints are missing. `Schema.lost` has the
+    classes that cannot be compiled so.
 
     Args:
         undeclared: the labels of indexes and aggregates that the newest version of their class does not declare; they
             are left out.
-        known: what was compiled before: classes that are as they were stay the same ones.
+        previous: what was compiled before: classes that are as they were stay the same ones.
     """
     names = [name for name in forms if not is_former(name) and kept_field(name) is None and name not in undeclared]
-    before = {} if known is None else known.by_name
+    compiled = {} if previous is None else previous.by_name
     models: dict[str, Model] = {}
-    lost: dict[str, str] = {}
+    uncompiled: dict[str, str] = {}
     for name in sorted((name for name in names if not forms[name].aggregate), key=lambda name: depth_of(name, forms)):
         try:
             try:
-                made = _whole_model(name, forms, undeclared, models, lost)
+                model = _whole_model(name, forms, undeclared, models, uncompiled)
             except InvalidModel:  # what it measures may hold more by now than the field was made for
-                made = _whole_model(name, forms, undeclared, {}, lost)
-            models[name] = _same(made, before.get(name))
+                model = _whole_model(name, forms, undeclared, {}, uncompiled)
+            models[name] = _same(model, compiled.get(name))
         except UNCOMPILED as error:
-            lost[name] = _told(error, forms[name])
+            uncompiled[name] = _reason(error, forms[name])
     for name in names:
         form = forms[name]
         if (shape := form.aggregate) is not UNSET:
-            indexes = {index: each for index, each in form.indexes.items() if f"{name}.{index}" not in undeclared}
+            indexes = {
+                index: index_form for index, index_form in form.indexes.items() if f"{name}.{index}" not in undeclared
+            }
             if shape.of not in models:
-                lost[name] = _told(f"{shape.of} cannot be read", form)
+                uncompiled[name] = _reason(f"{shape.of} cannot be read", form)
                 continue
             try:
                 total = aggregate_model(name, replace(form, indexes=indexes), models[shape.of], forms[shape.of])
-                models[name] = _same(total, before.get(name))
+                models[name] = _same(total, compiled.get(name))
             except UNCOMPILED as error:
-                lost[name] = _told(error, form)
-    kept = [model_of(keeper) for model in models.values() if model.maintained for keeper in keepers(model.cls)]
-    return Schema((*models.values(), *kept), lost)
+                uncompiled[name] = _reason(error, form)
+    keeper_models = [model_of(keeper) for model in models.values() if model.maintained for keeper in keepers(model.cls)]
+    return Schema((*models.values(), *keeper_models), uncompiled)
 
 
 UNCOMPILED = (InvalidModel, ValueError, AttributeError, TypeError, LookupError)
 """How it ends if a form cannot be compiled."""
 
 
-def _same(model: Model, known: Model | None) -> Model:
+def _same(model: Model, compiled: Model | None) -> Model:
     """Return the class that was compiled before, if it is the same."""
-    if known is None or known.form != model.form:
+    if compiled is None or compiled.form != model.form:
         return model
-    one, other = model.declaration, known.declaration
-    kept = [[(field.name, field.type.name, field.optional) for field in made.fields] for made in (one, other)]
-    return known if kept[0] == kept[1] and one.of is other.of else model
+    new, old = model.declaration, compiled.declaration
+    fields = [
+        [(field.name, field.type.name, field.optional) for field in declaration.fields] for declaration in (new, old)
+    ]
+    return compiled if fields[0] == fields[1] and new.of is old.of else model
 
 
-def _told(why: object, form: ModelSpec | IndexSpec) -> str:
-    """Return why something cannot be compiled, and below that its form."""
+def _reason(why: object, form: ModelSpec | IndexSpec) -> str:
+    """Return the reason why a form cannot be compiled, and below that the form."""
     return f"{why}\n{msgspec.json.format(msgspec.json.encode(form), indent=1).decode()}"
 
 
 def _whole_model(
-    name: str, forms: Forms, undeclared: Collection[str], models: Mapping[str, Model], lost: dict[str, str]
+    name: str, forms: Forms, undeclared: Collection[str], models: Mapping[str, Model], uncompiled: dict[str, str]
 ) -> Model:
     """Return a class with all that is maintained of it; an index that cannot be compiled is noted as lost."""
     form = forms[name]
@@ -236,19 +242,19 @@ def _whole_model(
             body.add(property, _kind(forms[keeper].fields[property]), measure)
     body.attributes["key"] = _key(form, body.names)
     bare = model_of(_Entities(name, (Entity,), dict(body.attributes), table=form.table, type=form.type))
-    for index, declared in form.indexes.items():
+    for index, index_form in form.indexes.items():
         label = f"{name}.{index}"
         if not is_former(index) and label not in undeclared:
             try:
-                index_model(bare, index, declared)
-                body.attributes[index] = _declared_index(declared, body.names)
+                index_model(bare, index, index_form)
+                body.attributes[index] = _declared_index(index_form, body.names)
             except UNCOMPILED as error:
-                lost[label] = _told(error, declared)
+                uncompiled[label] = _reason(error, index_form)
     return model_of(_Entities(name, (Entity,), body.attributes, table=form.table, type=form.type))
 
 
 def _measure_of(shape: AggregateSpec, property: str, source: Model | None, names: Mapping[str, str]) -> Measure:
-    """Return what a maintained field measures.
+    """Return the measure of a maintained field.
 
     Args:
         shape: of the aggregate that keeps it.
@@ -257,8 +263,14 @@ def _measure_of(shape: AggregateSpec, property: str, source: Model | None, names
         names: of the fields of the key, by property.
     """
     kind, label, where = shape.measures[property]
-    known = {} if source is None else {one.property: one.name for one in source.declaration.fields}
-    if source is None or any(known.get(group) != names[own] for own, group in shape.groups.items()):
+    field_names = (
+        {}
+        if source is None
+        else {source_field.property: source_field.name for source_field in source.declaration.fields}
+    )
+    if source is None or any(
+        field_names.get(group) != names[property_name] for property_name, group in shape.groups.items()
+    ):
         return _measure(kind, shape.of, property)
     field = _fields_of(source)
     measured = None if label is None else load_value(label, field)
@@ -318,9 +330,9 @@ def index_model(model: Model, name: str, form: IndexSpec) -> IndexModel:
     declaration = model.declaration
     index = _declared_index(form, {field.property: field.name for field in declaration.fields})
     faults: list[str] = []
-    found = compile_index(
+    compiled = compile_index(
         declaration.cls, name, index, declaration.table, {f.name: f for f in declaration.fields}, faults
     )
-    if found is None or faults:
+    if compiled is None or faults:
         raise InvalidModel(f"{model.name}.{name}", faults)
-    return found
+    return compiled

@@ -33,7 +33,7 @@ _TOTAL = {
 
 def function_name(function: Any, source: FieldSpec, target: FieldSpec) -> str | None:
     """Return the name of a function in `FUNCTIONS`; None if it is not there, or cannot convert every value."""
-    name = next((name for name, known in FUNCTIONS.items() if known is function or known == function), None)
+    name = next((name for name, candidate in FUNCTIONS.items() if candidate is function or candidate == function), None)
     plain = source.members is UNSET and target.members is UNSET and (target.optional or not source.optional)
     return name if name and plain and source.type in _TOTAL.get((name, target.type), ()) else None
 
@@ -80,7 +80,7 @@ class Translation:
                 values.append(default if other is None else other[at])
                 continue
             place = self._places.get(property)
-            value = self._stored(property, keyed) if place is None else row[place]
+            value = self._stored_value(property, keyed) if place is None else row[place]
             if value is not None and (function := self._functions.get(property)) is not None:
                 value = field.type.store(function(self._fields[property].type.load(value)))
             values.append(self._mapped(field.property, value))
@@ -90,7 +90,7 @@ class Translation:
         """Return the values in a key of the source, by field."""
         return decode(self._source.declaration.templates, (partition, row))
 
-    def _stored(self, property: str, keyed: dict[str, Any]) -> Any:
+    def _stored_value(self, property: str, keyed: dict[str, Any]) -> Any:
         field = self._fields[property]
         return field.type.store(keyed[field.name])
 
@@ -102,6 +102,6 @@ class Translation:
         values = {}
         for name in dict.fromkeys(slot.field for slot in template.slots):
             field = self._target.declaration.field(name)
-            stored = self._stored(self._properties[field.property], keyed)
-            values[name] = field.type.load(self._mapped(field.property, stored))
+            stored_value = self._stored_value(self._properties[field.property], keyed)
+            values[name] = field.type.load(self._mapped(field.property, stored_value))
         return template.encode(values)

@@ -16,7 +16,7 @@ from ..schema.model import Model, Schema
 from .history import History
 
 _DEPLOY = "deploy the version that declares it as it is now"
-_SHOWN = 3  # steps of a migration in a message
+_MAX_STEPS = 3  # steps of a migration in a message
 
 
 class Version(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,21 +48,21 @@ class Version(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def state(self) -> Literal["current", "behind", "twin", "retired", "ended", "undone"]:
-        """What it is; ValueError if no version is so."""
-        live, own = self.until is None, self.beside is not None
-        if live and not (self.retired_by or self.undone or self.unkept) and (self.behind or not own):
-            return "twin" if own else "current" if self.behind is None else "behind"
-        if live or own or (self.undone and self.retired_by) or (self.unkept and not self.retired_by):
+        """Its state; ValueError if no version is so."""
+        live, on_mirror = self.until is None, self.beside is not None
+        if live and not (self.retired_by or self.undone or self.unkept) and (self.behind or not on_mirror):
+            return "twin" if on_mirror else "current" if self.behind is None else "behind"
+        if live or on_mirror or (self.undone and self.retired_by) or (self.unkept and not self.retired_by):
             raise ValueError(f"no version is {self!r}")
         return "undone" if self.undone else "ended" if self.retired_by is None else "retired"
 
-    def retire(self, now: int, by: str, *, unkept: bool = False) -> Version:
+    def retire(self, now_us: int, by: str, *, unkept: bool = False) -> Version:
         """Return it as a migration, or its undoing, retires it."""
-        return replace(self, until=now, retired_by=by, beside=None, unkept=unkept, undone=False)
+        return replace(self, until=now_us, retired_by=by, beside=None, unkept=unkept, undone=False)
 
-    def end(self, now: int) -> Version:
+    def end(self, now_us: int) -> Version:
         """Return it as the class is declared anew, unless it ended before."""
-        return replace(self, until=now, undone=False) if self.until is None or self.undone else self
+        return replace(self, until=now_us, undone=False) if self.until is None or self.undone else self
 
     def live_beside(self, migration: str) -> Version:
         """Return it with tables of its own beside a migration, which it has not seen."""
@@ -96,58 +96,63 @@ class Versions:
 
     def live(self, name: str, form: str | None = None) -> list[Version]:
         """Return those of a class that may run, all or those of a form."""
-        return [each for each in self.of(name) if each.until is None and form in (None, each.form)]
+        return [version for version in self.of(name) if version.until is None and form in (None, version.form)]
 
     def each(self, change: Callable[[str, Version], Version]) -> Versions:
-        """Return what a function makes of each version and its class."""
-        return Versions({name: [change(name, each) for each in opened] for name, opened in self.by_class.items()})
+        """Return the results of a function of each class and version."""
+        return Versions(
+            {name: [change(name, version) for version in of_class] for name, of_class in self.by_class.items()}
+        )
 
-    def retire(self, now: int, by: str, which: Callable[[str, Version], bool], *, unkept: bool = False) -> Versions:
+    def retire(
+        self, now_us: int, by: str, is_chosen: Callable[[str, Version], bool], *, unkept: bool = False
+    ) -> Versions:
         """Return the versions after some of those that may run are retired."""
 
-        def after(name: str, version: Version) -> Version:
-            is_one = version.until is None and which(name, version)
-            return version.retire(now, by, unkept=unkept) if is_one else version
+        def changed_version(name: str, version: Version) -> Version:
+            is_one = version.until is None and is_chosen(name, version)
+            return version.retire(now_us, by, unkept=unkept) if is_one else version
 
-        return self.each(after)
+        return self.each(changed_version)
 
     def revive(self, id: str, by: str, but: Collection[str] = ()) -> Versions:
         """Return the versions once the store is back before a migration, or its undoing; ``but``: classes without this."""
         return self.each(lambda name, version: version if name in but else version.revive(id, by))
 
 
-def ahead(version: Version, model: Model, schema: Schema, versions: Versions) -> Version:
+def with_newest_source(version: Version, model: Model, schema: Schema, versions: Versions) -> Version:
     """Return a version of an aggregate; contracting does not retire it if its source is opened as the newest class."""
     if model.aggregate is None or version.behind is None or version.beside or version.form != model.form_hash:
         return version
     source = schema.by_class[model.aggregate.source]
-    newest = any(other.behind is None for other in versions.live(source.name, source.form_hash))
+    newest = any(candidate.behind is None for candidate in versions.live(source.name, source.form_hash))
     return replace(version, behind=None) if newest else version
 
 
 def newest(model: Model, versions: Versions) -> str:
     """Return in words which version knows a value that a class does not know, and what to do."""
-    opened = versions.of(model.name)
-    own = [at for at, version in enumerate(opened) if version.form == model.form_hash]
-    last = max((at for at, version in enumerate(opened) if version.in_use), default=-1)
-    if not own or last <= own[-1]:
+    of_class = versions.of(model.name)
+    same_form = [at for at, version in enumerate(of_class) if version.form == model.form_hash]
+    last_in_use = max((at for at, version in enumerate(of_class) if version.in_use), default=-1)
+    if not same_form or last_in_use <= same_form[-1]:
         return f"another version of {model.name} wrote it; declare it as that one does, or write another value with that one"
-    return f"a newer version of {model.name} declares it so, which was first opened on {_date(opened[last].since)}; deploy that one"
+    return f"a newer version of {model.name} declares it so, which was first opened on {_date(of_class[last_in_use].since)}; deploy that one"
 
 
 def retirement(model: Model, versions: Versions, history: History) -> str | None:
-    """Return why a program with this class cannot use the store, as its form was retired; None if it was not."""
-    opened = [version for version in versions.of(model.name) if version.form == model.form_hash]
-    is_live = not opened or None in [version.until for version in opened]
-    return None if is_live else retired(model.name, opened[-1], history)
+    """Return the reason why a program with this class cannot use the store: its form was retired. None if it was
+    not."""
+    same_form = [version for version in versions.of(model.name) if version.form == model.form_hash]
+    is_live = not same_form or None in [version.until for version in same_form]
+    return None if is_live else retired(model.name, same_form[-1], history)
 
 
 def steps_of(migration: str, name: str, history: History) -> str:
-    """Return what a migration changed of a class, or of others, in words; "" if the store does not know it any more."""
+    """Return the changes of a migration to a class, or to others, in words; "" if the store has forgotten it."""
     entry = history.last(migration)
     words = [] if entry is None else list(map(str, entry.steps))
     words = [step for step in words if _is_in(name, step)] or words
-    return ", and ".join([*words[:_SHOWN], *([f"{len(words) - _SHOWN} more"] if words[_SHOWN:] else [])])
+    return ", and ".join([*words[:_MAX_STEPS], *([f"{len(words) - _MAX_STEPS} more"] if words[_MAX_STEPS:] else [])])
 
 
 def names_class(migration: str, name: str, history: History) -> bool:
@@ -161,40 +166,40 @@ def _is_in(name: str, step: str) -> bool:
 
 
 def retired(name: str, version: Version, history: History) -> str:
-    """Return why a retired version of a class cannot be used: what changed, and what to do."""
-    ended = _date(version.until or 0)
+    """Return the reason why a retired version of a class cannot be used, with the change and the remedy."""
+    end_date = _date(version.until or 0)
     if version.undone:
         return "the migration that replaced this form of the class was undone; open the store again"
     if version.retired_by is None:
-        return f"the class was declared again on {ended}, when it held no entities; {_DEPLOY}"
+        return f"the class was declared again on {end_date}, when it held no entities; {_DEPLOY}"
     *undoing, id = version.retired_by.split(" ")
     if version.unkept:
         how = (
             f"a process that opened the store without migrations= wrote what the migration {id} made of the class, which "
-            f"ended this form of it on {ended}"
+            f"ended this form of it on {end_date}"
         )
     else:
         id = _changed_by(name, version.behind or id, id, history)
-        how = f"{' '.join([*undoing, id]) if undoing else f'the migration {id}'} replaced this form of the class on {ended}"
+        how = f"{' '.join([*undoing, id]) if undoing else f'the migration {id}'} replaced this form of the class on {end_date}"
     if steps := steps_of(id, name, history):
         how += f": {'it took back: ' if undoing else ''}{steps}"
     return f"{how}; {_DEPLOY}"
 
 
-def _changed_by(name: str, first: str, last: str, history: History) -> str:
-    """Return which of several migrations changed a class last; that which ended it, if none names the class.
+def _changed_by(name: str, first_id: str, last_id: str, history: History) -> str:
+    """Return the migration, of several, that changed a class last; the one that ended it, if none names the class.
 
     A migration ends versions of all classes that share a table with those that it names.
 
     Args:
-        first, last: the first that a version has not seen, and the one that ended it; an undoing goes back from the first.
+        first_id, last_id: the first that a version has not seen, and the one that ended it; an undoing goes back from the first.
     """
     ids = list(dict.fromkeys([entry.id for entry in history]))
-    if first not in ids or last not in ids:
-        return last
-    start, end = ids.index(first), ids.index(last)
+    if first_id not in ids or last_id not in ids:
+        return last_id
+    start, end = ids.index(first_id), ids.index(last_id)
     between = ids[start : end + 1][::-1] if start <= end else ids[end : start + 1]
-    return next((id for id in between if names_class(id, name, history)), last)
+    return next((id for id in between if names_class(id, name, history)), last_id)
 
 
 def _date(time: int) -> str:

@@ -1,4 +1,4 @@
-"""What `Product.price` is: conditions and calculations as data, and as Python.
+"""Typed expressions: conditions and calculations as data, and as Python.
 
 - `foreign_names`: names that other libraries have for what is called otherwise here.
 - `arithmetic`: what operators do with each type.

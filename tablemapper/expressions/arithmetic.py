@@ -131,7 +131,7 @@ def kind_of(operand: Any) -> type | None:
 
 
 def _fault(constant: Any) -> str | None:
-    """Return why a constant cannot be calculated with, though its kind can."""
+    """Return the reason why no calculation takes a constant, though it takes its kind."""
     if isinstance(constant, Decimal) and not constant.is_finite():
         return f"{safe_repr(constant)} is not finite"
     if isinstance(constant, int) and constant.bit_length() > MAX_BITS:
@@ -144,7 +144,7 @@ def _fault(constant: Any) -> str | None:
 
 
 def calculation_fault(error: Exception) -> str:
-    """Return why something cannot be calculated, for what the calculation raised."""
+    """Return the reason why a calculation fails, for the error that it raised."""
     if isinstance(error, ZeroDivisionError) or "DivisionByZero" in str(error):
         return "a division by zero"
     if isinstance(error, ValueError):
@@ -156,7 +156,7 @@ def calculation_fault(error: Exception) -> str:
 
 
 class Number(Expr[T_co, O], Generic[O, T_co]):
-    """What can be calculated with, if its values are numbers or times; a missing value gives a missing value."""
+    """An operand of calculations, if its values are numbers or times; a missing value gives a missing value."""
 
     __slots__ = ()
 
@@ -167,12 +167,12 @@ class Number(Expr[T_co, O], Generic[O, T_co]):
 
     @property
     def label(self) -> str:
-        """What a user writes, without the class."""
+        """The text that a user writes, without the class."""
         raise NotImplementedError
 
     @cached_property
     def source(self) -> Hashable:
-        """What two of them have in common if they always have the same value."""
+        """The identity of operands that always have the same value."""
         raise NotImplementedError
 
     def attributes(self) -> Iterator[Any]:
@@ -341,7 +341,7 @@ if TYPE_CHECKING:
 
 
 class Incomparable:
-    """What stands in no condition: comparing it raises the error that it says."""
+    """An operand that no condition compares: a comparison raises its error."""
 
     __slots__ = ()
 
@@ -399,23 +399,23 @@ class Computed(Incomparable, Number[O, T_co]):
         return self.op, _source(self.left), _source(self.right)
 
     def attributes(self) -> Iterator[Any]:
-        for one in (self.left, self.right):
-            if isinstance(one, Number):
-                yield from one.attributes()
+        for operand in (self.left, self.right):
+            if isinstance(operand, Number):
+                yield from operand.attributes()
 
     def __attrs_post_init__(self) -> None:
-        for one in (self.left, self.right):
-            if kind_of(one) is None:
+        for operand in (self.left, self.right):
+            if kind_of(operand) is None:
                 raise InvalidQuery(
-                    f"{safe_repr(self)}: {safe_repr(one)} cannot be part of a calculation; use numbers and times"
+                    f"{safe_repr(self)}: {safe_repr(operand)} cannot be part of a calculation; use numbers and times"
                 )
-            if (fault := _fault(one)) is not None:
+            if (fault := _fault(operand)) is not None:
                 raise InvalidQuery(f"{safe_repr(self)}: {fault}")
         result = calculation(self.op, self.left, self.right)
         if result is None:
             kinds = [kind.__name__ for kind in (kind_of(self.left), kind_of(self.right)) if kind is not None]
             raise InvalidQuery(f"{safe_repr(self)}: cannot calculate {f' {self.op} '.join(kinds)}")
-        depth = 1 + max(one.depth if isinstance(one, Computed) else 0 for one in (self.left, self.right))
+        depth = 1 + max(operand.depth if isinstance(operand, Computed) else 0 for operand in (self.left, self.right))
         if depth > MAX_DEPTH:
             raise InvalidQuery(f"calculations are nested more than {MAX_DEPTH} deep; do that in a function")
         object.__setattr__(self, "kind", result[0])

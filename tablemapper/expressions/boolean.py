@@ -1,4 +1,4 @@
-"""What every predicate answers, and predicates that are made of others.
+"""The base of predicates, and the combinations *and*, *or*, *not*.
 
 They are joined one by one, in as many steps, whatever is joined already. Few parts are copied with each that is joined to
 them. Of many it is noted only what was joined, and the parts are found when they are asked for.
@@ -32,10 +32,10 @@ class Predicate(Generic[O_contra]):
         return verbs_of(self)
 
     def __and__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _not_too_deep(joined(And, self, as_predicate(other)))
+        return _not_too_deep(join(And, self, as_predicate(other)))
 
     def __or__(self, other: Predicate[O_contra]) -> Predicate[O_contra]:
-        return _not_too_deep(joined(Or, self, as_predicate(other)))
+        return _not_too_deep(join(Or, self, as_predicate(other)))
 
     def __invert__(self) -> Predicate[O_contra]:
         return self.part if isinstance(self, Not) else _not_too_deep(Not(part=self))
@@ -44,7 +44,7 @@ class Predicate(Generic[O_contra]):
         raise TypeError(NO_TRUTH)
 
     def shape(self, constants: list[Any], /) -> Hashable:
-        """Return what this has in common with predicates that differ in their constants only, and add the constants."""
+        """Return the shape that this shares with predicates of other constants, and add the constants."""
         raise NotImplementedError
 
     def with_constants(self, constants: Iterator[Any], /) -> Predicate[O_contra]:
@@ -131,20 +131,20 @@ class Not(Predicate[O_contra]):
         return self.part.attributes()
 
 
-def joined(kind: Any, left: Any, right: Any) -> Any:
+def join(kind: Any, left: Any, right: Any) -> Any:
     """Return a predicate of a kind that has two others for parts, or their parts where they are of that kind."""
     parts: tuple[Any, ...] = ()
     depth, many = 0, False
-    for one in (left, right):
-        if not isinstance(one, kind):
-            depth = max(depth, one.depth + 1)
-            parts += (one,)
+    for side in (left, right):
+        if not isinstance(side, kind):
+            depth = max(depth, side.depth + 1)
+            parts += (side,)
             continue
-        depth = max(depth, one.depth)
-        if one.joined or len(one.parts) > _MANY:
+        depth = max(depth, side.depth)
+        if side.joined or len(side.parts) > _MANY:
             many = True
         else:
-            parts += one.parts
+            parts += side.parts
     predicate = kind(parts=parts, depth=depth)
     if many:
         object.__setattr__(predicate, "joined", (left, right))
@@ -152,14 +152,14 @@ def joined(kind: Any, left: Any, right: Any) -> Any:
     return predicate
 
 
-def taken_apart(kind: Any, both: tuple[Any, ...]) -> tuple[Any, ...]:
+def taken_apart(kind: Any, sides: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the parts of what was joined."""
     parts: list[Any] = []
-    rest = [*reversed(both)]
-    while rest:
-        one = rest.pop()
-        if isinstance(one, kind):
-            rest += reversed(one.joined or one.parts)
+    pending = [*reversed(sides)]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, kind):
+            pending += reversed(part.joined or part.parts)
         else:
-            parts.append(one)
+            parts.append(part)
     return tuple(parts)

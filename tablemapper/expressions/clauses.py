@@ -1,4 +1,4 @@
-"""What a query and a write do with a field: order by it, and assign to it."""
+"""Clauses of queries and writes over a field: orders and assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands inside the value of a field: the elements of a list, and the steps to a nested value."""
+"""Elements of lists, and paths into nested values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ElementAttr(Incomparable, Expr[U_co, O], Generic[O, U_co]):
 
 
 class Recorder:
-    """What a function given to `Attr.at` gets: it remembers which attributes were read."""
+    """The argument of a function given to `Attr.at`: it remembers which attributes were read."""
 
     __slots__ = ("path_",)
 

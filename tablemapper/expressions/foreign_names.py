@@ -238,7 +238,7 @@ FOREIGN_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 class _Remedy:
-    """What a name of others raises: a descriptor that stands on a class."""
+    """The error of a foreign name: a descriptor that stands on a class."""
 
     def __init__(self, cls: type, name: str, remedy: str, describe: Describe, face: Face) -> None:
         self._cls = cls
@@ -254,24 +254,26 @@ class _Remedy:
     def __get__(self, owned: Any, owner: type) -> Any:
         if self.is_behind(owner):
             return getattr(super(self._cls, owner if owned is None else owned), self._name)
-        what, model = (owner.__name__, "Product") if owned is None else self._describe(owned)
-        raise AttributeError(foreign_name_fault(what, self._name, self._remedy, model, self._face))
+        subject, model = (owner.__name__, "Product") if owned is None else self._describe(owned)
+        raise AttributeError(foreign_name_fault(subject, self._name, self._remedy, model, self._face))
 
 
 def _operation(name: str, remedy: str, describe: Describe, face: Face) -> Callable[..., NoReturn]:
     """Return a special method, of an operation that an object has not."""
 
-    def refused(self: Any, *_: object) -> NoReturn:
-        what, model = describe(self)
-        raise TypeError(_fault(what, _OPERATIONS[name], remedy, model, face))
+    def refuse(self: Any, *_: object) -> NoReturn:
+        subject, model = describe(self)
+        raise TypeError(_fault(subject, _OPERATIONS[name], remedy, model, face))
 
-    return refused
+    return refuse
 
 
 def without_foreign_names(cls: type, names: Iterable[str]) -> list[str]:
     """Return the attributes of a class that are there, of those that ``dir`` finds; completion offers no others."""
     attributes = {name: inspect.getattr_static(cls, name, None) for name in names}
-    return [name for name, one in attributes.items() if not isinstance(one, _Remedy) or one.is_behind(cls)]
+    return [
+        name for name, attribute in attributes.items() if not isinstance(attribute, _Remedy) or attribute.is_behind(cls)
+    ]
 
 
 def verbs_of(value: object) -> list[str]:
@@ -287,23 +289,23 @@ def verbs_of(value: object) -> list[str]:
 _WALKS = frozenset({"attributes", "shape", "with_attributes", "with_constants"})
 
 
-def foreign_name_fault(what: str, name: str, remedy: str, model: str, face: Face = "either") -> str:
-    """Return what to write instead of a name, for the error of reading it.
+def foreign_name_fault(subject: str, name: str, remedy: str, model: str, face: Face = "either") -> str:
+    """Return the replacement of a name, for the error of reading it.
 
     Args:
-        what: that has no such name.
+        subject: that has no such name.
         name: as others have it.
         remedy: what to write, with ``{0}`` for the class.
         model: the name of the class of entities.
         face: whose form of the remedy is shown.
     """
-    return _fault(what, f".{name}", remedy, model, face)
+    return _fault(subject, f".{name}", remedy, model, face)
 
 
-def _fault(what: str, name: str, remedy: str, model: str, face: Face) -> str:
+def _fault(subject: str, name: str, remedy: str, model: str, face: Face) -> str:
     asynchronous = face == "async" or (face == "either" and _in_event_loop())
     text = remedy.format(model)
-    return f"{what} has no {name}; write {for_asyncio(text) if asynchronous else text}"
+    return f"{subject} has no {name}; write {for_asyncio(text) if asynchronous else text}"
 
 
 def _in_event_loop() -> bool:
@@ -428,5 +430,5 @@ def _awaited(match: re.Match[str]) -> str:
     if of == "store" and calls and calls[0][1] == "query":
         of = "query"
     end = max([call.end() for call in calls if call[1] in AWAITED[of]], default=0)
-    code, rest = match[0][: match.start(2) - match.start() + end], match[2][end:]
-    return match[0] if not end else f"(await {code}){rest}" if rest else f"await {code}"
+    code, following = match[0][: match.start(2) - match.start() + end], match[2][end:]
+    return match[0] if not end else f"(await {code}){following}" if following else f"await {code}"

@@ -1,4 +1,4 @@
-"""What can be done with predicates: take them apart, write them down, replace their constants; calculations too.
+"""Operations on predicates and calculations: split, serialise, parametrise.
 
 A predicate with `Parameter`s for constants stands for all queries that differ in their constants only.
 """
@@ -53,7 +53,7 @@ def conjuncts(predicates: Iterable[Predicate[Any]]) -> Iterator[Predicate[Any]]:
 
 def forms(*predicates: Predicate[Any] | None) -> list[Any]:
     """Return the conjuncts of predicates that all hold, in forms that are equal where their meaning is."""
-    return [dump(part) for part in conjuncts(one for one in predicates if one is not None)]
+    return [dump(part) for part in conjuncts(predicate for predicate in predicates if predicate is not None)]
 
 
 def dump(
@@ -74,8 +74,8 @@ def dump(
             return ["or", *[dump(part, label, constant) for part in parts]]
         case Not(part=part):
             return ["not", dump(part, label, constant)]
-        case Compare(attr=attr, op=op, value=Attr() as other):
-            return [op, label(attr), {"field": label(other)}]
+        case Compare(attr=attr, op=op, value=Attr() as right):
+            return [op, label(attr), {"field": label(right)}]
         case Compare(attr=attr, op=op, value=value):
             return [op, label(attr), constant(attr.type, value)]
         case In(attr=attr, values=values):
@@ -106,20 +106,20 @@ def load(
     Raises:
         ValueError: no condition on these fields gives such a form.
     """
-    op, *rest = form
+    op, *operands = form
     if op in ("and", "or"):
-        return (And if op == "and" else Or)(parts=tuple([load(part, field, constant) for part in rest]))
+        return (And if op == "and" else Or)(parts=tuple([load(part, field, constant) for part in operands]))
     if op == "not":
-        return Not(part=load(rest[0], field, constant))
-    attr = attribute(rest[0], field)
+        return Not(part=load(operands[0], field, constant))
+    attr = attribute(operands[0], field)
     if op == "null":
         return IsNull(attr=attr)
-    value = rest[1]
+    value = operands[1]
     if op == "startswith":
         text = constant(attr.type, value)
         return StartsWith(attr=known_as(attr, text), text=text)
     if op == "in":
-        values = tuple([constant(attr.type, one) for one in value])
+        values = tuple([constant(attr.type, item) for item in value])
         return In(attr=known_as(attr, *values), values=values)
     if op == "contains":
         part = constant(attr.type.element or attr.type, value)
@@ -136,7 +136,7 @@ _STEP = re.compile(r'\.([^.()\["]+)(?!\()|\["([^"]*)"\]')
 
 
 def label_parts(label: str) -> tuple[str, tuple[str, ...], Truncation | None]:
-    """Return what an attribute is called, the steps to a nested value, and what a time is cut down to.
+    """Return the name of an attribute, the steps to a nested value, and the truncation of a time.
 
     Raises:
         ValueError: it is no label.
@@ -188,7 +188,7 @@ def dump_value(value: Any, label: Callable[[Attr[Any, Any]], str] = attrgetter("
 
 
 def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | Computed[Any, Any]:
-    """Return what `dump_value` was given; arguments and errors as `load` has them."""
+    """Return the argument of `dump_value`; arguments and errors as `load` has them."""
     value = _load_operand(form, field)
     if not isinstance(value, Attr | Computed):
         raise ValueError(f"{safe_repr(form)} is no field, and nothing that is calculated of fields")
@@ -196,10 +196,10 @@ def load_value(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, A
 
 
 def load_group(label: str, field: Callable[[str], Attr[Any, Any]]) -> Attr[Any, Any] | ElementAttr[Any, Any]:
-    """Return what entities are grouped by, by its label; arguments and errors as `load` has them."""
-    whole = label.removesuffix(".each()")
-    attr = attribute(whole, field)
-    return attr if whole == label else attr.each()
+    """Return the attribute that entities are grouped by, by its label; arguments and errors as `load` has them."""
+    attribute_label = label.removesuffix(".each()")
+    attr = attribute(attribute_label, field)
+    return attr if attribute_label == label else attr.each()
 
 
 def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
@@ -216,9 +216,9 @@ def _load_operand(form: Any, field: Callable[[str], Attr[Any, Any]]) -> Any:
 def load_constant(form: Any) -> Any:
     """Return a constant of a calculation; raise ValueError if it is none."""
     ((name, text),) = form.items()
-    for kind, (_, read) in _CONSTANTS.items():
+    for kind, (_, parse) in _CONSTANTS.items():
         if kind.__name__ == name and isinstance(text, str):
-            return read(text)
+            return parse(text)
     raise ValueError(f"{safe_repr(form)} is no calculation")
 
 
@@ -237,4 +237,6 @@ def filled(predicate: Predicate[Any], values: Sequence[Any]) -> Predicate[Any]:
     """Return the predicate with the values of its parameters."""
     parameters: list[Any] = []
     predicate.shape(parameters)
-    return predicate.with_constants(values[one.number] if isinstance(one, Parameter) else one for one in parameters)
+    return predicate.with_constants(
+        values[parameter.number] if isinstance(parameter, Parameter) else parameter for parameter in parameters
+    )

@@ -43,8 +43,8 @@ def calculation_source(
     """
     lines: list[str] = []
 
-    def lower(one: Any) -> str:
-        match one:
+    def lower(term: Any) -> str:
+        match term:
             case Computed(op=op, left=left, right=right):
                 operands = [lower(left), lower(right)]
                 step = calculation(op, left, right)
@@ -54,9 +54,9 @@ def calculation_source(
                 if missing:
                     source = f"None if {' or '.join(missing)} else {source}"
             case Attr():
-                source = attribute_source(one, field(one.name), names)
+                source = attribute_source(term, field(term.name), names)
             case _:
-                return constant(one)
+                return constant(term)
         variables.add(variable := f"x{len(lines)}")
         lines.append(f"{variable} = {source}")
         return variable
@@ -73,8 +73,8 @@ def alike(a: Any, b: Any) -> bool:
 
 def _family(value: Any) -> Any:
     kind = value.__class__
-    known = _FAMILIES.get(kind)
-    return known or next((family for one, family in _FAMILIES.items() if isinstance(value, one)), kind)
+    exact = _FAMILIES.get(kind)
+    return exact or next((family for base, family in _FAMILIES.items() if isinstance(value, base)), kind)
 
 
 _FAMILIES: dict[type, type] = {bool: bool, int: float, float: float}
@@ -91,17 +91,17 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
     def value(attr: Attr[Any, Any]) -> str:
         return scalar(attr, attribute_source(attr, field(attr.name), names))
 
-    def given(attr: Attr[Any, Any], constant: Any) -> str:
+    def constant_source(attr: Attr[Any, Any], constant: Any) -> str:
         return scalar(
             attr, f"v[{constant.number}]" if constant.__class__ is Parameter else names.name("value", constant)
         )
 
     def scalar(attr: Attr[Any, Any], source: str) -> str:
         """Return source of the scalar that a value is stored as: a class of a user need not know its order."""
-        own = attr.type.own
-        return source if own is None else f"{names.name('scalar', own.plain)}({source})"
+        own_type = attr.type.own
+        return source if own_type is None else f"{names.name('scalar', own_type.plain)}({source})"
 
-    def there(attr: Attr[Any, Any]) -> str:
+    def is_present(attr: Attr[Any, Any]) -> str:
         # An undeclared property may hold a number where a text is looked for.
         return f"isinstance(a := {value(attr)}, str)" if attr.type is TEXT else f"(a := {value(attr)}) is not None"
 
@@ -113,34 +113,34 @@ def python_source(predicate: Predicate[Any], field: Callable[[str], str], names:
                 return f"({' or '.join(map(lower, parts))})" if parts else "False"
             case Not(part=part):
                 return f"(not {lower(part)})"
-            case Compare(attr=attr, op=op, value=other) if attr.type.dynamic or (
-                isinstance(other, Attr) and other.type.dynamic
+            case Compare(attr=attr, op=op, value=right_side) if attr.type.dynamic or (
+                isinstance(right_side, Attr) and right_side.type.dynamic
             ):
-                right = value(other) if isinstance(other, Attr) else given(attr, other)
+                right = value(right_side) if isinstance(right_side, Attr) else constant_source(attr, right_side)
                 return f"({names.name('alike', alike)}(a := {value(attr)}, b := {right}) and a {op} b)"
-            case Compare(attr=attr, op=op, value=Attr() as other):
-                return f"((a := {value(attr)}) is not None and (b := {value(other)}) is not None and a {op} b)"
+            case Compare(attr=attr, op=op, value=Attr() as right_side):
+                return f"((a := {value(attr)}) is not None and (b := {value(right_side)}) is not None and a {op} b)"
             case Compare(attr=attr, op=op, value=constant):
-                return f"((a := {value(attr)}) is not None and a {op} {given(attr, constant)})"
+                return f"((a := {value(attr)}) is not None and a {op} {constant_source(attr, constant)})"
             case In(attr=attr, values=values):
-                listed = f"({''.join(f'{given(attr, one)}, ' for one in values)})"
+                members = f"({''.join(f'{constant_source(attr, item)}, ' for item in values)})"
                 if attr.type.dynamic:
                     same = names.name("alike", alike)
-                    return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {listed}]))"
-                return f"((a := {value(attr)}) is not None and a in {listed})"
+                    return f"((a := {value(attr)}) is not None and any([{same}(a, b) and a == b for b in {members}]))"
+                return f"((a := {value(attr)}) is not None and a in {members})"
             case IsNull(attr=attr):
                 return f"({value(attr)} is None)"
             case StartsWith(attr=attr, text=text):
                 if attr.type.hierarchy:
-                    return f"((a := {value(attr)}) is not None and a[:len({given(attr, text)})] == {given(attr, text)})"
-                return f"({there(attr)} and a.startswith({given(attr, text)}))"
+                    return f"((a := {value(attr)}) is not None and a[:len({constant_source(attr, text)})] == {constant_source(attr, text)})"
+                return f"({is_present(attr)} and a.startswith({constant_source(attr, text)}))"
             case Contains(attr=attr, value=constant) if attr.type.element is None:
-                return f"({there(attr)} and {given(attr, constant)} in a)"
+                return f"({is_present(attr)} and {constant_source(attr, constant)} in a)"
             case Contains(attr=attr, value=constant):
-                return f"((a := {value(attr)}) is not None and {given(attr, constant)} in a)"
+                return f"((a := {value(attr)}) is not None and {constant_source(attr, constant)} in a)"
             case SameText(attr=attr, value=constant):
                 same = names.name("same", predicate.holds)
-                return f"((a := {value(attr)}) is not None and {same}(a, {given(attr, constant)}))"
+                return f"((a := {value(attr)}) is not None and {same}(a, {constant_source(attr, constant)}))"
         raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
     return lower(predicate)

@@ -1,8 +1,8 @@
 """Typed expressions: what ``Product.price`` is, and what comparing it gives.
 
-An expression is data. It is lowered to SQL by an engine and to Python source by `expressions.python_source`, and both say
-the same, because predicates are two-valued: a comparison with a missing value is false, ``!=`` too; ``~p`` is true
-exactly where ``p`` is false; ``x == None`` means ``x.is_null()``.
+An expression is data. An engine compiles it to SQL, and `expressions.python_source` to Python. Both give the same results,
+because predicates are two-valued. A comparison with a missing value is false, ``!=`` too; ``~p`` is true exactly where
+``p`` is false; ``x == None`` means ``x.is_null()``.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Attr(Number[O, T]):
 
     @cached_property
     def source(self) -> tuple[str, tuple[str, ...], Truncation | str | None]:
-        """What two attributes have in common if they always have the same value."""
+        """The identity of attributes that always have the same value."""
         return self.name, self.path, "text" if self.type is TEXT else self.part
 
     @property
@@ -123,7 +123,7 @@ class Attr(Number[O, T]):
 
     @property
     def time_kind(self) -> Kind:
-        """What this is cut from: datetime, or date."""
+        """The type that this is cut from: datetime, or date."""
         return self.whole.type.kind
 
     def __hash__(self) -> int:
@@ -381,9 +381,9 @@ class Leaf(Predicate[O_contra]):
     def attributes(self) -> Iterator[Attr[Any, Any]]:
         yield self.attr
 
-    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Self | None:
+    def with_attributes(self, replace: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Self | None:
         """Return the same test of other attributes; None if there is none for one of them."""
-        attr = own(self.attr)
+        attr = replace(self.attr)
         return None if attr is None else attrs.evolve(self, attr=attr)
 
 
@@ -410,8 +410,10 @@ class Compare(Leaf[O_contra]):
         if self.value.__class__ is Attr:
             yield self.value
 
-    def with_attributes(self, own: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /) -> Compare[O_contra] | None:
-        attr, value = own(self.attr), own(self.value) if self.value.__class__ is Attr else self.value
+    def with_attributes(
+        self, replace: Callable[[Attr[Any, Any]], Attr[Any, Any] | None], /
+    ) -> Compare[O_contra] | None:
+        attr, value = replace(self.attr), replace(self.value) if self.value.__class__ is Attr else self.value
         return None if attr is None or value is None else attrs.evolve(self, attr=attr, value=value)
 
 
@@ -484,11 +486,13 @@ class SameText(Leaf[O_contra]):
 
     @property
     def specs(self) -> tuple[str, ...]:
-        """What the slots make of a value."""
+        """The formats of the slots."""
         return tuple(text.spec for text in self.texts)
 
-    def holds(self, held: Any, value: Any) -> bool:
+    def holds(self, field_value: Any, value: Any) -> bool:
         """Return whether what the field holds has the texts of a value."""
-        wanted = [text.encode(value) for text in self.texts]
-        elements = [held] if self.attr.type.element is None else held
-        return any([text.encode(one) for text in self.texts] == wanted for one in elements if one is not None)
+        texts = [text.encode(value) for text in self.texts]
+        elements = [field_value] if self.attr.type.element is None else field_value
+        return any(
+            [text.encode(element) for text in self.texts] == texts for element in elements if element is not None
+        )

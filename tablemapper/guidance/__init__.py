@@ -1,4 +1,4 @@
-"""What is unwise, though it is possible: advice, with the mend to paste.
+"""Advice on declarations, data and queries that work but scale badly, with the fix to paste.
 
 - `workload`: calls that were observed, added up by what they ask.
 - `advice`: what one piece of advice is.

@@ -1,4 +1,4 @@
-"""What one piece of advice is, as text and as data."""
+"""One piece of advice, as text and as data."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Advice:
 
     @property
     def accept(self) -> str:
-        """What silences it, as an argument of the class statement or of the index: with a reason in the place of …"""
+        """The argument of the class statement or of the index that silences it: with a reason in the place of …"""
         return f'accept={{"{self.code}": "…"}}'
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Advice:
         return attrs.asdict(self) | {"evidence": dict(self.evidence), "accept": self.accept}
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 

@@ -21,7 +21,7 @@ _logged: set[tuple[str, str, str]] = set()  # by module, code and place
 
 
 def advise(models: Sequence[type[Record]], /) -> tuple[Advice, ...]:
-    """Return what is unwise in the declarations of some classes, warnings first.
+    """Return the advice on the declarations of some classes, warnings first.
 
     No store is needed. What a class or an index has an ``accept=`` for is left out.
 
@@ -117,7 +117,7 @@ def _of_place(target: KeyOrIndex, statistics: Statistics | IndexStatistics | Non
 
 
 def _unaccepted(advice: Sequence[Advice], accept: Mapping[str, str], where: str) -> Iterator[Advice]:
-    """Yield what is not accepted, and a note on each acceptance that nothing needs (TM010)."""
+    """Yield the advice that is not accepted, and a note on each acceptance that nothing needs (TM010)."""
     codes = {item.code for item in advice}
     yield from (item for item in advice if item.code not in accept)
     for code in accept:

@@ -31,7 +31,7 @@ _CALLS, _WRITES = 1_000, 100  # of the workload, and of the class, from which on
 def query_findings(
     model: Model, workload: Workload, capabilities: Capabilities | None
 ) -> Iterator[tuple[str, RuleFinding]]:
-    """Yield what is unwise in the queries of a class (TM201, TM202), with the codes.
+    """Yield the findings on the queries of a class (TM201, TM202), with the codes.
 
     What its declarations answer otherwise by now than when it was observed is left out.
     """

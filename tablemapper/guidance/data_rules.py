@@ -138,7 +138,7 @@ def wide_fan_out(target: KeyOrIndex, statistics: IndexStatistics) -> RuleFinding
 
 
 def judged(code: str, finding: RuleFinding, statistics: Statistics | IndexStatistics) -> RuleFinding | None:
-    """Return what a rule over declarations found, as the data has it: with its numbers, or None if it is not so."""
+    """Return the finding of a rule over declarations with the numbers of the data; None if the data denies it."""
     if code not in ("TM001", "TM002", "TM003"):
         return finding
     parts = statistics.partitions

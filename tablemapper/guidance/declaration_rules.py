@@ -28,7 +28,7 @@ _LIMIT = 100  # entities of a transaction
 
 @attrs.frozen
 class RuleFinding:
-    """What a rule found."""
+    """A finding of a rule."""
 
     level: Literal["warning", "note"]
     problem: str

@@ -67,7 +67,7 @@ class KeyOrIndex:
 
     @property
     def max_partitions(self) -> int | None:
-        """How many partitions there can be at most, if that is known from the types."""
+        """The largest possible number of partitions, if that is known from the types."""
         counts = [self._max_values(slot) for slot in self.partition.slots]
         return None if None in counts else prod(filter(None, counts))
 

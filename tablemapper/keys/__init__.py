@@ -8,5 +8,6 @@
 - `template`: compiled templates: what they encode, decode and bound, and the generated functions.
 - `template_parser`: from the text of a template to that, with all its faults.
 - `composite_times`: times that stand in a key in pieces.
+- `canonical`: whether texts are keys of a class.
 - `overlap`: whether two templates can make the same key.
 """

@@ -16,7 +16,7 @@ from ..datetime_types import Builtin
 from ..errors import safe_repr
 from .encodings import bind
 from .template import Slot, Template
-from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, split_format
+from .times import UNITS, UNITS_OF, finest_unit, from_coarse_to_fine, has_all, moment_with, split_format
 
 Pair = tuple[Template, Template]
 
@@ -68,14 +68,31 @@ def whole_fields(templates: Pair) -> frozenset[str]:
 def decode(templates: Pair, key: tuple[str, str]) -> dict[str, Any]:
     """Return the values of the fields that a key gives back, which is known to be ours."""
     values: dict[str, Any] = {}
-    parts: dict[str, dict[str, str]] = {}
     for template, text in zip(templates, key, strict=True):
         values |= template.decode(text, trusted=True)
+    parts, kinds = _parts(templates, key), _kinds(templates)
+    return values | {f: _READ[kinds[f]](_iso(kinds[f], parts[f])) for f in composed_fields(templates)}
+
+
+def _parts(templates: Sequence[Template], key: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the digits of each part of a time that a key holds, by field."""
+    parts: dict[str, dict[str, str]] = {}
+    for template, text in zip(templates, key, strict=True):
         for slot, piece in template.pieces(text):
             for unit, start, end in _units(slot):
                 parts.setdefault(slot.field, {}).setdefault(unit, piece[start:end])
+    return parts
+
+
+def moments(templates: Sequence[Template], key: Sequence[str]) -> dict[str, Any]:
+    """Return a time that has what a key holds of it, by field, where the key says enough for one.
+
+    Raises:
+        ValueError, LookupError: No time has it.
+    """
     kinds = _kinds(templates)
-    return values | {f: _READ[kinds[f]](_iso(kinds[f], parts[f])) for f in composed_fields(templates)}
+    times = {field: moment_with(kinds[field], parts) for field, parts in _parts(templates, key).items()}
+    return {field: moment for field, moment in times.items() if moment is not None}
 
 
 def shown_values(templates: Pair, key: Sequence[str]) -> str | None:
@@ -96,7 +113,7 @@ def shown_key(name: str, templates: Pair, key: Sequence[str]) -> str:
     return f"{name} {tuple(key)}" if values is None else f"{name}.key({values})"
 
 
-def _kinds(templates: Pair) -> dict[str, type]:
+def _kinds(templates: Sequence[Template]) -> dict[str, type]:
     return {slot.field: slot.text.base for template in templates for slot in template.slots}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final
@@ -175,6 +175,34 @@ def has_all(base: type, codes: Collection[str], precision: str) -> bool:
     whole = {unit for unit in ("%Y", "%m", "%d", "%H", "%M", "%S") if unit in UNITS_OF[base]}
     fraction = frozenset[str]() if base is Builtin.date else _FRACTIONS[precision or "us"]
     return whole <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
+
+
+_MONTHS = {"1": 1, "2": 5, "3": 7, "4": 10}
+"""By quarter, a month of 31 days."""
+_LONG = 2004
+"""A year that has 366 days and 53 weeks."""
+
+
+def moment_with(base: type, parts: Mapping[str, str]) -> datetime | date | time | None:
+    """Return a time whose parts have these digits, by directive; None if they do not say on which day to look.
+
+    Raises:
+        ValueError, LookupError: No time has them.
+    """
+    numbers = {code: int(digits) for code, digits in parts.items()}
+    day = Builtin.date(_LONG, 1, 1)
+    if not {"%G", "%V"}.isdisjoint(parts) and not {"%Y", "%m", "%d"} <= parts.keys():
+        if not {"%Y", "%q", "%m", "%d"}.isdisjoint(parts):
+            return None
+        day = Builtin.date.fromisocalendar(numbers.get("%G", _LONG), numbers.get("%V", 1), 1)
+    elif base is not time:
+        month = numbers["%m"] if "%m" in parts else _MONTHS[parts.get("%q", "1")]
+        day = Builtin.date(numbers.get("%Y", _LONG), month, numbers.get("%d", 1))
+    if base is Builtin.date:
+        return day
+    fraction = numbers.get("%f", numbers.get("%L", 0) * 1000)
+    of_day = time(numbers.get("%H", 0), numbers.get("%M", 0), numbers.get("%S", 0), fraction)
+    return of_day if base is time else Builtin.datetime.combine(day, of_day, UTC)
 
 
 def first_moment(moment: datetime, unit: str) -> datetime:

@@ -22,7 +22,7 @@ from ..errors import InvalidMigration
 from ..progress import Meter, Progress, ProgressOption, start_meter
 from ..schema.model import model_of
 from ..schema.specs import Forms
-from ..scripts.conversion_plan import beside
+from ..scripts.conversion_plan import redeclared_labels
 from ..scripts.field_converter import FieldConverter
 from ..scripts.reversal import undoing
 from ..scripts.script import Script
@@ -34,14 +34,16 @@ Converting = Callable[[Path, ProgressOption], MigrationReport]
 """Runs the script over a file."""
 
 
-def replace(replacement: TableReplacement, convert: Converting, progress: ProgressOption, what: str) -> MigrationReport:
+def replace(
+    replacement: TableReplacement, convert: Converting, progress: ProgressOption, label: str
+) -> MigrationReport:
     """Convert all entities, and let the new ones take the place of the old ones.
 
     Args:
         replacement: has both.
         convert: runs the script over a file.
         progress: counts what is copied.
-        what: is shown with it.
+        label: is shown with it.
 
     Returns:
         What came of the script over the file: not done if there are faults, and then nothing was switched.
@@ -53,9 +55,9 @@ def replace(replacement: TableReplacement, convert: Converting, progress: Progre
     def alive(_: Progress) -> None:
         replacement.alive()
 
-    with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, what) as shown:
-        meter, new, is_frozen = _Watched(shown, replacement.alive), Path(folder) / "new.db", False
-        former = set[tuple[str, tuple[str, str]]]()  # faults of the pass before
+    with tempfile.TemporaryDirectory(prefix="tablemapper") as folder, start_meter(progress, label) as shown_meter:
+        meter, new, is_frozen = _Watched(shown_meter, replacement.alive), Path(folder) / "new.db", False
+        old_faults = set[tuple[str, tuple[str, str]]]()  # faults of the pass before
         with closing(open_engine(Path(folder) / "old.db", consistent(replacement.source), durability="relaxed")) as old:
             while True:
                 copy_engine(replacement.source, old, meter, partly=True, repeated=not is_frozen)
@@ -65,22 +67,24 @@ def replace(replacement: TableReplacement, convert: Converting, progress: Progre
                 report = convert(new, alive)
                 faults = {(fault.where, fault.key) for fault in report.faults}
                 if report.ok:
-                    with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as made:
-                        copy_engine(made, replacement.target, meter)
+                    with closing(open_engine(new, replacement.target.schema, durability="relaxed")) as built:
+                        copy_engine(built, replacement.target, meter)
                     if is_frozen and replacement.switch(report.entities):
                         return report
-                elif is_frozen or faults & former:  # (else programs changed what belongs together while it was read)
+                elif (
+                    is_frozen or faults & old_faults
+                ):  # (else programs changed what belongs together while it was read)
                     return report
                 new.unlink()
-                if report.ok or former:
+                if report.ok or old_faults:
                     replacement.freeze()
                     is_frozen = True
-                former = faults
+                old_faults = faults
 
 
-def alone(step: MigrationStep, scripts: Iterable[Script]) -> MigrationStep:
+def without_old_version(step: MigrationStep, scripts: Iterable[Script]) -> MigrationStep:
     """Return a step as it is in an account, where no version goes on beside the copies that a script made."""
-    script = next((one for one in scripts if one.id == step.migration), None)
+    script = next((candidate for candidate in scripts if candidate.id == step.migration), None)
     if script is None or is_edit(script):
         return step
     reversible = step.reversible and (step.back or not needs_former(undoing(script)))
@@ -103,7 +107,7 @@ def check_names(script: Script, forms: Forms, transition: Transition | None) -> 
     """
     if faults := [
         f"{label}: two definitions of one name cannot be in a store on Azure Tables yet; give the new one another name"
-        for label in beside(script, forms, transition)
+        for label in redeclared_labels(script, forms, transition)
     ]:
         raise InvalidMigration(script.id, faults)
 

@@ -17,10 +17,10 @@ from ..scripts.script import Script
 from ..scripts.steps import is_edit, pairs
 
 _KEYS = 5  # in a line
-_SHOWN = 20  # faults in a message
+_MAX_SHOWN = 20  # faults in a message
 
 
-def counted(entities: int) -> str:
+def entity_count(entities: int) -> str:
     """Return a number of entities in words."""
     return f"{entities:,} {'entity' if entities == 1 else 'entities'}"
 
@@ -48,7 +48,7 @@ class MigrationStep:
         old = {"writes": "reads and writes", "reads": "reads", "stops": "stops"}[self.old_version]
         return (
             self.text,
-            "catalogue only" if not self.entities and self.old_version == "writes" else counted(self.entities),
+            "catalogue only" if not self.entities and self.old_version == "writes" else entity_count(self.entities),
             "reversible" if self.reversible else "not reversible",
             f"old version: {old}",
         )
@@ -81,7 +81,7 @@ class MigrationReport:
         lines = list(_table(self.plan)) or ["nothing to migrate"]
         if self.applied:
             verb = "undid" if any(step.back for step in self.plan) else "migrated"
-            lines.append(f"{verb} {', '.join(self.applied)}: {counted(self.entities)} in {self.seconds:.1f} s")
+            lines.append(f"{verb} {', '.join(self.applied)}: {entity_count(self.entities)} in {self.seconds:.1f} s")
         if self.contracted:
             lines.append(f"contracted {', '.join(self.contracted)}")
         return "\n".join([*lines, *fault_lines(self.faults)])
@@ -92,10 +92,10 @@ def fault_lines(faults: Iterable[ConversionFault]) -> Iterator[str]:
     alike: dict[tuple[str, str], list[ConversionFault]] = {}
     for fault in faults:
         alike.setdefault((fault.where, fault.detail), []).append(fault)
-    for (where, detail), some in alike.items():
-        keys = ", ".join([str(fault.key) for fault in some[:_KEYS]])
-        more = f" and {len(some) - _KEYS:,} more" if len(some) > _KEYS else ""
-        yield f"{where} {keys}{more}: {detail}"
+    for (where, detail), faults_alike in alike.items():
+        keys = ", ".join([str(fault.key) for fault in faults_alike[:_KEYS]])
+        hidden = f" and {len(faults_alike) - _KEYS:,} more" if len(faults_alike) > _KEYS else ""
+        yield f"{where} {keys}{hidden}: {detail}"
 
 
 def stopped(name: str, report: MigrationReport) -> MigrationStopped:
@@ -105,69 +105,69 @@ def stopped(name: str, report: MigrationReport) -> MigrationStopped:
         name: what stopped.
         report: of the run; what it did before, stays.
     """
-    faults, done = report.faults, [id for id in report.applied if id != name]
+    faults, completed = report.faults, [id for id in report.applied if id != name]
     switched = "" if name in report.applied else ", and nothing was switched"
-    if done:
-        switched += f" ({', '.join(done)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
+    if completed:
+        switched += f" ({', '.join(completed)} stays {'undone' if any(step.back for step in report.plan) else 'done'})"
     return MigrationStopped(
-        f"{name}: {counted(len(faults))} cannot be converted; all others are{switched}: mend these or the script, and run "
-        f"it again\n{listed(faults)}",
+        f"{name}: {entity_count(len(faults))} cannot be converted; all others are{switched}: mend these or the script, and run "
+        f"it again\n{fault_list(faults)}",
         report=report,
     )
 
 
-def listed(faults: Sequence[ConversionFault]) -> str:
+def fault_list(faults: Sequence[ConversionFault]) -> str:
     """Return faults as lines of a message, of which it shows the first."""
     lines = list(fault_lines(faults))
-    return "\n".join(f"  - {line}" for line in lines[:_SHOWN]) + ("\n  - …" if len(lines) > _SHOWN else "")
+    return "\n".join(f"  - {line}" for line in lines[:_MAX_SHOWN]) + ("\n  - …" if len(lines) > _MAX_SHOWN else "")
 
 
 def _table(plan: tuple[MigrationStep, ...]) -> Iterator[str]:
-    last = ""
+    previous = ""
     rows = []
     for step in plan:
-        rows.append(("" if step.migration == last else step.migration, *step.cells))
-        last = step.migration
+        rows.append(("" if step.migration == previous else step.migration, *step.cells))
+        previous = step.migration
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "   ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=True)]).rstrip()
 
 
 def plan_steps(
-    ahead: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]
+    scripts: Iterable[tuple[Script, bool]], forms: Forms, count: Callable[[str], int]
 ) -> Iterator[MigrationStep]:
     """Yield the steps of scripts for a report.
 
     Args:
-        ahead: the scripts, each with whether it undoes another one.
+        scripts: the scripts, each with whether it undoes another one.
         forms: the classes of the store.
         count: returns the number of entities of a class of the store.
     """
-    known, origins = dict(forms), {name: (name,) for name in forms}
+    models_by_name, origins = dict(forms), {name: (name,) for name in forms}
 
     def expected(name: str) -> int:
         return sum(map(count, origins.get(name, ())))
 
-    for script, back in ahead:
-        yield from _script_steps(script, known, expected, back=back)
+    for script, is_undoing in scripts:
+        yield from _script_steps(script, models_by_name, expected, is_undoing=is_undoing)
         sources = {new.__name__: [old.__name__] for old, new in pairs(script).items()}
         for step in script.steps:
-            sources |= {cls.__name__: [source.__name__ for source in step.ended] for cls in step.targets}
+            sources |= {cls.__name__: [source.__name__ for source in step.ended_classes] for cls in step.targets}
         origins |= {new: tuple([o for name in names for o in origins.get(name, ())]) for new, names in sources.items()}
-        affected = affected_classes(script, known)
-        known = {name: form for name, form in known.items() if name not in affected}
-        known |= {cls.__name__: model_of(cls).form for cls in script.new}
+        affected = affected_classes(script, models_by_name)
+        models_by_name = {name: form for name, form in models_by_name.items() if name not in affected}
+        models_by_name |= {cls.__name__: model_of(cls).form for cls in script.new}
 
 
 def _script_steps(
-    script: Script, forms: Forms, count: Callable[[str], int], *, back: bool
+    script: Script, forms: Forms, count: Callable[[str], int], *, is_undoing: bool
 ) -> tuple[MigrationStep, ...]:
     undoable = all(step.is_reversible(script) for step in script.steps)
     affected = affected_classes(script, forms)
     new = {cls.__name__: model_of(cls).form_hash for cls in script.new}
     copies = not is_edit(script) and any(True for step in script.steps for _ in step.sources(script))
     stays = not copies or all(new.get(cls.__name__) == model_of(cls).form_hash for cls in script.old)
-    links, level = links_of(script, pairs(script), frozenset(affected), back=back)
+    links, level = links_of(script, pairs(script), frozenset(affected), is_undoing=is_undoing)
     return tuple(
         [
             MigrationStep(
@@ -176,7 +176,7 @@ def _script_steps(
                 sum(map(count, copied_for(step, script, forms))),
                 undoable,
                 "writes" if stays else level if links else "stops",
-                back,
+                is_undoing,
             )
             for step in script.steps
         ]

@@ -32,12 +32,12 @@ from ..store.duplicates import duplicates, resolve
 from ..store.opening import explaining
 from ..store.opening import open as open_store
 from ..store.store import Store
-from .offline_copy import alone, check_names, needs_former, part_of, replace, unextended
-from .report import MigrationReport, MigrationStep, counted, listed, plan_steps, stopped
+from .offline_copy import check_names, needs_former, part_of, replace, unextended, without_old_version
+from .report import MigrationReport, MigrationStep, entity_count, fault_list, plan_steps, stopped
 
 _ROUNDS = 3  # transactions after which the next ones are longer: else writers that never pause would hold up the switch
 _LONGEST = 10  # times as long; without a pause from then on
-_LISTED = 10_000  # duplicates in a report
+_MAX_DUPLICATES = 10_000  # duplicates in a report
 
 
 def migrate(
@@ -100,22 +100,22 @@ def migrate(
         ways = ways_back(migrations)
 
         def settle(script: Script) -> tuple[ConversionFault, ...]:
-            opened = partial(open_engine, place, durability=durability, ways_back=ways, **account)
-            return _settled(place, script, opened, hold, rest)
+            open_schema = partial(open_engine, place, durability=durability, ways_back=ways, **account)
+            return _settled(place, script, open_schema, hold, rest)
 
         run = _Run(engine, scripts, limit, progress, hold, rest, settle, replaces=isinstance(engine, ReplacingEngine))
         report = run.to(to)
         if contract and report.done:
             batches = partial(in_batches, hold=hold, rest=rest)
             for entry in engine.history():
-                done = entry.contracted and not entry.kept and not entry.drops
-                if entry.switched and not done and entry.undone is None and engine.contract(entry.id, batches):
+                is_contracted = entry.contracted and not entry.kept and not entry.drops
+                if entry.switched and not is_contracted and entry.undone is None and engine.contract(entry.id, batches):
                     report = attrs.evolve(report, contracted=(*report.contracted, entry.id))
             engine.drop_former()
-        if report.done and run.last is not None and run.last.new:
+        if report.done and run.last_script is not None and run.last_script.new:
             with suppress(StaleScript):  # (the other run does that)
-                if faults := run.settle(run.last):
-                    raise stopped(run.last.id, attrs.evolve(report, done=False, faults=faults))
+                if faults := run.settle(run.last_script):
+                    raise stopped(run.last_script.id, attrs.evolve(report, done=False, faults=faults))
     finally:
         engine.close()
     return report
@@ -144,13 +144,13 @@ def _rehearse(
             rehearsed.unfreeze()
         if not is_file:
             with closing(open_migrations(copy)) as engine:
-                engine.adopt([(one.id, one.script) for one in ran if one.switched and one.undone is None])
-                for one in ran:
-                    if one.contracted and one.undone is None:
-                        engine.contract(one.id, partial(in_batches, hold=HOLD, rest=0.0))
+                engine.adopt([(entry.id, entry.script) for entry in ran if entry.switched and entry.undone is None])
+                for entry in ran:
+                    if entry.contracted and entry.undone is None:
+                        engine.contract(entry.id, partial(in_batches, hold=HOLD, rest=0.0))
         report = _over_copy(copy, scripts, to, limit, progress, replaces=not is_file)
         if not is_file:
-            report = attrs.evolve(report, plan=tuple([alone(step, scripts) for step in report.plan]))
+            report = attrs.evolve(report, plan=tuple([without_old_version(step, scripts) for step in report.plan]))
         return attrs.evolve(report, applied=())
 
 
@@ -165,21 +165,25 @@ def _over_copy(
 ) -> MigrationReport:
     """Run scripts over a copy that nobody else uses; what stops them is in the report."""
 
-    def known(script: Script) -> Script:
+    def stored_script(script: Script) -> Script:
         return unextended(script, engine.forms()) if replaces else script
 
     def settle(script: Script) -> tuple[ConversionFault, ...]:
-        return _settled(copy, known(script), partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
+        return _settled(copy, stored_script(script), partial(open_engine, copy, durability="relaxed"), 1.0, 0.0)
 
     with closing(open_migrations(copy, durability="relaxed")) as engine:
         try:
             run = _Run(engine, scripts, limit, progress, 1.0, 0.0, settle, replaces=replaces)
             report = run.to(to)
         except MigrationStopped as error:
-            found: MigrationReport = error.report
-            return found
-        last = run.last if report.done else None
-        if last is not None and last.new and (faults := settle(last) or _duplicates(copy, known(last))):
+            report_of_error: MigrationReport = error.report
+            return report_of_error
+        last_script = run.last_script if report.done else None
+        if (
+            last_script is not None
+            and last_script.new
+            and (faults := settle(last_script) or _duplicates(copy, stored_script(last_script)))
+        ):
             return attrs.evolve(report, done=False, faults=faults)
         return report
 
@@ -187,10 +191,10 @@ def _over_copy(
 def _check_room(place: str | os.PathLike[str], folder: str) -> None:
     """Raise StoreFull if a folder has no room for a copy of a store."""
     path = os.fspath(path_of(place))
-    needed = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{path}{end}")).exists())
-    if (free := shutil.disk_usage(folder).free) < needed:
+    required = sum(file.stat().st_size for end in ("", "-wal") if (file := Path(f"{path}{end}")).exists())
+    if (free := shutil.disk_usage(folder).free) < required:
         raise StoreFull(
-            f'a dry run copies the store, and "{os.path.dirname(folder)}" has no room: {needed:,} bytes are needed, and '
+            f'a dry run copies the store, and "{os.path.dirname(folder)}" has no room: {required:,} bytes are needed, and '
             f"{free:,} are free; name a folder with more of it in the environment variable TMPDIR"
         )
 
@@ -217,7 +221,7 @@ class _Run:
         self._limit = limit
         self._progress = progress
         self._hold = hold
-        self._rest = rest
+        self._pause = rest
         self._settle = settle
         self._replaces = replaces
         """Whether the store is one where scripts that copy do that in `replace`, or a copy of such a store."""
@@ -227,13 +231,13 @@ class _Run:
         self._plan: list[MigrationStep] = []
         self._applied: list[str] = []
         self._entities = 0
-        self._ahead: list[str] | None = None
+        self._pending: list[str] | None = None
         """What the plan has still to run; None before there is a plan."""
         self._reached = -1
         """How many scripts were done when this run had run one."""
         self._untaken = ""
         """What the store could not take of what a script declares, and no step of it says."""
-        self.last: Script | None = None
+        self.last_script: Script | None = None
         """The script that this run ran last, if the store is still where that led; for an undoing, the one that undoes."""
 
     def to(self, target: str | None) -> MigrationReport:
@@ -242,73 +246,75 @@ class _Run:
         Each round plans by the catalogue as it is and changes it at most once. If another program changed it meanwhile, the
         next round makes another plan.
         """
-        done: bool | None = None
-        while done is None:
+        is_done: bool | None = None
+        while is_done is None:
             # (In batches: a start deletes in one transaction what a run that was killed at its end has left.)
             if isinstance(self._engine, CopyingEngine):
-                in_batches(self._engine.clear, hold=self._hold, rest=self._rest, sleep=self._sleep)
+                in_batches(self._engine.clear, hold=self._hold, rest=self._pause, sleep=self._sleep)
             self._engine.look()
             with suppress(StaleScript):
                 try:
-                    done = self._next(target)
+                    is_done = self._next(target)
                 except InvalidMigration as error:
                     if self._untaken:
                         error.add_note(self._untaken)
                     raise
-        return self._report(done=done)
+        return self._report(is_done=is_done)
 
     def _next(self, target: str | None) -> bool | None:
         """Do what comes next by the catalogue as it is; return whether the run is done, or None if it goes on."""
         scripts = self._scripts
-        done = check_history(scripts, self._engine.history())
+        done_count = check_history(scripts, self._engine.history())
         ids = [script.id for script in scripts]
         end = len(ids) if target is None else ids.index(target) + 1 if target else 0
-        back = end < done
-        if back:
-            ahead = [undoing(script) for script in reversed(scripts[end:done])]
-            ids_ahead = {script.id for script in ahead}
+        is_undoing = end < done_count
+        if is_undoing:
+            pending = [undoing(script) for script in reversed(scripts[end:done_count])]
+            ids_ahead = {script.id for script in pending}
             for entry in self._engine.history():
                 if entry.id in ids_ahead and entry.contracted and entry.undone is None:
                     raise InvalidMigration(
                         entry.id, ["it was contracted: the old tables are gone, so it cannot be undone"]
                     )
         else:
-            ahead = list(scripts[done:end])
-        if self._is_behind(done, ahead, back=back):
+            pending = list(scripts[done_count:end])
+        if self._is_behind(done_count, pending, is_undoing=is_undoing):
             return None
-        if not back and done != self._reached and self._adopt(done, end):
+        if not is_undoing and done_count != self._reached and self._adopt(done_count, end):
             return None
-        if self._abandon_other(ahead, back=back, named=target is not None):
+        if self._abandon_other(pending, is_undoing=is_undoing, has_target=target is not None):
             return None
-        names = [name_of(script.id, back=back) for script in ahead]
-        self._check_possible(ahead, back=back)
-        if self._ahead != names:  # (else the plan holds)
-            if back:
-                check_back(ahead, self._engine.forms())
-            own = [step for step in self._plan if step.migration in self._applied]
-            planned = plan_steps([(script, back) for script in ahead], self._engine.forms(), cache(self._engine.count))
-            self._plan, self._ahead = [*own, *planned], names
-        if not ahead:
+        names = [name_of(script.id, back=is_undoing) for script in pending]
+        self._check_possible(pending, is_undoing=is_undoing)
+        if self._pending != names:  # (else the plan holds)
+            if is_undoing:
+                check_back(pending, self._engine.forms())
+            own_steps = [step for step in self._plan if step.migration in self._applied]
+            planned = plan_steps(
+                [(script, is_undoing) for script in pending], self._engine.forms(), cache(self._engine.count)
+            )
+            self._plan, self._pending = [*own_steps, *planned], names
+        if not pending:
             return True
-        if not self._run_script(ahead[0], back=back):
+        if not self._run_script(pending[0], is_undoing=is_undoing):
             return False
-        self._ahead, self.last, self._reached = names[1:], ahead[0], done + (-1 if back else 1)
+        self._pending, self.last_script, self._reached = names[1:], pending[0], done_count + (-1 if is_undoing else 1)
         return None
 
-    def _check_possible(self, ahead: Sequence[Script], *, back: bool) -> None:
+    def _check_possible(self, pending: Sequence[Script], *, is_undoing: bool) -> None:
         """Refuse to run scripts of which one copies entities, in a way that is not possible, before anything is changed."""
         if not self._replaces:
             return
-        for script in ahead:
+        for script in pending:
             if not affected_classes(script, self._engine.forms()):
                 continue
-            if back and needs_former(script):
+            if is_undoing and needs_former(script):
                 fault = "it cannot be undone on Azure Tables, which keep no value of a field that is dropped or filled"
                 raise InvalidMigration(script.id, [f"{fault}: write a script that leads back"])
             if self._limit is not None and isinstance(self._engine, ReplacingEngine):
                 raise InvalidMigration(script.id, ["it copies entities, all at once on Azure Tables: leave out limit="])
 
-    def _is_behind(self, done: int, ahead: Sequence[Script], *, back: bool) -> bool:
+    def _is_behind(self, done_count: int, pending: Sequence[Script], *, is_undoing: bool) -> bool:
         """Bring the store to where the script that led to it leaves it, before the next one starts.
 
         A run may have been killed between the two, or have not come so far yet.
@@ -319,26 +325,26 @@ class _Run:
         Raises:
             MigrationStopped: some duplicates cannot be resolved.
         """
-        last = self._scripts[done - 1] if done and not back else None
-        if done == self._reached:
-            last = self.last
-        elif not ahead and last is not None and _resolves(last):
-            self.last, self._reached = last, done
+        last_script = self._scripts[done_count - 1] if done_count and not is_undoing else None
+        if done_count == self._reached:
+            last_script = self.last_script
+        elif not pending and last_script is not None and _resolves(last_script):
+            self.last_script, self._reached = last_script, done_count
         else:
-            self.last = None
-        if not ahead or last is None or self._engine.under_way() is not None:  # (then a run has done it)
+            self.last_script = None
+        if not pending or last_script is None or self._engine.under_way() is not None:  # (then a run has done it)
             return False
         # The next script expects what this one declares and no step says, too.
-        if last.new and (done == self._reached or not matches(last.new, self._engine.forms())):
+        if last_script.new and (done_count == self._reached or not matches(last_script.new, self._engine.forms())):
             try:
-                if self._engine.take_over(compile_schema(last.new)):
+                if self._engine.take_over(compile_schema(last_script.new)):
                     return True
             except (
                 SchemaMismatch
             ) as error:  # (a version that is newer may have changed them: the next script says what differs)
-                self._untaken = f"{last.id} declares what the store could not take: {error}"
-        if not back and _resolves(last) and (faults := self.settle(last)):
-            raise stopped(last.id, attrs.evolve(self._report(done=False), faults=faults))
+                self._untaken = f"{last_script.id} declares what the store could not take: {error}"
+        if not is_undoing and _resolves(last_script) and (faults := self.settle(last_script)):
+            raise stopped(last_script.id, attrs.evolve(self._report(is_done=False), faults=faults))
         return False
 
     def settle(self, script: Script) -> tuple[ConversionFault, ...]:
@@ -348,67 +354,71 @@ class _Run:
             Outdated: another run has gone on from there meanwhile.
         """
         engine = self._engine
-        before = engine.history(), engine.under_way()
+        old_state = engine.history(), engine.under_way()
         try:
             return self._settle(script)
         except TableMapperError:
             engine.look()
-            if (engine.history(), engine.under_way()) == before:
+            if (engine.history(), engine.under_way()) == old_state:
                 raise
             raise StaleScript from None
 
-    def _abandon_other(self, ahead: Sequence[Script], *, back: bool, named: bool) -> bool:
+    def _abandon_other(self, pending: Sequence[Script], *, is_undoing: bool, has_target: bool) -> bool:
         """Discard the copy of a migration that was started, unless it is the next one; return whether there was one.
 
         Raises:
             InvalidMigration: the caller named no target, so another program may be copying for it just now.
         """
         name = self._engine.under_way()
-        if name is None or [name] == [name_of(script.id, back=back) for script in ahead[:1]]:
+        if name is None or [name] == [name_of(script.id, back=is_undoing) for script in pending[:1]]:
             return False
-        if not named:
-            last = self._scripts[-1].id if self._scripts else ""
+        if not has_target:
+            last_id = self._scripts[-1].id if self._scripts else ""
             raise InvalidMigration(
-                ahead[0].id if ahead else last or "migrations",
-                [f"{name} has not finished; run it to its end first, or abandon it, as in to={last!r}"],
+                pending[0].id if pending else last_id or "migrations",
+                [f"{name} has not finished; run it to its end first, or abandon it, as in to={last_id!r}"],
             )
         self._engine.discard(name)
         return True
 
-    def _report(self, *, done: bool) -> MigrationReport:
+    def _report(self, *, is_done: bool) -> MigrationReport:
         faults = tuple(self._engine.faults.values()) if isinstance(self._engine, CopyingEngine) else ()
         return MigrationReport(
-            done, tuple(self._plan), tuple(self._applied), self._entities, self._monotonic() - self._start, faults
+            is_done, tuple(self._plan), tuple(self._applied), self._entities, self._monotonic() - self._start, faults
         )
 
-    def _adopt(self, done: int, end: int) -> bool:
+    def _adopt(self, done_count: int, end: int) -> bool:
         """Note scripts as done that are older than the store, as it has their new classes; return whether there are any."""
-        if done == end or self._is_started(self._scripts[done]):
+        if done_count == end or self._is_started(self._scripts[done_count]):
             return False
         forms = self._engine.forms()
-        if matches(self._scripts[done].old, forms):
+        if matches(self._scripts[done_count].old, forms):
             return False
-        later = [at for at in range(done, end) if self._scripts[at].new and matches(self._scripts[at].new, forms)]
-        if forms and not later:
+        matching = [
+            at for at in range(done_count, end) if self._scripts[at].new and matches(self._scripts[at].new, forms)
+        ]
+        if forms and not matching:
             return False  # the start of the script raises, with the differences
-        to = later[-1] + 1 if later else end
-        self._engine.adopt([(script.id, script.digest) for script in self._scripts[done:to]])
+        to = matching[-1] + 1 if matching else end
+        self._engine.adopt([(script.id, script.digest) for script in self._scripts[done_count:to]])
         return True
 
     def _is_started(self, script: Script) -> bool:
         running = self._engine.history().running
         return running is not None and running.id == script.id
 
-    def _run_script(self, script: Script, *, back: bool) -> bool:
+    def _run_script(self, script: Script, *, is_undoing: bool) -> bool:
         """Run one script, which may undo another; return whether it came to its end."""
         engine = self._engine
-        dropped = engine.dropped({one.id: [*map(model_of, one.new)] for one in self._scripts})
-        check_old(script, engine.forms(), dropped, back=back)
-        transition = transition_of(script, engine.forms(), dropped, back=back)
-        if self._replaces and not back:
+        dropped_labels = engine.dropped(
+            {other_script.id: [*map(model_of, other_script.new)] for other_script in self._scripts}
+        )
+        check_old(script, engine.forms(), dropped_labels, is_undoing=is_undoing)
+        transition = transition_of(script, engine.forms(), dropped_labels, is_undoing=is_undoing)
+        if self._replaces and not is_undoing:
             check_names(script, engine.forms(), transition)
         if transition is None:
-            engine.edit(edit_of(script, engine.forms(), back=back))
+            engine.edit(edit_of(script, engine.forms(), is_undoing=is_undoing))
             self._applied.append(script.id)
             return True
         if isinstance(engine, CopyingEngine):
@@ -423,18 +433,18 @@ class _Run:
         def convert(copy: Path, progress: ProgressOption) -> MigrationReport:
             return _over_copy(copy, [part_of(script, transition)], None, None, progress)
 
-        self._plan = [alone(step, [script]) for step in self._plan]
+        self._plan = [without_old_version(step, [script]) for step in self._plan]
         replacement = engine.begin(transition)
         try:
             report = replace(replacement, convert, self._progress, transition.id)
             self._entities += report.entities
             if not report.ok:
-                raise stopped(transition.name, attrs.evolve(self._report(done=False), faults=report.faults))
+                raise stopped(transition.name, attrs.evolve(self._report(is_done=False), faults=report.faults))
         except BaseException as error:
             try:
                 replacement.close()
-            except TableMapperError as other:
-                error.add_note(f"the store may be frozen until {script.id} runs again: {other}")
+            except TableMapperError as close_error:
+                error.add_note(f"the store may be frozen until {script.id} runs again: {close_error}")
             raise
         replacement.close()
         self._applied.append(script.id)
@@ -446,8 +456,8 @@ class _Run:
             self.settle(attrs.evolve(script, new=script.old, steps=()))
         if faults := engine.lacking(transition):
             raise MigrationStopped(
-                f"{transition.name}: {counted(len(faults))} cannot go back, and nothing was written for that\n{listed(faults)}",
-                report=attrs.evolve(self._report(done=False), faults=tuple(faults)),
+                f"{transition.name}: {entity_count(len(faults))} cannot go back, and nothing was written for that\n{fault_list(faults)}",
+                report=attrs.evolve(self._report(is_done=False), faults=tuple(faults)),
             )
         if engine.start(transition) and not self._copy(engine, transition):
             return False
@@ -461,26 +471,26 @@ class _Run:
     def _copy(self, engine: CopyingEngine, transition: Transition) -> bool:
         """Copy entities in transactions, with pauses; return whether the last one switched."""
         rounds, switched = 0, False
-        total = sum(engine.count(model.name) for each in transition.conversions for model in each.sources)
+        total = sum(engine.count(model.name) for conversion in transition.conversions for model in conversion.sources)
         with start_meter(self._progress, transition.id, total=total) as meter:
 
             def step(most: int) -> StepTiming | None:
                 nonlocal rounds, switched
-                left = most if self._limit is None else self._limit - self._entities
-                if switched or left <= 0:
+                remaining = most if self._limit is None else self._limit - self._entities
+                if switched or remaining <= 0:
                     return None
-                copied = engine.step(min(most, left))
+                copied = engine.step(min(most, remaining))
                 self._entities += copied.entities
                 meter.advance(copied.entities)
                 switched = copied.switched
                 if copied.stuck:
-                    raise stopped(transition.name, self._report(done=False))
+                    raise stopped(transition.name, self._report(is_done=False))
                 rounds = rounds + 1 if copied.passed else 0
                 longer = min(rounds // _ROUNDS, _LONGEST - 1)
                 delay = 0.0 if switched else copied.pace.delay * (1 - longer / (_LONGEST - 1))
                 return StepTiming(copied.pace.seconds / (1 + longer), delay)
 
-            in_batches(step, hold=self._hold, rest=self._rest, sleep=self._sleep, first=FIRST)
+            in_batches(step, hold=self._hold, rest=self._pause, sleep=self._sleep, first=FIRST)
         return switched
 
 
@@ -489,11 +499,11 @@ def _resolves(script: Script) -> bool:
 
 
 def _settled(
-    place: str | os.PathLike[str], script: Script, opened: Callable[[Schema], Engine], hold: float, rest: float
+    place: str | os.PathLike[str], script: Script, open_schema: Callable[[Schema], Engine], hold: float, rest: float
 ) -> tuple[ConversionFault, ...]:
     """Build the indexes and aggregates of a script's new classes, and resolve their duplicates; return those that are left."""
     with explaining(place):
-        engine = opened(compile_schema(script.new))
+        engine = open_schema(compile_schema(script.new))
     with Store(engine) as store:
         build(engine, hold=hold, rest=rest)
         functions = {repr(step.index): step.with_ for step in script.steps if isinstance(step, Resolve)}
@@ -503,30 +513,30 @@ def _settled(
 def _duplicates(place: str | os.PathLike[str], script: Script) -> tuple[ConversionFault, ...]:
     """Return the entities with a value of a unique index that another entity has, too."""
     with explaining(place), closing(open_engine(place, compile_schema(script.new))) as engine:
-        return duplicates(engine, _LISTED)
+        return duplicates(engine, _MAX_DUPLICATES)
 
 
 def check_history(scripts: Sequence[Script], history: Iterable[AppliedSpec]) -> int:
-    """Return how many scripts of a chain have switched in a store.
+    """Return the number of scripts of a chain that have switched in a store.
 
     Raises:
         InvalidMigration: the store ran other scripts, or in another order.
     """
     entries = [entry for entry in history if entry.undone is None]
-    known = {script.id: script for script in scripts}
+    by_id = {script.id: script for script in scripts}
     faults = []
-    first = next((at for at, entry in enumerate(entries) if entry.id in known), len(entries))
+    first = next((at for at, entry in enumerate(entries) if entry.id in by_id), len(entries))
     ran = entries[first:]  # (older scripts may have been deleted, once every store was past them)
     for at, entry in enumerate(ran):
         if not entry.switched:
             continue  # (the run continues or discards it)
-        if entry.id not in known:
+        if entry.id not in by_id:
             faults.append(f"{entry.id} ran over this store, and is not among the scripts: restore its file")
         elif at < len(scripts) and scripts[at].id != entry.id:
             faults.append(
                 f"{entry.id} ran over this store where {scripts[at].id} stands now: restore the order of the scripts"
             )
-        elif known[entry.id].digest != entry.script:
+        elif by_id[entry.id].digest != entry.script:
             faults.append(
                 f"{entry.id} was edited after it ran over this store: restore its text, and write another script"
             )

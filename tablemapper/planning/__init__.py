@@ -1,4 +1,4 @@
-"""From a question to a plan: which key or index, which ranges, what is left to filter and sort.
+"""Query planning: the key or index, its ranges, the residual filter and the sort.
 
 - `bounds`: from conditions on a template to two texts.
 - `budget`: what one run of a query may use.

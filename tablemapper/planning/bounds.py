@@ -1,4 +1,4 @@
-"""Between which two keys the rows lie that some conditions leave.
+"""Bounds of keys, made from conditions.
 
 What conditions say about a template is decided in two steps. Their *form* (which fields are known, how the next one is
 compared) decides the `KeyBounds`: which slots are fixed, and whether anything has to be checked again. That is done once
@@ -39,7 +39,7 @@ NOTHING = Bound(empty=True)
 
 @attrs.frozen(eq=False)
 class KeyBounds:
-    """How far conditions of one form go along a template.
+    """The bounds that conditions of one shape give along a template.
 
     Attributes:
         fixed: the literals and slots in front, whose text is known.
@@ -135,7 +135,7 @@ class KeyBounds:
         return NOTHING if high is not None and low >= high else Bound(low, high)
 
     def front(self, values: Mapping[str, Any], texts: Mapping[int, str] | None, slots: int | None = None) -> str:
-        """Return what keys begin with, up to what follows so many slots, or up to the first one that is not fixed."""
+        """Return the prefix of keys, up to the text after so many slots, or up to the first one that is not fixed."""
         return self._front(values, texts, slots) or ""
 
     def _front(
@@ -160,7 +160,7 @@ class KeyBounds:
         return text
 
     def _cuts(self, op: str, value: Any) -> Cuts | None:
-        """Return what a comparison says of the texts of the compared slots, as `KeyCodec.cuts`."""
+        """Return the bounds that a comparison gives the texts of the compared slots, as `KeyCodec.cuts`."""
         first_slot, last_slot = self.run[0], self.run[-1]
         assert isinstance(first_slot, Slot)
         assert isinstance(last_slot, Slot)
@@ -212,7 +212,8 @@ def reach(
     *,
     passing: bool = False,
 ) -> KeyBounds:
-    """Return how far conditions go: from the left, slots are fixed as long as they are known, the next may be compared.
+    """Return the bounds that conditions give. From the left, slots are fixed as long as they are known; the next may
+    be compared.
 
     Args:
         equal: the fields whose values are known.

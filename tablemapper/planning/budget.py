@@ -1,4 +1,4 @@
-"""What a query may use: time, and rows examined."""
+"""Query budgets: time, and rows examined."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BudgetCounter(Budget):
 
     @classmethod
     def within(cls, budget: Budget | None) -> BudgetCounter:
-        """Return what counts a run with these limits."""
+        """Return the counter of a run with these limits."""
         return cls() if budget is None else cls(budget.seconds, budget.examined, budget.monotonic)
 
     def start(self, label: str) -> BudgetMeter:
@@ -44,7 +44,7 @@ class BudgetCounter(Budget):
         return spending
 
     def rows(self) -> int:
-        """Return how many rows the runs have examined so far."""
+        """Return the number of rows that the runs have examined so far."""
         return sum(run.rows for run in self.runs)
 
 
@@ -55,7 +55,7 @@ def start(budget: Budget | None, query: object) -> BudgetMeter | None:
 
 @attrs.define(eq=False)
 class BudgetMeter:
-    """What one run of a query has used so far."""
+    """The use of a budget by one run of a query."""
 
     budget: Budget
     label: str

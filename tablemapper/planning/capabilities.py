@@ -1,4 +1,4 @@
-"""What an engine can do: planning and the verbs ask this, and refuse the rest before anything is written."""
+"""Engine capabilities: planning and the verbs refuse the rest before anything is written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..errors import InvalidTransaction
 
 @attrs.frozen(kw_only=True)
 class Capabilities:
-    """What an engine can do."""
+    """The capabilities of an engine."""
 
     engine: str
     """Its name, for messages and ``explain()``."""

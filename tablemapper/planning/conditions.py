@@ -1,4 +1,4 @@
-"""What a query's predicates say, in the form that planning wants: first normalised, then field by field.
+"""Predicates in normal form, by field.
 
 All constants are `Parameter`s here: nothing depends on their values.
 """
@@ -58,13 +58,14 @@ _EDGES: dict[str, tuple[tuple[Operator, bool], ...]] = {
 
 
 def time_comparisons(op: str, part: Truncation) -> Iterator[tuple[Operator, bool]]:
-    """Yield how a time is compared if what it is cut to is: an operator, and whether with the end of the bucket."""
+    """Yield the comparisons of a time for one of its truncation: an operator, and whether with the end of the
+    bucket."""
     if part.ordered:
         yield from _EDGES.get(op, ())
 
 
 def edges(op: str, part: Truncation, number: Parameter, kind: type) -> list[tuple[str, Parameter]]:
-    """Return how a time is compared if what it is cut to is: all that are cut so are between these edges."""
+    """Return the comparisons of a time for one of its truncation: all times that are cut so lie between these edges."""
     return [(sign, Edge(number.number, part, end, kind, sign == "<")) for sign, end in time_comparisons(op, part)]
 
 
@@ -78,7 +79,7 @@ AnyPredicate = Predicate[Any]
 
 
 def call_conditions(declaration: Declaration, index: IndexModel, count: int) -> Iterator[AnyPredicate]:
-    """Yield what an index says of entities that is called with values of its first parameters: its slots' texts."""
+    """Yield the conditions of an index that is called with values of its first parameters: its slots' texts."""
     slots = (*index.partition.slots, *index.row.slots)
     for number, name in enumerate(index.arguments[:count]):
         head, *path = name.split(".")
@@ -168,7 +169,7 @@ def alternatives(where: Iterable[AnyPredicate]) -> list[list[AnyPredicate]]:
 
 @attrs.frozen(eq=False)
 class Conditions:
-    """What one alternative says about single fields, by the field's name, dotted where nested."""
+    """The conditions of one alternative on single fields, by the field's name, dotted where nested."""
 
     equal: dict[str, Parameter] = attrs.field(factory=dict)
     among: dict[str, tuple[Parameter, ...]] = attrs.field(factory=dict)
@@ -186,7 +187,7 @@ class Conditions:
 
 
 def of_elements(way: Conditions, fan_out: str) -> Conditions:
-    """Return what conditions say along an index that has a row for each element of a list: nothing of it as a whole."""
+    """Return the conditions along an index that has a row for each element of a list: none on the list as a whole."""
     if not any(fan_out in values for values in (way.equal, way.among, way.compared)):
         return way
 

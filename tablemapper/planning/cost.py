@@ -1,4 +1,4 @@
-"""What Azure Tables would charge: prices, and the cost of one run of a query."""
+"""Cost of a query on Azure Tables: prices, and the cost of one run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _price(_: Any, attribute: attrs.Attribute[float], value: object) -> None:
 
 @attrs.frozen(kw_only=True)
 class Prices:
-    """What Azure charges for tables: the defaults are of standard accounts with locally redundant storage.
+    """Prices of Azure Tables: the defaults are of standard accounts with locally redundant storage.
 
     They differ by region and redundancy, and change: compare them with the page that ``source`` names.
 
@@ -47,7 +47,7 @@ class Prices:
 
 @attrs.frozen
 class ReadEstimate:
-    """What a plan reads of a store, counted."""
+    """The rows that a plan reads, counted."""
 
     rows: tuple[int, ...]
     """Rows between the bounds, of each range."""
@@ -63,7 +63,7 @@ class ReadEstimate:
 
 @attrs.frozen
 class Cost:
-    """What one run of a query would cost on Azure Tables, where all its results are read."""
+    """The cost of one run of a query on Azure Tables, where all its results are read."""
 
     requests: int
     """Round trips: a page of 1,000 rows is one, and so is an entity that is read after its index row."""
@@ -94,7 +94,7 @@ class Cost:
 
 
 def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int | None) -> Cost:
-    """Return what one run of a plan would cost.
+    """Return the cost of one run of a plan.
 
     Args:
         footprint: what it reads; None if that is not known.
@@ -112,7 +112,7 @@ def cost_of(plan: Plan, footprint: ReadEstimate | None, ranges: int, limit: int 
 
 
 def _first(rows: Sequence[int], limit: int, *, merged: bool) -> list[int]:
-    """Return how many rows are read of each range until there are enough; ranges behind that are left out."""
+    """Return the number of rows read of each range until there are enough; later ranges are left out."""
     if merged:  # (all of them begin at once)
         return [min(count, limit) for count in rows]
     rows_read: list[int] = []

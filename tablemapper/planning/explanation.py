@@ -1,4 +1,4 @@
-"""What ``explain()`` gives: how a query is answered, and why so."""
+"""The result of ``explain()``: the plan of a query, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_LISTED = 5
 
 @attrs.frozen
 class Explanation:
-    """How the store answers a query: ``str`` gives text to read, `to_dict` and `to_json` give data."""
+    """The plan of a query: ``str`` gives text to read, `to_dict` and `to_json` give data."""
 
     path: str
     """The key or index that is followed, by name."""
@@ -57,7 +57,7 @@ class Explanation:
 
     @cached_property
     def cost(self) -> Cost:
-        """What one run would cost on Azure Tables. It is counted in the store when it is first asked for."""
+        """The cost of one run on Azure Tables. It is counted in the store when it is first asked for."""
         return self.estimate()
 
     @property
@@ -72,7 +72,7 @@ class Explanation:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the planner did not choose other paths."""
+        """The reasons why the planner did not choose other paths."""
         return (*self.plan.reasons, *self.unfit)
 
     def __str__(self) -> str:
@@ -140,13 +140,13 @@ class Explanation:
         }
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 
 @attrs.frozen
 class MixedExplanation:
-    """How the store answers a query over several classes: class by class, with the rows merged."""
+    """The plan of a query over several classes: class by class, with the rows merged."""
 
     order: tuple[str, ...]
     """What the rows are merged by."""
@@ -162,13 +162,14 @@ class MixedExplanation:
 
     @property
     def rows(self) -> int | None:
-        """How many rows are between the bounds, counted up to 10,000 for each class; None where they are not counted."""
+        """The number of rows between the bounds, counted up to 10,000 for each class; None where they are not
+        counted."""
         counts = [explanation.rows for explanation in self.classes.values()]
         return None if None in counts else sum(filter(None, counts))
 
     @property
     def cost(self) -> Cost:
-        """What one run would cost on Azure Tables: the sum over the classes."""
+        """The cost of one run on Azure Tables: the sum over the classes."""
         costs = [explanation.cost for explanation in self.classes.values()]
         entities, sizes = [cost.entities for cost in costs], [cost.bytes for cost in costs]
         return Cost(
@@ -196,7 +197,7 @@ class MixedExplanation:
         }
 
     def to_json(self) -> str:
-        """Return what `to_dict` returns as text."""
+        """Return the result of `to_dict` as text."""
         return msgspec.json.encode(self.to_dict()).decode()
 
 

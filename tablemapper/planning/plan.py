@@ -1,4 +1,4 @@
-"""What a plan is: a path, how its ranges are made from values, and what is left to do."""
+"""Plans: access path, ranges, residual filter, sort."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_RANGES = 1000
 
 @attrs.frozen(eq=False)
 class PathBounds:
-    """How the ranges of one alternative are made from values."""
+    """The ranges of one alternative, before values are known."""
 
     partition: KeyBounds
     row: KeyBounds | None
@@ -61,7 +61,7 @@ class PathBounds:
 
     @property
     def alike(self) -> int:
-        """How many slots, the first ones of the path, have one text in each range."""
+        """The number of slots, the first ones of the path, that have one text in each range."""
         count = 0
         for reach in (self.partition,) if self.row is None else (self.partition, self.row):
             for slot in reach.template.slots:
@@ -73,7 +73,7 @@ class PathBounds:
     def front(
         self, slots: int, partition: Bound, values: Mapping[str, Any], texts: Mapping[int, str] | None
     ) -> tuple[str, str]:
-        """Return what the keys of a range begin with, up to what follows so many slots."""
+        """Return the prefix of the keys of a range, up to the text after so many slots."""
         row_slots = slots - len(self.partition.template.slots)
         if row_slots < 0:
             return self.partition.front(values, texts, slots), ""
@@ -97,7 +97,7 @@ class PathBounds:
 
 @attrs.frozen(eq=False)
 class AccessPath:
-    """What can be followed: the key (of the entity table), or an index."""
+    """An access path: the key (of the entity table), or an index."""
 
     model: Model
     index: IndexModel | None = None
@@ -123,7 +123,7 @@ class AccessPath:
 
 @attrs.frozen(eq=False)
 class Plan:
-    """How the queries of one form are answered."""
+    """The plan of the queries of one shape."""
 
     path: AccessPath
     accesses: tuple[PathBounds, ...]
@@ -193,5 +193,5 @@ class Plan:
 
     @property
     def bound_fields(self) -> int:
-        """How many fields the bounds say something about."""
+        """The number of fields that the bounds say something about."""
         return min((len(access.fields) for access in self.accesses), default=0)

@@ -1,8 +1,8 @@
-"""From a question to a plan: which key or index is read, how its bounds are made, and what is left to do.
+"""The planner: chooses the key or index, its bounds, the residual filter and the sort.
 
-A pure function in stages: take the conditions apart (`conditions`); see how far they go along the key and along every
-index; choose, by an explicit order; say what remains to be filtered and sorted. A question holds no values, only their
-numbers, so one plan serves all queries of its form. `planning.ranges` makes the bounds of one of them.
+A pure function in stages. It splits the conditions (`conditions`), bounds the key and every index with them, and
+chooses by an explicit order. The plan says which filter and sort remain. A query shape holds no values, only their
+numbers, so one plan serves all its queries. `planning.ranges` makes the bounds of one query.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def candidates(form: QueryShape) -> tuple[list[Plan], list[str]]:
 
 
 def _unfit(form: QueryShape, index: IndexModel, where: tuple[AnyPredicate, ...], ways: list[Conditions]) -> str | None:
-    """Return why an index cannot be followed: it may lack rows that match, or nothing bounds it."""
+    """Return the reason why an index cannot be followed: it may lack rows that match, or nothing bounds it."""
     if index.where is not None and index.name not in form.implied:
         return "it holds only some entities, and the query does not repeat its condition"
     for way in ways:
@@ -280,7 +280,8 @@ class _PathConditions:
         return text is None or any(access.text(slot) != text for access in self.accesses)
 
     def direction(self) -> tuple[bool, int, bool] | None:
-        """Return how the path is followed for the order of the question; None if that is to be sorted; see `_direction`."""
+        """Return the direction of the path for the order of the query; None if rows must be sorted; see
+        `_direction`."""
         form = self._form
         if form.mixed:
             return (form.backwards, 0, False) if self._path.index is None and not form.order else None
@@ -308,7 +309,7 @@ def _covers(form: QueryShape, path: AccessPath, required: Iterable[Attr[Any, Any
 
 
 class _SlotConditions:
-    """What the conditions of one alternative say of the slots of a path, each taken in turn."""
+    """The conditions of one alternative on the slots of a path, each taken in turn."""
 
     def __init__(self, form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool) -> None:
         self._way = way
@@ -377,7 +378,7 @@ class _SlotConditions:
 def _access(
     form: QueryShape, path: AccessPath, way: Conditions, *, spread: bool = True, passing: bool = False
 ) -> PathBounds:
-    """Return how far the conditions of one alternative go along a path."""
+    """Return the bounds that the conditions of one alternative give along a path."""
     partition, row = path.templates
     bounded = _SlotConditions(form, path, way, spread=spread)
     compared = {name: {op for op, _ in steps} for name, steps in way.compared.items()}
@@ -472,7 +473,7 @@ def _direction(
     fixed: set[str],
     varies: Callable[[Slot], bool],
 ) -> tuple[bool, int, bool] | None:
-    """Return how a path is followed for an order.
+    """Return the direction in which a path has an order.
 
     That is whether backwards, behind how many slots its ranges are merged, and whether rows go the other way than
     partitions.

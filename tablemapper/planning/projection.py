@@ -23,7 +23,7 @@ Values = Sequence[Any]
 
 @attrs.frozen(cache_hash=True)
 class RowLayout:
-    """What a row holds that an engine returns: maybe its place on the path first, then an entity or some properties."""
+    """The columns of a row of an engine: maybe its place on the path first, then an entity or some properties."""
 
     places: bool
     """``(sort value…, partition key, row key)`` of the path; of an index, the entity's keys too."""

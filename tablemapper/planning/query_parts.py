@@ -36,7 +36,7 @@ class QueryPart:
 
     @property
     def form(self) -> tuple[str | None, bool]:
-        """What plans of parts depend on: the index, and whether the partition is given."""
+        """The shape of a part, on which its plan depends: the index, and whether the partition is given."""
         return self.index, self.partition is not None
 
     def __str__(self) -> str:

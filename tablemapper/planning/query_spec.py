@@ -1,4 +1,4 @@
-"""What a query wants: with its values, and as the form that queries share which differ in their values only."""
+"""Queries with their values, and their shapes without them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .query_parts import QueryPart
 
 @attrs.frozen(eq=False)
 class QueryShape:
-    """What queries of one form have in common: everything but their constants, which are parameters."""
+    """The shape of a query: everything but its constants, which are parameters."""
 
     model: Model
     where: tuple[AnyPredicate, ...] = ()
@@ -54,7 +54,7 @@ class QueryShape:
 
 @attrs.define(eq=False)  # (not frozen: one is built for each call of a query, three times as fast)
 class QuerySpec:
-    """What a query asks, values and all."""
+    """A query with its values."""
 
     model: Model
     range: IndexRange[Any] | None = None
@@ -80,7 +80,7 @@ class QuerySpec:
         return QuerySpec(self.model, self.range, self.where + where, *_later_fields(self))
 
     def parts(self) -> tuple[Hashable, list[Any]]:
-        """Return what queries that differ in their constants have in common, and the constants."""
+        """Return the part that queries share which differ in their constants only, and the constants."""
         along, order = self.range, self.order
         values: list[Any] = [] if along is None else [*along.values]
         form = (
@@ -111,7 +111,7 @@ def query_form(
     unready: Mapping[str, str] = MappingProxyType({}),
     lacking: Mapping[str, Collection[str] | None] = MappingProxyType({}),
 ) -> QueryShape:
-    """Return what a query asks, with parameters in place of its constants."""
+    """Return the shape of a query, with parameters in place of its constants."""
     model, along = spec.model, spec.range
     where, number = [], 0 if along is None else len(along.values)
     by_name = () if along is None else call_conditions(model.declaration, model.index(along.name), number)

@@ -1,4 +1,4 @@
-"""What a query asks without its values: as data that a file can keep, as text to read, and as a form to plan."""
+"""A query shape as data that a file can keep, as text to read, and as a shape to plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VALUE = "?"
 
 
 def wording(spec: QuerySpec) -> dict[str, Any]:
-    """Return what a query asks, in builtins that JSON knows, with ``?`` for each value."""
+    """Return the shape of a query in builtins that JSON knows, with ``?`` for each value."""
     along = spec.range
     return {
         "model": spec.model.name,

@@ -1,4 +1,4 @@
-"""From a plan and values to the ranges of keys that are read: disjoint, in key order."""
+"""Key ranges of a plan with values: disjoint, in key order."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def _begins(op: str, value: Any, slot: Slot) -> bool:
 
 
 def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], limit: int) -> Iterator[dict[int, str]]:
-    """Yield what stands in the slots of which the field is unknown, but not many texts are possible."""
+    """Yield the texts of slots whose field is unknown, but can have few texts."""
     options: list[list[dict[int, str]]] = []
     times: dict[str, list[Slot]] = {}
     for slot in spread:
@@ -266,7 +266,7 @@ def _texts(spread: tuple[Slot, ...], compared: Mapping[str, list[Compared]], lim
 
 
 def _buckets(slots: list[Slot], compared: list[Compared], limit: int) -> list[dict[int, str]]:
-    """Return what stands in the slots of one time, for each of those that satisfy comparisons."""
+    """Return the texts of the slots of one time, for each bucket that satisfies comparisons."""
     finest = max(slots, key=lambda slot: list(UNITS).index(slot.text.unit))
     moments = finest.text.moments_between(compared, limit)
     if moments is None:

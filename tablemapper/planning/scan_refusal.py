@@ -21,7 +21,7 @@ from .type_names import type_name
 
 
 def lack(field: str, where: Iterable[AnyPredicate]) -> str:
-    """Return why conditions do not bound a field, as text."""
+    """Return the reason why conditions do not bound a field, as text."""
     speaking = [attr for p in where for attr in p.attributes() if field == ".".join((attr.name, *attr.path))]
     if not speaking:
         return f"no condition on {field}"
@@ -42,7 +42,7 @@ def wanting(partition: Template, row: Template) -> str:
 
 
 def refusal(form: QueryShape, rejections: Iterable[str], ask: Callable[..., list[Plan]]) -> str:
-    """Return why a query is refused, and what would serve it, ready to paste.
+    """Return the reasons why a query is refused, and the index that would serve it, ready to paste.
 
     Args:
         rejections: why indexes cannot be followed.
@@ -93,7 +93,7 @@ def proposal(form: QueryShape, plan: Plan) -> str | None:
 
 
 def _more_conditions(model: Model, where: tuple[AnyPredicate, ...], ask: Callable[..., list[Plan]]) -> str | None:
-    """Return which conditions on partitions would do, where the rows in them are bounded already."""
+    """Return the missing conditions on partitions, where the rows in them are bounded already."""
     stated = conditions(where)
     for path in (AccessPath(model), *(AccessPath(model, index) for index in model.indexes)):
         partition, row = path.templates
@@ -113,7 +113,7 @@ def _more_conditions(model: Model, where: tuple[AnyPredicate, ...], ask: Callabl
 
 
 def _one_by_one(model: Model, sides: Iterable[Sequence[AnyPredicate]]) -> list[str]:
-    """Return what is to be done about alternatives that no index bounds together, and those that none bounds at all."""
+    """Return the advice on alternatives that no index bounds together, or that none bounds at all."""
     proposals = [_index(model, [way], ()) for way in sides]
     lines = ["no index bounds all sides of an |: ask a query for each, and take once what several find"]
     if indexes := list(dict.fromkeys([proposal for proposal in proposals if proposal is not None])):
@@ -123,7 +123,7 @@ def _one_by_one(model: Model, sides: Iterable[Sequence[AnyPredicate]]) -> list[s
 
 
 def _in_order(form: QueryShape, ask: Callable[..., list[Plan]]) -> list[str]:
-    """Return how a query without conditions gets its order from an index: by the index's name."""
+    """Return the advice to name an index, from which a query without conditions gets its order."""
     model = form.model
     names = [None if step.attr.part or step.attr.path else step.attr.name for step in form.order]
     if not names or None in names or len({step.descending for step in form.order}) > 1:
@@ -168,7 +168,7 @@ def _index(model: Model, ways: Sequence[Sequence[AnyPredicate]], order: tuple[Or
 
 
 def _common(ways: Sequence[Sequence[AnyPredicate]]) -> tuple[dict[str, ValueType], list[str], list[str]]:
-    """Return what `_bounding` returns, of conditions all of which are read along one path."""
+    """Return the result of `_bounding` for conditions that are all read along one path."""
     types, lead, ranged = _bounding(conditions(ways[0]))
     for way in ways[1:]:
         other_types, leads, ranges = _bounding(conditions(way))
@@ -226,8 +226,8 @@ def _texts(components: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _free(name: str, used: Iterable[str]) -> str:
+def _free(name: str, occupied: Iterable[str]) -> str:
     """Return a name that is not taken, not even in other case; with a number if need be."""
-    lowered = {text.lower() for text in used}
+    lowered = {text.lower() for text in occupied}
     numbered = (f"{name}{number}" for number in count(2))
     return next(candidate for candidate in chain([name], numbered) if candidate.lower() not in lowered)

@@ -1,4 +1,4 @@
-"""From partition to partition: each is found by its place next to the one before, and some are passed over."""
+"""Skips from partition to partition: each follows the one before in key order, and some are passed over."""
 
 from __future__ import annotations
 

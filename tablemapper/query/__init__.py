@@ -6,6 +6,7 @@
 - `results`: the methods that every query has.
 - `arrow_batches`: batches of Arrow.
 - `column_results`: columns instead of rows: lists, Arrow, Polars, pandas.
+- `checkpoint`: notes of writes by query that can be resumed.
 - `writing`: update and delete by query.
 - `division`: parts and partitions of a query.
 - `parsing`: conditions, orders and keys as a person types them.

@@ -62,7 +62,7 @@ class _Observed(Results[Any]):
         call.shape, call.shape_data = _words(classes, prepared)
         if not prepared:
             return call, plain
-        if all(one.only_results for one in prepared):
+        if all(plan.only_results for plan in prepared):
             call.examined = lambda: call.returned
             return call, plain
         prepared[0].observed = number = prepared[0].observed + 1
@@ -81,13 +81,13 @@ def _words(
     classes: Sequence[ClassResults[Any]], prepared: Sequence[PreparedPlan]
 ) -> tuple[str, Mapping[str, Any] | None]:
     """Return the form of a query as text and, over one class, as data."""
-    known = prepared[0].words if prepared else None
-    if known is None:
+    cached_words = prepared[0].words if prepared else None
+    if cached_words is None:
         words = [wording(query._spec) for query in classes]
-        known = " | ".join(map(form_text, words)), words[0]
+        cached_words = " | ".join(map(form_text, words)), words[0]
         if prepared:
-            prepared[0].words = known
-    return known[0], known[1] if len(classes) == 1 else None
+            prepared[0].words = cached_words
+    return cached_words[0], cached_words[1] if len(classes) == 1 else None
 
 
 def _reported(name: str, count: Callable[[Call, Any], None]) -> Callable[..., Any]:
@@ -125,7 +125,7 @@ def _table(call: Call, result: Any) -> None:
     call.returned = result.shape[0]
 
 
-def _changed(call: Call, result: int) -> None:
+def _count_changed(call: Call, result: int) -> None:
     call.returned = call.written = result
 
 
@@ -144,8 +144,8 @@ class _ObservedQuery(_Observed, Query[Any]):
     def _classes(self) -> list[ClassResults[Any]]:
         return [self]
 
-    update = _reported("update", _changed)
-    delete = _reported("delete", _changed)
+    update = _reported("update", _count_changed)
+    delete = _reported("delete", _count_changed)
 
     def count(self) -> int:
         if matching_aggregate(self._plans, self._spec, (), COUNT) is not None:
@@ -163,12 +163,12 @@ class _ObservedQuery(_Observed, Query[Any]):
             call.shape_data = None if call.shape_data is None else {**call.shape_data, "by": names}
 
         def work(call: Call) -> States:
-            read = matching_aggregate(self._plans, self._spec, by, slot)
+            aggregate = matching_aggregate(self._plans, self._spec, by, slot)
             states: States = query._states(by, measured, slot)
-            if read is not None:
-                call.path = str(read.prepared.plan.path)
+            if aggregate is not None:
+                call.path = str(aggregate.prepared.plan.path)
                 call.examined = None  # (groups are not counted)
-            call.returned = len(states) if read is not None else sum(state[0] for state in states.values())
+            call.returned = len(states) if aggregate is not None else sum(state[0] for state in states.values())
             return states
 
         return call.run(work)

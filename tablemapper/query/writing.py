@@ -24,20 +24,19 @@ import msgspec
 
 from ..codegen import Names, compile_functions
 from ..engines.current_transaction import check_outside
-from ..engines.protocol import Engine, Note, NoteConflict, Operation, restore_rows
+from ..engines.protocol import Engine, NoteConflict, Operation, restore_rows
 from ..entities.entity import key_of
 from ..errors import (
     CorruptStore,
     EntityNotFound,
     InvalidEntity,
-    InvalidQuery,
     PreconditionFailed,
     UniqueViolation,
     note_written,
     safe_repr,
 )
 from ..execution.plan_reader import PlanReader
-from ..execution.prepared import MAX_PLANS, MOST_KEYS, PlanCache, PreparedPlan
+from ..execution.prepared import MAX_PLANS, PlanCache, PreparedPlan
 from ..expressions.python_source import python_source
 from ..expressions.tree import And
 from ..planning.budget import BudgetMeter
@@ -48,7 +47,8 @@ from ..progress import Meter, ProgressOption, start_meter
 from ..schema.assignments import Assignments, assignments
 from ..schema.maintenance import maintenance
 from ..schema.model import Model, writable
-from ..schema.rows import DAMAGE, Row, same_rows
+from ..schema.rows import Row, same_rows
+from .checkpoint import Checkpoint, check_name
 from .pages import query_identity
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class WriteByQuery:
         else:
             changes = assignments(model, "update", given, values)
             work, text = _by_assignments(changes), str(changes)
-            by_row = _by_rows(changes, work)
+            by_row = _by_rows(changes)
         return self._run(spec, what, f"update({text})", work, progress, resume, by_row)
 
     def _run(
@@ -130,7 +130,7 @@ class WriteByQuery:
         if resume is not None:
             form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")
             digest = hashlib.blake2b(form, digest_size=16).hexdigest()
-            checkpoint = Checkpoint(self.engine, _named(resume, spec), digest, f"{what}.{doing}")
+            checkpoint = Checkpoint(self.engine, check_name(resume, spec), digest, f"{what}.{doing}")
         if spec.limit == 0:
             return 0
         spending = None if spec.budget is None else spec.budget.start(what)
@@ -219,10 +219,28 @@ class _Run:
         for rows in run.rows(after, examined=most):
             read += len(rows)
             after = rows[-1][:2]
-            entities += rows if as_rows else run.items_of(rows)
+            entities += rows if as_rows else self._entities(rows, run.items_of)
             if len(entities) >= batch or read >= most:
                 return entities, after, True
         return entities, after, False
+
+    def _entities(self, rows: Sequence[Row], make: Callable[[Sequence[Row]], list[Any]]) -> list[Any]:
+        """Return the entities of rows; of one that is damaged in what the query does not ask for, what can be read."""
+        try:
+            return make(rows)
+        except CorruptStore:
+            pass
+        entities: list[Any] = []
+        for row in rows:
+            try:
+                entities += make((row,))
+            except CorruptStore as error:
+                salvaged = self._model.salvaged(row)
+                try:
+                    entities += [salvaged] if self._test(salvaged) else []
+                except AttributeError:  # (a field that it does not have)
+                    raise error from None
+        return entities
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
@@ -239,7 +257,7 @@ class _Run:
                 keys = (key for key in keys if key > position)
             for some in _lists(keys, batch):
                 rows = self._engine.get_many([(self._model, *key) for key in some])
-                entities = self._model.build([row for row in rows if row is not None])
+                entities = self._entities([row for row in rows if row is not None], self._model.build)
                 self._batch([entity for entity in entities if self._test(entity)])
         self._end()
 
@@ -333,8 +351,8 @@ class _Run:
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
                 again.append(operation)
-            elif row is not None and self._test(entity := self._model.build_one(row)):
-                again.append(self._work(entity))
+            elif row is not None:
+                again += [self._work(one) for one in self._entities([row], self._model.build) if self._test(one)]
         return [operation for operation in again if operation is not None]
 
     def _end(self) -> None:
@@ -358,21 +376,23 @@ def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
 
 def _by_assignments(changes: Assignments) -> Work:
     def work(entity: Any) -> Operation:
-        changes.apply(entity)
-        return _replacing(changes.model, entity._row, entity)
+        model, row = changes.model, entity._row
+        if type(entity) is model.cls:
+            changes.apply(entity)
+            return _replacing(model, row, entity)
+        new = changes.applied(row)
+        return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return work
 
 
-def _by_rows(changes: Assignments, work: Work) -> Work | None:
+def _by_rows(changes: Assignments) -> Work | None:
     model, changed = changes.model, changes.of_rows()
     if changed is None:
         return None
 
     def by_row(row: Row) -> Operation | None:
-        new = changed(row)
-        if new is None:
-            return work(model.build_one(row))
+        new = changed(row) or changes.applied(row)
         return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return by_row
@@ -391,7 +411,7 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
-        changed = change(entity)
+        changed = change(entity if type(entity) is model.cls else model.build_one(row))  # (which raises)
         fault = None
         if changed is None:
             if not model.changed(entity, row):
@@ -436,105 +456,3 @@ def _read_run(file: IO[bytes], start: int, end: int) -> Iterator[Key]:
         text = file.read(int.from_bytes(file.read(8)))
         start = file.tell()
         yield from msgspec.msgpack.decode(text, type=list[Key])
-
-
-# ---------------------------------------------------------------------------------------------- the place of a run
-
-
-class _UnderWay(msgspec.Struct, frozen=True):
-    """The note in the store of a run that is under way."""
-
-    identity: str
-    what: str
-    position: Key | None
-    written: int
-
-
-class Checkpoint:
-    """The place of a run with a name, which the transaction of each batch notes in the store."""
-
-    def __init__(self, engine: Engine, name: str, identity: str, what: str) -> None:
-        self._engine = engine
-        self._name = name
-        self._keys_name = f"{name} keys"
-        self._start = _UnderWay(identity, what, None, 0)
-        self._noted = engine.note(name)
-        self._next = self._noted
-        place = self._start if self._noted is None else _decoded(name, self._noted, _UnderWay)
-        if place.identity != identity:
-            raise InvalidQuery(
-                f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
-                "give this one another name"
-            )
-        self.position: Key | None = place.position
-        self.written: int = place.written
-        self._has_keys = False
-
-    def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:
-        """Return the keys that were chosen when the run began: a limit would choose others after the first write."""
-        self._has_keys = True
-        if self._noted is not None:
-            return _decoded(self._keys_name, self._engine.note(self._keys_name), list[Key])
-        keys = choose()
-        self._next = _text(self._start)
-        try:
-            self._engine.apply([], notes=[Note(self._name, None, self._next), Note(self._keys_name, None, _text(keys))])
-        except NoteConflict:
-            raise self.taken() from None
-        self.arrived()
-        return keys
-
-    def moved(self, position: Key, written: int) -> Sequence[Note]:
-        """Return the note of a batch that ends at a position."""
-        self._next = _text(msgspec.structs.replace(self._start, position=position, written=written))
-        return [Note(self._name, self._noted, self._next)]
-
-    def arrived(self) -> None:
-        """Go on from a batch that was written."""
-        self._noted = self._next
-
-    def leave(self) -> None:
-        """Delete the note: the run is over."""
-        if self._noted is None:
-            return
-        notes = [Note(self._name, self._noted, None)]
-        if self._has_keys:
-            notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
-        try:
-            self._engine.apply([], notes=notes)
-        except NoteConflict:
-            raise self.taken() from None
-
-    def taken(self) -> PreconditionFailed:
-        """Return the error of a second run beside this one."""
-        return PreconditionFailed(
-            f"{self._start.what}: another run writes under the same name, {self._name}; wait for it"
-        )
-
-
-def _decoded(name: str, text: Any, kind: type[T]) -> T:
-    """Return the content of a note.
-
-    Raises:
-        CorruptStore: it cannot be read.
-    """
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except DAMAGE as error:
-        raise CorruptStore(f"the progress of the run {name} cannot be read: {error}; use another name") from error
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def _named(resume: str, spec: QuerySpec) -> str:
-    given: object = resume
-    if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
-        raise InvalidQuery(f"resume={safe_repr(resume)}: expected a name of up to 255 printable characters")
-    if (spec.limit or 0) > MOST_KEYS:
-        raise InvalidQuery(
-            f"resume={resume!r}: the store notes the keys that a limit chooses, so it can be at most {MOST_KEYS:,}, not "
-            f"{spec.limit:,}; leave out the limit, or the name"
-        )
-    return f"resume={resume!r}"

@@ -18,7 +18,7 @@ from ..codegen import Names, compile_functions
 from ..entities.declaration import check_type, check_value, located, maintained_fault
 from ..entities.entity import key_of
 from ..entities.fields import FieldModel
-from ..errors import InvalidEntity, did_you_mean, safe_repr
+from ..errors import CorruptStore, InvalidEntity, did_you_mean, safe_repr
 from ..expressions.arithmetic import EXACT, Computed, Number, calculation_fault, kind_of
 from ..expressions.python_source import calculation_source, walk
 from ..expressions.tree import Assignment, Attr
@@ -118,7 +118,26 @@ class Assignments:
         ]
         return compile_functions(f"{model.name} changed", "\n".join(source), names)["changed"]
 
-    def mended(self, row: Row) -> Row:
+    def applied(self, row: Row) -> Row:
+        """Return a stored row as it becomes. Of a damaged entity constants can be set: what stays damaged stays as it is.
+
+        Raises:
+            CorruptStore: something is calculated, and the entity cannot be read.
+            InvalidEntity: see `apply`.
+        """
+        model = self.model
+        try:
+            entity = model.build_one(row)
+        except CorruptStore:
+            mended = self._mended(row)
+            reads_nothing = all(step.calculate is None and not step.path for step in self.steps)
+            if reads_nothing and model.fault_of(mended) is not None:
+                return mended[: FIRST + len(model.columns)]
+            entity = model.build_one(mended)
+        self.apply(entity)
+        return model.to_row(entity)
+
+    def _mended(self, row: Row) -> Row:
         """Return a stored row with the constants that whole fields become, which may take the place of damage."""
         values = list(row)
         for step in self.steps:

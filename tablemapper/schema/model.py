@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -18,12 +19,13 @@ from ..entities.fields import FieldModel
 from ..errors import InvalidEntity, InvalidModel, safe_repr
 from ..expressions.predicates import forms
 from ..expressions.tree import TIMESTAMP_NAME
+from ..keys.composite_times import decode
 from ..keys.overlap import disjoint
 from ..keys.template import Slot, Template
 from ..limits import check_table_name, entity_size, is_name
 from ..owner_cache import cached_on_owner
 from .aggregate_model import AggregateModel, aggregate_model
-from .rows import FIRST, Row, properties, row_faults, row_functions
+from .rows import DAMAGE, FIRST, Row, loaded, properties, row_faults, row_functions, unreadable
 from .specs import ModelSpec, form_hash
 
 
@@ -142,6 +144,21 @@ class Model:
         if self.aggregate is not None:
             return frozenset()
         return frozenset([at for at, _ in row_faults(self.columns, row)])
+
+    def salvaged(self, row: Row) -> SimpleNamespace:
+        """Return what of a damaged entity can be read: an object with these fields alone, and its row.
+
+        Raises:
+            CorruptStore: its key cannot be read.
+        """
+        try:
+            values = decode(self.declaration.templates, (row[0], row[1]))
+        except DAMAGE as error:
+            raise unreadable(self.name, row, error) from error
+        faulty = self.faulty(row)
+        sound = [(field, row[at]) for at, field in enumerate(self.columns, FIRST) if at not in faulty]
+        values |= {field.name: None if value is None else loaded(field, value) for field, value in sound}
+        return SimpleNamespace(**values, _row=row)
 
     def size(self, row: Row) -> int:
         """Return the size of an entity in bytes, by Azure's published formula."""

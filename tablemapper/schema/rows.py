@@ -282,7 +282,7 @@ def _refuse(field: FieldModel, stored: Any) -> NoReturn:
     )
 
 
-def _load(field: FieldModel, stored: Any) -> Any:
+def loaded(field: FieldModel, stored: Any) -> Any:
     """Return a field's value, as `load_source` does; but refuse whatever no write would have stored."""
     if field.wide:
         return checked_load("int", int, _store_wide)(stored)
@@ -309,7 +309,7 @@ def _fault(field: FieldModel, stored: Any) -> str | None:
     if stored is None:
         return None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
     try:
-        _load(field, stored)
+        loaded(field, stored)
     except DAMAGE as error:
         return f"{field.name}: {error}"
     return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None

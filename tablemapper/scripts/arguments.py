@@ -29,11 +29,17 @@ class ScriptModels(Protocol):
     def undoes(self) -> bool: ...
 
 
-def named(what: Any, shapes: ScriptModels) -> str:
+def argument_text(argument: Any, shapes: ScriptModels) -> str:
     """Return an argument as it stands in a script."""
-    cls = what.owner if isinstance(what, Attr) else what.entity if isinstance(what, IndexCall) else what
+    cls = (
+        argument.owner
+        if isinstance(argument, Attr)
+        else argument.entity
+        if isinstance(argument, IndexCall)
+        else argument
+    )
     side = "old." if cls in shapes.old else "new." if cls in shapes.new else ""
-    return f"{side}{what.__name__ if isinstance(what, type) else safe_repr(what)}"
+    return f"{side}{argument.__name__ if isinstance(argument, type) else safe_repr(argument)}"
 
 
 def function_faults(**functions: Any) -> Iterator[str]:
@@ -64,7 +70,7 @@ def class_faults(side: str, cls: Any, shapes: ScriptModels, kind: type[Record] =
     if not (isinstance(cls, type) and issubclass(cls, Record)):
         yield f"expected a class, as in {side}.Product, got {safe_repr(cls)}"
     elif cls not in classes:
-        name, names = cls.__name__, [other.__name__ for other in classes]
+        name, names = cls.__name__, [candidate.__name__ for candidate in classes]
         if cls in (shapes.new if side == "old" else shapes.old):
             yield f"{name} is the one of the {'new' if side == 'old' else 'old'} shape; write {side}.{name}"
         else:
@@ -86,7 +92,9 @@ def index_faults(side: str, index: Any, shapes: ScriptModels) -> Any:
 
 
 def is_unique(index: IndexCall) -> bool:
-    return any(declared.name == index.index and declared.unique for declared in declaration_of(index.entity).indexes)
+    return any(
+        declaration.name == index.index and declaration.unique for declaration in declaration_of(index.entity).indexes
+    )
 
 
 def field_of(attr: Attr[Any, Any]) -> FieldModel:

@@ -30,11 +30,11 @@ def load_package(package: ModuleType) -> tuple[Script, ...]:
             text = str(error).replace("\n", "\n    ")
             faults.append(f"{info.name}: it cannot be imported: {type(error).__name__}: {text}")
             continue
-        functions = [one for one in vars(module).values() if isinstance(one, MigrationFunction)]
+        functions = [function for function in vars(module).values() if isinstance(function, MigrationFunction)]
         if len(functions) != 1:
-            what = "no function has" if not functions else f"{len(functions)} functions have"
+            problem = "no function has" if not functions else f"{len(functions)} functions have"
             faults.append(
-                f"{info.name}: {what} @tm.migration(…), and a script has one; a module that is none has a name "
+                f"{info.name}: {problem} @tm.migration(…), and a script has one; a module that is none has a name "
                 "that begins with an underscore"
             )
             continue
@@ -74,15 +74,15 @@ def _chain(subject: str, scripts: Sequence[Script], faults: list[str]) -> tuple[
         raise InvalidMigration(subject, faults)
     following = {script.after: script for script in scripts}
     ordered: list[Script] = []
-    after = None
-    while after in following:
-        ordered.append(following[after])
-        after = ordered[-1].id
+    previous = None
+    while previous in following:
+        ordered.append(following[previous])
+        previous = ordered[-1].id
     return tuple(ordered)
 
 
 def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
-    """Yield why scripts do not form one chain."""
+    """Yield the reasons why scripts do not form one chain."""
     ids = [script.id for script in scripts]
     for id in dict.fromkeys(ids):
         if not id.isprintable() or not id or " " in id:
@@ -93,27 +93,27 @@ def _order_faults(scripts: Sequence[Script]) -> Iterator[str]:
     for script in scripts:
         followers.setdefault(script.after, []).append(script.id)
         if script.after is not None and script.after not in ids:
-            others = [id for id in ids if id != script.id]
+            other_ids = [id for id in ids if id != script.id]
             yield (
-                f"{script.id} follows {script.after}, which does not exist{did_you_mean(script.after, others)}; "
+                f"{script.id} follows {script.after}, which does not exist{did_you_mean(script.after, other_ids)}; "
                 "write after=None if it was deleted and no store needs it any more"
             )
-    for after, several in followers.items():
-        if len(names := list(dict.fromkeys(several))) > 1:
-            what = "are first (after=None)" if after is None else f"follow {after}"
-            yield f"{_listed(names)} {'both' if len(names) == 2 else 'all'} {what}: change after= of one"
-    left = dict.fromkeys(ids)
+    for previous, ids_after in followers.items():
+        if len(names := list(dict.fromkeys(ids_after))) > 1:
+            problem = "are first (after=None)" if previous is None else f"follow {previous}"
+            yield f"{_enumeration(names)} {'both' if len(names) == 2 else 'all'} {problem}: change after= of one"
+    unreached = dict.fromkeys(ids)
     reached: list[str | None] = [None, *(script.after for script in scripts if script.after not in ids)]
     while reached:
         for id in followers.get(reached.pop(), ()):
-            if id in left:
-                del left[id]
+            if id in unreached:
+                del unreached[id]
                 reached.append(id)
-    if left:
-        circle = "follow each other in a circle" if len(left) > 1 else "follows itself"
-        yield f"{_listed(left)} {circle}; the first says after=None"
+    if unreached:
+        circle = "follow each other in a circle" if len(unreached) > 1 else "follows itself"
+        yield f"{_enumeration(unreached)} {circle}; the first says after=None"
 
 
-def _listed(names: Iterable[str]) -> str:
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
+def _enumeration(names: Iterable[str]) -> str:
+    *most, final = names
+    return f"{', '.join(most)} and {final}" if most else final

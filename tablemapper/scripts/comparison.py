@@ -28,8 +28,8 @@ def schema_snapshot(models: Sequence[type[Record]]) -> dict[str, Any]:
     Raises:
         InvalidModel: the classes do not fit together.
     """
-    found = sorted(compile_schema(models).models, key=lambda model: model.name)
-    form: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({model.name: model.form for model in found}))
+    compiled = sorted(compile_schema(models).models, key=lambda model: model.name)
+    form: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({model.name: model.form for model in compiled}))
     return form
 
 
@@ -49,7 +49,7 @@ def changes(form: Mapping[str, Any], models: Sequence[type[Record]]) -> tuple[Sc
 
 @attrs.frozen
 class SchemaSnapshot:
-    """What a schema.json holds: the classes of an application, and the script that led to them."""
+    """The contents of a schema.json: the classes of an application, and the script that led to them."""
 
     classes: dict[str, ModelSpec]
     script: str | None = None
@@ -63,7 +63,7 @@ def load_form(since: Since) -> dict[str, ModelSpec]:
 
 
 def load_snapshot(since: Since) -> SchemaSnapshot:
-    """Return what a file holds; of the result of `schema_snapshot`, the classes.
+    """Return the contents of a file; of the result of `schema_snapshot`, the classes.
 
     Raises:
         InvalidMigration: the file cannot be read, or holds something else.

@@ -1,4 +1,4 @@
-"""From an entity of the old shape to the same entity of the new one, field by field."""
+"""Conversion of an entity of the old shape to the new one, field by field."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .steps import Convert, Fill, Restore
 
 def origins(script: Script, old: type[Any], new: type[Any]) -> dict[str, str]:
     """Return the fields of a new class that come from fields of an old one, each with its name there."""
-    moves = [step.moved for step in script.steps if step.moved is not None]
-    moved = {after.name: before.name for before, after in moves if after.owner is new}
+    moves = [step.moved_fields for step in script.steps if step.moved_fields is not None]
+    moved_from = {target.name: source.name for source, target in moves if target.owner is new}
     names = [field.name for field in abstract_declaration(new).parameters]
-    unmoved = {field.name for field in abstract_declaration(old).fields} - set(moved.values())
-    same = {name: name for name in names if name not in moved and name in unmoved}
-    return {name: moved[name] for name in names if name in moved} | same
+    unmoved = {field.name for field in abstract_declaration(old).fields} - set(moved_from.values())
+    same = {name: name for name in names if name not in moved_from and name in unmoved}
+    return {name: moved_from[name] for name in names if name in moved_from} | same
 
 
 class FieldConverter:
@@ -55,7 +55,7 @@ class FieldConverter:
         restored_names = tuple([field.name for field in self._restored])
         needs_former = self._restored or (self._undone_fills and undeclared)
         self.former: FormerEntity | None = (
-            FormerEntity(self._key, restored_names, self._lacking) if needs_former else None
+            FormerEntity(self._key, restored_names, self._missing_values) if needs_former else None
         )
         sources = origins(script, old, new)
         for name, source in sources.items():
@@ -75,16 +75,16 @@ class FieldConverter:
         """Return the new entity, in a list.
 
         Args:
-            entities: the old entity; then, if there is `former`, the former entity or None.
+            entities: the old entity; then, if there is `former_entity`, the former entity or None.
         """
-        old, *former = entities
-        values = self._values(old, *former)
+        old, *former_entity = entities
+        values = self._values(old, *former_entity)
         undeclared = _undeclared(old)
         for field in self._restored:
             if field.property in undeclared:
                 values[field.name] = undeclared[field.property]
-            elif former[0] is not None:
-                values[field.name] = getattr(former[0], field.name)
+            elif former_entity[0] is not None:
+                values[field.name] = getattr(former_entity[0], field.name)
             elif field.optional or field.missing is not None:
                 values[field.name] = field.missing
         return [self._new(**self._empty | values)]
@@ -94,7 +94,7 @@ class FieldConverter:
         key = _unfinished(self._new, self._values(old)).key
         return key.partition, key.row
 
-    def _lacking(self, old: Any) -> list[str]:
+    def _missing_values(self, old: Any) -> list[str]:
         """Return the restored fields that need a value, and that the old entity has no value for."""
         undeclared = _undeclared(old)
         return [
@@ -103,7 +103,7 @@ class FieldConverter:
             if field.required and not field.optional and field.missing is None and field.property not in undeclared
         ]
 
-    def _values(self, old: Any, former: Any = None) -> dict[str, Any]:
+    def _values(self, old: Any, former_entity: Any = None) -> dict[str, Any]:
         """Return the values of the new entity, without those of restored fields."""
         values = {name: getattr(old, source) for name, source in self._copied}
         name = ""
@@ -112,7 +112,7 @@ class FieldConverter:
                 values[name] = function(getattr(old, source))
             for field, fill in self._fills:
                 if values.get(name := field.name) is None:
-                    value = _declared(field, _undeclared(old))
+                    value = _undeclared_value(field, _undeclared(old))
                     value = fill(_unfinished(self._new, values)) if value is None else value
                     if value is not None or field.required:
                         values[name] = value
@@ -121,11 +121,11 @@ class FieldConverter:
             raise
         for name, value in values.items():
             if isinstance(value, Extra):
-                undeclared = value | self._unfilled(old, former)
+                undeclared = value | self._unfilled(old, former_entity)
                 values[name] = Extra({key: item for key, item in undeclared.items() if key not in self._properties})
         return values
 
-    def _unfilled(self, old: Any, former: Any) -> dict[str, Any]:
+    def _unfilled(self, old: Any, former_entity: Any) -> dict[str, Any]:
         """Return the values that the fields of undone fills have as undeclared properties.
 
         A field that still has the value of its fill gets back what the former entity had; others keep their values.
@@ -136,20 +136,25 @@ class FieldConverter:
         other_values = {
             field.name: getattr(old, field.name) for field in self._old.parameters if field.name not in fills
         }
-        before = {} if former is None else {key: item for key, item in _undeclared(former).items() if key in properties}
+        former_values = (
+            {}
+            if former_entity is None
+            else {key: item for key, item in _undeclared(former_entity).items() if key in properties}
+        )
         values = {
-            name: Extra(value | before) if isinstance(value, Extra) else value for name, value in other_values.items()
+            name: Extra(value | former_values) if isinstance(value, Extra) else value
+            for name, value in other_values.items()
         }
         for name, fill in fills.items():
             property, value = self._old.field(name).property, getattr(old, name)
             try:
-                is_filled = former is not None and bool(fill(_unfinished(type(old), values)) == value)
+                is_filled = former_entity is not None and bool(fill(_unfinished(type(old), values)) == value)
             except Exception:  # whatever the function of a script raises: then the value is not that of the fill
                 is_filled = False
             if not is_filled:
                 unfilled[property] = value
-            elif property in before:
-                unfilled[property] = before[property]
+            elif property in former_values:
+                unfilled[property] = former_values[property]
             values[name] = value
         return unfilled
 
@@ -170,8 +175,8 @@ def _undeclared(entity: Any) -> Mapping[str, Any]:
     return next((getattr(entity, field.name) or {} for field in fields if field.type.undeclared), {})
 
 
-def _declared(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
-    """Return what an undeclared property is as a field; None if it is not there, or none of its values."""
+def _undeclared_value(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
+    """Return an undeclared property as the value of a field; None if it is missing, or no such value."""
     if (value := undeclared.get(field.property)) is None:
         return None
     try:
@@ -184,7 +189,8 @@ def _declared(field: FieldModel, undeclared: Mapping[str, Any]) -> Any:
 
 
 def _read_anew(old: FieldModel, new: FieldModel) -> Callable[[Any], Any] | None:
-    """Return what reads a value of a field as one of another, where no step says that and the two have other classes.
+    """Return the function that reads a value of a field as one of another, if no step says it and the classes
+    differ.
 
     A store reads the values of an Enum or a nested class with another one, too, if that is as wide.
     """

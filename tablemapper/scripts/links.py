@@ -35,30 +35,32 @@ _Level = Literal["writes", "reads"]
 
 
 class _Unlinked(Exception):
-    """There can be no link from an old class to a new one."""
+    """The error of an old class that no link can lead from."""
 
 
 def links_of(
-    script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, back: bool = False
+    script: Script, pairs: Mapping[Any, Any], affected: frozenset[str], *, is_undoing: bool = False
 ) -> tuple[tuple[LinkSpec, ...], _Level]:
     """Return the links from old classes to new ones, and whether the old version goes on; no links if it stops.
 
     Args:
         pairs: the old classes, each with the new class that replaces it.
         affected: the names of the old classes that end.
-        back: whether the script undoes a migration. Then no process has its functions: programs have the script that it
+        is_undoing: whether the script undoes a migration. Then no process has its functions: programs have the script that it
             undoes.
     """
     try:
         rewrites = _rewrite_links(script, pairs)
         replaced = [(old, new) for old, new in pairs.items() if old.__name__ in affected and issubclass(old, Entity)]
         correspondences = [_Correspondence(script, old, new) for old, new in replaced]
-        links = (*rewrites, *[each.link() for each in correspondences])
+        links = (*rewrites, *[correspondence.link() for correspondence in correspondences])
     except _Unlinked:
         return (), "writes"
-    if back and any(link.steps for link in links):
+    if is_undoing and any(link.steps for link in links):
         return (), "writes"
-    return links, "writes" if not rewrites and all(each.writes for each in correspondences) else "reads"
+    return links, "writes" if not rewrites and all(
+        correspondence.writes for correspondence in correspondences
+    ) else "reads"
 
 
 def _rewrite_links(script: Script, pairs: Mapping[Any, Any]) -> list[LinkSpec]:
@@ -82,7 +84,7 @@ def _same_version(old: Any, new: Any) -> bool:
 
 
 class _Correspondence:
-    """What corresponds in an old class and the new one that replaces it.
+    """The corresponding fields of an old class and the new one that replaces it.
 
     Attributes:
         writes: whether the old version can write; else it can only read.
@@ -93,7 +95,7 @@ class _Correspondence:
 
     def __init__(self, script: Script, old: Any, new: Any) -> None:
         self._script = script
-        self._before, self._after = model_of(old), model_of(new)
+        self._old, self._new = model_of(old), model_of(new)
         self._properties: dict[str, str] = {}
         self._values: dict[str, list[tuple[Any, Any]]] = {}
         self._functions: dict[str, str] = {}
@@ -112,7 +114,7 @@ class _Correspondence:
                 self._add_same(old_field, new_field)
 
     def _forms(self, old: FieldModel, new: FieldModel) -> tuple[FieldSpec, FieldSpec]:
-        return self._before.form.fields[old.property], self._after.form.fields[new.property]
+        return self._old.form.fields[old.property], self._new.form.fields[new.property]
 
     def _add_same(self, old: FieldModel, new: FieldModel) -> None:
         old_form, new_form = self._forms(old, new)
@@ -139,34 +141,38 @@ class _Correspondence:
 
     def link(self) -> LinkSpec:
         """Return the link; raise _Unlinked if the new class does not determine the old one."""
-        source, target = self._before.form, self._after.form
-        removed = [field for property, field in source.fields.items() if property not in self._properties]
-        added = [field for property, field in target.fields.items() if property not in self._properties.values()]
-        if not all(field.may_lack for field in removed):
+        source, target = self._old.form, self._new.form
+        removed_fields = [field for property, field in source.fields.items() if property not in self._properties]
+        added_fields = [field for property, field in target.fields.items() if property not in self._properties.values()]
+        if not all(field.may_lack for field in removed_fields):
             raise _Unlinked
-        if not all(field.may_lack for field in added):
+        if not all(field.may_lack for field in added_fields):
             self.writes = False
-        if (removed or added) and (_keeps_undeclared(source) or _keeps_undeclared(target)):
+        if (removed_fields or added_fields) and (_keeps_undeclared(source) or _keeps_undeclared(target)):
             raise _Unlinked  # a property that one class declares is among the undeclared ones of the other
         _check_unique(source, target, self._properties)
-        _check_keys(self._before, self._after, self._properties, exact=not self._steps)
+        _check_keys(self._old, self._new, self._properties, exact=not self._steps)
         if self._steps:
-            if removed or not self._is_undone_by_script():
+            if removed_fields or not self._is_undone_by_script():
                 raise _Unlinked  # (a function of a script returns whole old entities, and has no value for a removed field)
-            return LinkSpec(self._before.name, self._after.name, {}, steps=self._steps)
-        return LinkSpec(self._before.name, self._after.name, self._properties, self._values, self._functions)
+            return LinkSpec(self._old.name, self._new.name, {}, steps=self._steps)
+        return LinkSpec(self._old.name, self._new.name, self._properties, self._values, self._functions)
 
     def _is_undone_by_script(self) -> bool:
         return (
             all(step.is_reversible(self._script) for step in self._script.steps)
-            and _is_known(self._before.name, self._before.form)
-            and _is_known(self._after.name, self._after.form)
+            and _is_known(self._old.name, self._old.form)
+            and _is_known(self._new.name, self._new.form)
         )
 
 
 def _leads_back(script: Script, step: Rewrite) -> bool:
     """Return whether ``back=`` of a step may determine the old entity of each new one."""
-    if len(step.into) != 1 or step.back is None or not all(one.is_reversible(script) for one in script.steps):
+    if (
+        len(step.into) != 1
+        or step.back is None
+        or not all(other_step.is_reversible(script) for other_step in script.steps)
+    ):
         return False
     old, new = model_of(step.old).form, model_of(step.into[0]).form
     if _same_version(step.old, step.into[0]):
@@ -190,11 +196,11 @@ def way_back(script: Script, old: Any, new: Any) -> Conversion:
     for step in script.steps:
         if isinstance(step, Rewrite) and step.old is old:
             assert step.back is not None
-            return Conversion((model_of(new),), (model_of(old),), several(step.back))
+            return Conversion((model_of(new),), (model_of(old),), as_iterable(step.back))
     return Conversion((model_of(new),), (model_of(old),), FieldConverter(undoing(script), new, old).convert)
 
 
-def several(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[Any]]:
+def as_iterable(function: Callable[..., Any]) -> Callable[[Sequence[Any]], Iterable[Any]]:
     """Return a function that always gives an iterable, where the given one may give an entity, several, or None."""
 
     def convert(entities: Sequence[Any]) -> Iterable[Any]:
@@ -222,8 +228,8 @@ def _one_to_one(pairs: list[tuple[Any, Any]], old: FieldSpec, new: FieldSpec) ->
         if sorted(new_values.values()) != sorted(new.members):
             raise _Unlinked
         return list(new_values.items())
-    changed, results = {a for a, _ in pairs}, {b for _, b in pairs}
-    if old.values != new.values or changed != results:
+    changed_values, results = {a for a, _ in pairs}, {b for _, b in pairs}
+    if old.values != new.values or changed_values != results:
         raise _Unlinked
     return pairs
 
@@ -255,5 +261,5 @@ def _check_unique(source: ModelSpec, target: ModelSpec, properties: Mapping[str,
 
 
 def _unique_values(index: IndexSpec | None) -> tuple[Any, ...] | None:
-    """Return what determines the values that an index keeps unique; None if there are none."""
+    """Return the fields that determine the values that an index keeps unique; None if there are none."""
     return (index.partition, index.row, index.where) if index is not None and index.unique else None

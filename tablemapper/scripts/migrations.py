@@ -60,8 +60,8 @@ class Migrations:
                 default, the schema.json of the package.
 
         Raises:
-            InvalidMigration: the earlier classes cannot be read, there is neither a schema.json nor a script, the script
-                that schema.json belongs to is missing, or a script does not name a class that it affects.
+            InvalidMigration: the earlier classes cannot be read, or there is neither a schema.json nor a script. Or the
+                script that schema.json belongs to is missing, or a script does not name a class that it affects.
             InvalidModel: the classes do not fit together.
         """
         schema = compile_schema(models)
@@ -76,7 +76,8 @@ class Migrations:
     def write(self, models: Sequence[type[Record]], name: str) -> Path:
         """Write the next script, and store a description of the classes in schema.json beside it.
 
-        The script is tried first: it is imported, compared with both shapes, and checked as `tablemapper.migrate` would.
+        It tries the script first: it imports the script, compares it with both shapes, and checks it as
+        `tablemapper.migrate` would.
 
         Where only you can write a function, the script contains ``...``. You cannot load it until you replace that.
 
@@ -88,8 +89,9 @@ class Migrations:
             The path of the script, or that of schema.json if no change needs one.
 
         Raises:
-            InvalidMigration: the scripts are not a package, its schema.json cannot be read, the script that this belongs to
-                is missing, no script can make a change, or the script would not run. Nothing is written then.
+            InvalidMigration: the scripts are not a package, or its schema.json cannot be read, or the script that this
+                belongs to is missing. Or no script can make a change, or the script would not run. Nothing is written
+                then.
             InvalidModel: the classes do not fit together.
         """
         folder = self._folder
@@ -98,32 +100,32 @@ class Migrations:
         schema = compile_schema(models)
         forms = self._forms(schema, None)
         changes = form_changes(forms, schema)
-        if refused := [str(change) for change in changes if change.stops and change.step is None]:
-            raise InvalidMigration("no script can make these changes", refused)
+        if refusals := [str(change) for change in changes if change.stops and change.step is None]:
+            raise InvalidMigration("no script can make these changes", refusals)
         steps = [change for change in changes if change.step is not None]
         snapshot = self._snapshot()
-        last = self.ids[-1] if self.ids else None
+        last_id = self.ids[-1] if self.ids else None
         path = schema_path = folder / "schema.json"
         texts: dict[Path, str] = {}
-        before: Sequence[str] | None = list(forms)
+        earlier: Sequence[str] | None = list(forms)
         if steps:
             new = {model.name: model.form for model in schema.models}
             path = folder / f"{self._next_id(name)}.py"
             try:
-                texts[path] = script_source(forms, new, steps, after=last)
+                texts[path] = script_source(forms, new, steps, after=last_id)
             except DAMAGE as error:
                 fault = f"it cannot be read: {error!r}; it is what tm.schema_snapshot gives"
                 raise InvalidMigration(str(schema_path), [fault]) from error
             try_script(texts[path], f"{self._package_name}.{path.stem}", path, forms, schema)
-            last = path.stem
+            last_id = path.stem
         elif snapshot is not None:
-            kept = snapshot.script == last or snapshot.before is None
-            before = snapshot.before if kept else list(snapshot.classes)
-        _put({**texts, schema_path: dump_snapshot(models, last, before)})
+            keeps_snapshot = snapshot.script == last_id or snapshot.before is None
+            earlier = snapshot.before if keeps_snapshot else list(snapshot.classes)
+        _put({**texts, schema_path: dump_snapshot(models, last_id, earlier)})
         return path
 
     def _snapshot(self) -> SchemaSnapshot | None:
-        """Return what schema.json holds; None if there is none.
+        """Return the contents of schema.json; None if there is none.
 
         Raises:
             InvalidMigration: the script that it belongs to is missing.
@@ -149,8 +151,8 @@ class Migrations:
         return None if self._package is None else Path(self._package.__path__[0])
 
     def _next_id(self, name: str) -> str:
-        last = max([int(found[0]) for id in self.ids if (found := re.match(r"\d+", id))], default=0)
-        return f"{last + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
+        highest = max([int(match[0]) for id in self.ids if (match := re.match(r"\d+", id))], default=0)
+        return f"{highest + 1:04}_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_') or 'changes'}"
 
     def _forms(self, schema: Schema, since: Since | None) -> dict[str, ModelSpec]:
         """Return the forms of the classes in schema.json, after the scripts that were written by hand since."""
@@ -160,21 +162,23 @@ class Migrations:
             known_since = snapshot is not None
         else:
             forms, known_since = load_form(since), True
-        last: dict[str, ModelSpec | None] = {}
+        last_forms: dict[str, ModelSpec | None] = {}
         """The form of each class after the last script that names it; None if that ends it."""
-        known: dict[str, set[str]] = {}
+        known_properties: dict[str, set[str]] = {}
         """The properties of each class that scripts name."""
         for script in self.scripts:
-            last |= dict.fromkeys([cls.__name__ for cls in script.old])
-            last |= {cls.__name__: _form(cls) for cls in script.new}
+            last_forms |= dict.fromkeys([cls.__name__ for cls in script.old])
+            last_forms |= {cls.__name__: _form(cls) for cls in script.new}
             for cls in (*script.old, *script.new):
-                known.setdefault(cls.__name__, set()).update(_form(cls).fields)
-        for name, form in last.items():
+                known_properties.setdefault(cls.__name__, set()).update(_form(cls).fields)
+        for name, form in last_forms.items():
             model = schema.by_name.get(name)
             if form is None:
                 if model is None:
                     forms.pop(name, None)
-            elif not known_since or (model is not None and _is_last(form, forms.get(name), known[name], model)):
+            elif not known_since or (
+                model is not None and _is_last(form, forms.get(name), known_properties[name], model)
+            ):
                 forms[name] = form
         return forms
 
@@ -192,7 +196,7 @@ def scripts_of(migrations: ScriptsOption) -> tuple[Script, ...]:
 
 
 def ways_back(migrations: ScriptsOption | None) -> tuple[BackwardConversion, ...]:
-    """Return how a store keeps the twins of scripts in step with new entities."""
+    """Return the functions by which a store keeps the mirrors of scripts in step with new entities."""
     return () if migrations is None else tuple(map(_way_back, scripts_of(migrations)))
 
 
@@ -216,20 +220,20 @@ def _put(texts: Mapping[Path, str]) -> None:
             part.unlink(missing_ok=True)
 
 
-def _is_last(form: ModelSpec, stored: ModelSpec | None, known: Set[str], model: Model) -> bool:
+def _is_last(form: ModelSpec, snapshot_form: ModelSpec | None, known_properties: Set[str], model: Model) -> bool:
     """Return whether a class is as the scripts leave it, or as schema.json holds it, which may be older or newer.
 
     Args:
         form: the class after the last script that names it.
-        stored: the class in schema.json.
-        known: the properties of the class in all scripts.
+        snapshot_form: the class in schema.json.
+        known_properties: the properties of the class in all scripts.
         model: the class of the application.
     """
-    if stored is None:
+    if snapshot_form is None:
         return True
     if _differs(form, model):  # the script leads elsewhere, unless the class has changed since both
-        return not _differs(stored, model)
-    return stored.fields.keys() <= known  # a property that no script knows was added after them
+        return not _differs(snapshot_form, model)
+    return snapshot_form.fields.keys() <= known_properties  # a property that no script knows was added after them
 
 
 def _differs(form: ModelSpec, model: Model) -> bool:

@@ -35,20 +35,20 @@ def try_script(source: str, name: str, path: Path, old: Forms, new: Schema) -> N
         new: all new classes.
     """
     forms = [*old.items(), *[(model.name, model.form) for model in new.models]]
-    if own := [
+    if own_type_faults := [
         f"{name}.{property}: only your program knows how {kind} is stored; write the script by hand, and import {kind} there"
         for name, form in forms
         for property, field in form.fields.items()
         if f" {name}(" in source
         for kind in own_types(field.json)
     ]:
-        raise InvalidMigration(path.stem, list(dict.fromkeys(own)))
+        raise InvalidMigration(path.stem, list(dict.fromkeys(own_type_faults)))
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module
     try:
         exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)
-        (function,) = [one for one in vars(module).values() if isinstance(one, MigrationFunction)]
+        (function,) = [value for value in vars(module).values() if isinstance(value, MigrationFunction)]
         faults = list(_faults(load_script(path.stem, function, module=module, source=source), old, new))
     except InvalidMigration as error:
         faults = list(error.faults)
@@ -64,18 +64,18 @@ def try_script(source: str, name: str, path: Path, old: Forms, new: Schema) -> N
 
 
 def _faults(script: Script, old: Forms, new: Schema) -> Iterator[str]:
-    """Yield why a script does not lead from the old classes to the new ones."""
+    """Yield the reasons why a script does not lead from the old classes to the new ones."""
     faults = script_faults(script, unwritten=True)
     yield from faults
     if faults:
         return
     check_old(script, old)
-    after = {model.name: model.form for model in map(model_of, script.new)}
-    named = Schema(tuple([model for model in new.models if model.name in after]))
-    yield from map(str, form_changes(after, named))
-    ended = {cls.__name__ for cls in script.old}
-    whole = {name: form for name, form in old.items() if name not in ended} | after
-    yield from [str(change) for change in form_changes(whole, new) if change.stops]
+    new_forms = {model.name: model.form for model in map(model_of, script.new)}
+    named_schema = Schema(tuple([model for model in new.models if model.name in new_forms]))
+    yield from map(str, form_changes(new_forms, named_schema))
+    old_names = {cls.__name__ for cls in script.old}
+    all_forms = {name: form for name, form in old.items() if name not in old_names} | new_forms
+    yield from [str(change) for change in form_changes(all_forms, new) if change.stops]
     transition_of(_complete(script), old)
 
 
@@ -106,8 +106,8 @@ def gaps(scripts: Sequence[Script], snapshot: SchemaSnapshot) -> list[str]:
             transition_of(script, forms)
         except InvalidMigration as error:
             faults += [f"{script.id}: {fault}" for fault in error.faults]
-        ended = {cls.__name__ for cls in script.old}
-        forms = {name: form for name, form in forms.items() if name not in ended}
+        old_names = {cls.__name__ for cls in script.old}
+        forms = {name: form for name, form in forms.items() if name not in old_names}
         forms |= {cls.__name__: model_of(cls).form for cls in script.new}
         if script.id == snapshot.script:
             forms = {**snapshot.classes, **forms}

@@ -14,7 +14,11 @@ def undoing(script: Script) -> Script:
     Raises:
         InvalidMigration: one of its steps cannot be undone.
     """
-    faults = [f"it cannot be undone: {step}{step.wanted}" for step in script.steps if not step.is_reversible(script)]
+    faults = [
+        f"it cannot be undone: {step}{step.irreversible_reason}"
+        for step in script.steps
+        if not step.is_reversible(script)
+    ]
     if faults:
         raise InvalidMigration(script.id, faults)
     steps = [undone for step in reversed(script.steps) for undone in step.undone(script)]

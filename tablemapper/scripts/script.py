@@ -40,7 +40,7 @@ E2 = TypeVar("E2", bound=Entity)
 if TYPE_CHECKING:
 
     class _IndexOf(Protocol[T]):
-        """What ``Product.by_name`` is for the checkers."""
+        """The type of ``Product.by_name`` for type checkers."""
 
         def __call__(self, /) -> IndexRange[T]: ...
 
@@ -263,7 +263,7 @@ class Migration:
         """
         self.steps.append(Resolve(index, _function(with_)))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
 
-    def drop(self, what: Attr[Any, Any] | type[Record] | _IndexOf[Any], /) -> None:
+    def drop(self, target: Attr[Any, Any] | type[Record] | _IndexOf[Any], /) -> None:
         """Remove a field, an index, an aggregate or a class. Contracting the migration deletes its data.
 
         Args:
@@ -272,7 +272,7 @@ class Migration:
         Raises:
             InvalidMigration: when the script is loaded, if it is not in the old shape.
         """
-        self.steps.append(Drop(what))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
+        self.steps.append(Drop(target))  # type: ignore[arg-type]  # (an IndexCall when the program runs)
 
 
 def _function(function: Any) -> Callable[..., Any]:
@@ -328,9 +328,9 @@ def migration(
 
     def decorate(function: Callable[[Migration], None]) -> MigrationFunction:
         faults = [
-            f"{side}=: expected a list of classes, got {safe_repr(given)}"
-            for side, given in (("old", old), ("new", new))
-            if not isinstance(given, list | tuple)
+            f"{side}=: expected a list of classes, got {safe_repr(classes)}"
+            for side, classes in (("old", old), ("new", new))
+            if not isinstance(classes, list | tuple)
         ]
         if after is not None and not isinstance(after, str):
             faults.append(f"after=: expected the id of a script, a str, or None, got {safe_repr(after)}")
@@ -343,29 +343,31 @@ def migration(
     return decorate
 
 
-def load_script(id: str, declared: MigrationFunction, *, module: Any = None, source: str | None = None) -> Script:
+def load_script(id: str, decorated: MigrationFunction, *, module: Any = None, source: str | None = None) -> Script:
     """Return the script of a decorated function.
 
     Args:
         id: its name in the chain.
-        declared: the function.
+        decorated: the function.
         module: the module of the script; None for a function without one.
         source: the text of the module, if no file has it yet.
     """
     m = Migration()
-    declared.function(m)
-    doc = inspect.getdoc(declared.function) or (module is not None and inspect.getdoc(module)) or ""
+    decorated.function(m)
+    doc = inspect.getdoc(decorated.function) or (module is not None and inspect.getdoc(module)) or ""
     if source is not None:
         text = source.encode()
     else:
-        text = _source(declared.function) if module is None else Path(module.__file__).read_bytes()
+        text = _source(decorated.function) if module is None else Path(module.__file__).read_bytes()
     digest = hashlib.blake2b(text, digest_size=16).hexdigest()
-    old, new = _with_keepers(declared.old), _with_keepers(declared.new)
+    old, new = _with_keepers(decorated.old), _with_keepers(decorated.new)
     # (Last, what a class is dropped with: a step of its own may name it, too.)
     steps = [expanded for step in m.steps for expanded in _with_keeper_steps(step)]
-    dropped = [step.what for step in steps if isinstance(step, Drop) and isinstance(step.what, type)]
-    steps += [Drop(keeper) for cls in dropped for keeper in _keepers(cls).values() if keeper not in dropped]
-    return Script(id, declared.after, old, new, tuple(steps), digest, doc.partition("\n")[0].strip())
+    dropped_classes = [step.what for step in steps if isinstance(step, Drop) and isinstance(step.what, type)]
+    steps += [
+        Drop(keeper) for cls in dropped_classes for keeper in _keepers(cls).values() if keeper not in dropped_classes
+    ]
+    return Script(id, decorated.after, old, new, tuple(steps), digest, doc.partition("\n")[0].strip())
 
 
 def _with_keepers(classes: Sequence[type[Record]]) -> tuple[type[Record], ...]:
@@ -384,12 +386,14 @@ def _keepers(cls: Any) -> dict[str, Any]:
 def _with_keeper_steps(step: AnyStep) -> Iterator[AnyStep]:
     """Yield a step as steps over aggregates, where it is about maintained fields."""
     match step:
-        case Drop(what=Attr() as attr) if attr.name in (kept := _keepers(attr.owner)):
-            yield Drop(kept[attr.name])
+        case Drop(what=Attr() as attr) if attr.name in (keepers := _keepers(attr.owner)):
+            yield Drop(keepers[attr.name])
         case RenameClass(old=old, new=new):
             yield step
-            after = _keepers(new)
-            yield from (RenameClass(keeper, after[name]) for name, keeper in _keepers(old).items() if name in after)
+            new_keepers = _keepers(new)
+            yield from (
+                RenameClass(keeper, new_keepers[name]) for name, keeper in _keepers(old).items() if name in new_keepers
+            )
         case _:
             yield step
 

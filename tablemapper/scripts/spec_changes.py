@@ -37,9 +37,9 @@ class SpecChanges:
     def rename_properties(self, name: str, names: Mapping[str, str]) -> None:
         """Give properties of a class other names at once, as two may swap theirs; in its aggregates, too."""
         self.change(name, lambda form: with_properties(form, names))
-        for other, form in self.forms.items():
+        for other_name, form in self.forms.items():
             if form.source == name:
-                self.forms[other] = with_source(form, name, names)
+                self.forms[other_name] = with_source(form, name, names)
 
     def set_field(self, attr: Attr[Any, Any]) -> None:
         """Give a field the type that it has in the new shape, where the key does not hold it."""
@@ -72,4 +72,4 @@ def without(form: ModelSpec, property: str) -> ModelSpec:
 
 
 def without_index(form: ModelSpec, index: str) -> ModelSpec:
-    return replace(form, indexes={name: other for name, other in form.indexes.items() if name != index})
+    return replace(form, indexes={name: spec for name, spec in form.indexes.items() if name != index})

@@ -1,4 +1,4 @@
-"""What every step of a migration script answers, and what those of fields and of classes share.
+"""The base of migration steps, and those of fields and of classes.
 
 A field is an `Attr` of a class in the old or the new shape, an index is what ``Product.by_name`` is.
 """
@@ -13,7 +13,7 @@ import attrs
 
 from ..entities.entity import Record
 from ..expressions.tree import Attr
-from .arguments import ScriptModels, class_faults, named
+from .arguments import ScriptModels, argument_text, class_faults
 from .spec_changes import SpecChanges
 
 _Field: TypeAlias = Attr[Any, Any]
@@ -24,7 +24,7 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Step:
-    """What every step answers; each answer here is that of most."""
+    """A migration step; each answer here is that of most steps."""
 
     __slots__ = ()
     method: ClassVar[str] = ""
@@ -39,7 +39,7 @@ class Step:
 
     @property
     def subjects(self) -> list[tuple[_Side, Any]]:
-        """What it is about, each with its shape."""
+        """Its subjects, each with its shape."""
         return [(side, getattr(self, name)) for name, side in self.sides]
 
     @property
@@ -48,7 +48,7 @@ class Step:
         return {}
 
     @property
-    def ended(self) -> tuple[Any, ...]:
+    def ended_classes(self) -> tuple[Any, ...]:
         """Old classes whose entities become others, or go."""
         return ()
 
@@ -63,18 +63,18 @@ class Step:
         return _NO_NAMES
 
     @property
-    def moved(self) -> tuple[_Field, _Field] | None:
+    def moved_fields(self) -> tuple[_Field, _Field] | None:
         """A field, and the new one that its values go to; None if it moves none."""
         return None
 
     def sources(self, shapes: ScriptModels) -> tuple[Any, ...]:
         """Return the old classes that are copied for it."""
-        return (*self.successors, *self.ended)
+        return (*self.successors, *self.ended_classes)
 
     def text(self, shapes: ScriptModels) -> str:
         """Return it as it stands in a script."""
-        given = ", ".join([named(what, shapes) for _, what in self.subjects])
-        return f"m.{self.method}({given}{', …' if self.takes_function else ''})"
+        arguments = ", ".join([argument_text(subject, shapes) for _, subject in self.subjects])
+        return f"m.{self.method}({arguments}{', …' if self.takes_function else ''})"
 
     def faults(self, shapes: ScriptModels) -> Iterator[str]:
         """Yield the arguments that have the wrong kind, or stand in the other shape."""
@@ -97,8 +97,8 @@ class Step:
         return True
 
     @property
-    def wanted(self) -> str:
-        """Why it cannot be undone, if it cannot."""
+    def irreversible_reason(self) -> str:
+        """The reason why it cannot be undone, if there is one."""
         return ""
 
     def undone(self, shapes: ScriptModels) -> Iterator[Any]:
@@ -119,14 +119,14 @@ class FieldStep(Step):
         return {self.old.owner: self.new.owner}
 
     @property
-    def moved(self) -> tuple[_Field, _Field] | None:
+    def moved_fields(self) -> tuple[_Field, _Field] | None:
         return self.old, self.new
 
     def apply(self, shape: SpecChanges) -> Iterator[str]:
-        before, after = self.old.owner.__name__, self.new.owner.__name__
-        if shape.names.get(before, before) != after:
+        old_name, new_name = self.old.owner.__name__, self.new.owner.__name__
+        if shape.names.get(old_name, old_name) != new_name:
             yield (
-                f"the classes are not the same; m.rename_class(old.{before}, new.{after}) says that they are, and m.rewrite "
+                f"the classes are not the same; m.rename_class(old.{old_name}, new.{new_name}) says that they are, and m.rewrite "
                 "makes entities of one from another"
             )
         else:

@@ -1,4 +1,4 @@
-"""What a migration script can do, as data: one class for each step, which answers all questions about it.
+"""Migration steps as data: one class for each step, which answers all questions about it.
 
 A field is an `Attr` of a class in the old or the new shape, an index is what ``Product.by_name`` is. The shapes are
 ordinary entity classes, frozen in the script, so they say all that a runner has to know of both sides.
@@ -52,15 +52,15 @@ class Rename(FieldStep):
     method = "rename"
 
     def __str__(self) -> str:
-        return f"rename {self.old!r} to {_beside(self.new, self.old)}"
+        return f"rename {self.old!r} to {_relative_name(self.new, self.old)}"
 
     def faults(self, shapes: ScriptModels) -> Iterator[str]:
         first = yield from field_faults("old", self.old, shapes)
         second = yield from field_faults("new", self.new, shapes)
         if first and second and form_of(self.old).values != form_of(self.new).values:
-            was, now = type_name(field_of(self.old)), type_name(field_of(self.new))
+            old_type, new_type = type_name(field_of(self.old)), type_name(field_of(self.new))
             yield (
-                f"{self.old!r} is {was} and {self.new!r} is {now}; m.convert gives a field another type, and another name"
+                f"{self.old!r} is {old_type} and {self.new!r} is {new_type}; m.convert gives a field another type, and another name"
             )
 
     def is_edit(self, shapes: ScriptModels) -> bool:
@@ -100,8 +100,8 @@ class Rekey(ClassStep):
     def apply_to_class(self, shape: SpecChanges) -> Iterator[str]:
         name = self.new.__name__
         old, new = shape.forms[name], shape.targets[name]
-        needed = new.key_fields - old.fields.keys()
-        for property in sorted(needed):
+        missing = new.key_fields - old.fields.keys()
+        for property in sorted(missing):
             yield (
                 f"the new key needs {property}, which old.{self.old.__name__} does not have; m.rewrite makes entities with it"
             )
@@ -109,7 +109,7 @@ class Rekey(ClassStep):
             property: replace(field, in_key=new.fields[property].in_key) if property in new.fields else field
             for property, field in old.fields.items()
         }
-        fields |= {property: new.fields[property] for property in needed}
+        fields |= {property: new.fields[property] for property in missing}
         shape.forms[name] = replace(old, partition=new.partition, row=new.row, type=new.type, fields=fields)
 
 
@@ -128,7 +128,7 @@ class Convert(FieldStep):
 
     def __str__(self) -> str:
         old, new = (field_of(attr).type.name for attr in (self.old, self.new))
-        name = "" if self.old.name == self.new.name else f"{_beside(self.new, self.old)}, "
+        name = "" if self.old.name == self.new.name else f"{_relative_name(self.new, self.old)}, "
         return f"convert {self.old!r}, {name}{old} to {new}" if old != new else f"convert {self.old!r}"
 
     def faults(self, shapes: ScriptModels) -> Iterator[str]:
@@ -154,14 +154,14 @@ class Convert(FieldStep):
         return len(set(results)) == len(results)
 
     @property
-    def wanted(self) -> str:
+    def irreversible_reason(self) -> str:
         return " (it has no back=)"
 
     def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
-        with_, back = self.with_, self.back
-        other = {b: a for a, b in with_.items()} if back is None and isinstance(with_, Mapping) else back
-        assert other is not None
-        yield Convert(self.new, self.old, other, with_ if callable(with_) else with_.__getitem__)
+        with_, reverse = self.with_, self.back
+        inverse = {b: a for a, b in with_.items()} if reverse is None and isinstance(with_, Mapping) else reverse
+        assert inverse is not None
+        yield Convert(self.new, self.old, inverse, with_ if callable(with_) else with_.__getitem__)
 
 
 @attrs.frozen(eq=False)
@@ -214,7 +214,7 @@ class Rewrite(Step):
         return f"rewrite {_classes(self.old, *self.into)}"
 
     @property
-    def ended(self) -> tuple[Any, ...]:
+    def ended_classes(self) -> tuple[Any, ...]:
         return (self.old,)
 
     @property
@@ -235,7 +235,7 @@ class Rewrite(Step):
         return self.back is not None
 
     @property
-    def wanted(self) -> str:
+    def irreversible_reason(self) -> str:
         return " (it has no back=)" if self.combine is None else " (it combines entities)"
 
     def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
@@ -258,10 +258,10 @@ class Join(Step):
     into: tuple[_Class, ...]
 
     def __str__(self) -> str:
-        return f"join {self.a.__name__} and {self.b.__name__} into {_listed(self.into)}"
+        return f"join {self.a.__name__} and {self.b.__name__} into {_class_names(self.into)}"
 
     @property
-    def ended(self) -> tuple[Any, ...]:
+    def ended_classes(self) -> tuple[Any, ...]:
         return self.a, self.b
 
     @property
@@ -323,7 +323,7 @@ class Drop(Step):
         return self.what if isinstance(self.what, type) else self.what.entity
 
     @property
-    def ended(self) -> tuple[Any, ...]:
+    def ended_classes(self) -> tuple[Any, ...]:
         return (self.what,) if isinstance(self.what, type) else ()
 
     def sources(self, shapes: ScriptModels) -> tuple[Any, ...]:
@@ -332,13 +332,13 @@ class Drop(Step):
         return (self.what,) if _is_anew(shapes, self.what) else ()
 
     def faults(self, shapes: ScriptModels) -> Iterator[str]:
-        what = self.what
-        if isinstance(what, Attr):
-            yield from field_faults("old", what, shapes)
-            if what.owner in shapes.old and issubclass(what.owner, Aggregate):
-                yield f"{what!r} is maintained; write m.drop(old.{what.owner.__name__}), and declare the aggregate again"
+        target = self.what
+        if isinstance(target, Attr):
+            yield from field_faults("old", target, shapes)
+            if target.owner in shapes.old and issubclass(target.owner, Aggregate):
+                yield f"{target!r} is maintained; write m.drop(old.{target.owner.__name__}), and declare the aggregate again"
         else:
-            yield from (index_faults if isinstance(what, IndexCall) else class_faults)("old", what, shapes)
+            yield from (index_faults if isinstance(target, IndexCall) else class_faults)("old", target, shapes)
 
     def apply(self, shape: SpecChanges) -> Iterator[str]:
         if isinstance(self.what, Attr):
@@ -351,11 +351,13 @@ class Drop(Step):
         return not isinstance(self.what, Attr) and not _is_anew(shapes, self.what)
 
     def is_reversible(self, shapes: ScriptModels) -> bool:
-        what = self.what
-        if isinstance(what, Attr):  # (the key that an entity had is lost with a field of it)
-            return what.name not in {slot.field for one in declaration_of(what.owner).templates for slot in one.slots}
+        target = self.what
+        if isinstance(target, Attr):  # (the key that an entity had is lost with a field of it)
+            return target.name not in {
+                slot.field for template in declaration_of(target.owner).templates for slot in template.slots
+            }
         # (It stays until the migration is contracted, unless the migration copies.)
-        return not isinstance(what, type) or not issubclass(what, Entity) or is_edit(shapes)
+        return not isinstance(target, type) or not issubclass(target, Entity) or is_edit(shapes)
 
     def undone(self, shapes: ScriptModels) -> Iterator[AnyStep]:
         if isinstance(self.what, Attr):
@@ -386,18 +388,18 @@ def pairs(script: ScriptModels) -> dict[Any, Any]:
     successors: dict[Any, Any] = {cls: names[cls.__name__] for cls in script.old if cls.__name__ in names}
     for step in script.steps:
         successors |= step.successors
-    ended = {cls for step in script.steps for cls in step.ended}
-    return {old: new for old, new in successors.items() if old not in ended}
+    ended_classes = {cls for step in script.steps for cls in step.ended_classes}
+    return {old: new for old, new in successors.items() if old not in ended_classes}
 
 
 def names_of(script: ScriptModels) -> dict[str, dict[str, str]]:
     """Return the properties that a script renames, each with its new name, by class."""
     renames: dict[str, dict[str, str]] = {}
     for step in script.steps:
-        if step.moved is not None:
-            old, new = (field_of(attr).property for attr in step.moved)
+        if step.moved_fields is not None:
+            old, new = (field_of(attr).property for attr in step.moved_fields)
             if old != new:
-                renames.setdefault(step.moved[0].owner.__name__, {})[old] = new
+                renames.setdefault(step.moved_fields[0].owner.__name__, {})[old] = new
     return renames
 
 
@@ -408,20 +410,24 @@ def is_edit(script: ScriptModels) -> bool:
     renames = names_of(script)
     old, new = ({cls.__name__: model_of(cls).form for cls in side} for side in (script.old, script.new))
     if script.undoes:  # (what it undoes took no column from another property, so its way back does not either)
-        renames = {name: {after: before for before, after in names.items()} for name, names in renames.items()}
+        renames = {
+            name: {new_name: old_name for old_name, new_name in names.items()} for name, names in renames.items()
+        }
         old, new = new, old
     return rename_in_place(renames, old, new)
 
 
-def _is_anew(script: ScriptModels, what: Any) -> bool:
+def _is_anew(script: ScriptModels, target: Any) -> bool:
     """Return whether an aggregate is dropped and declared anew in a shared table, so that its classes are copied."""
-    if not isinstance(what, type) or abstract_declaration(what).of is None:
+    if not isinstance(target, type) or abstract_declaration(target).of is None:
         return False
     tables = [abstract_declaration(cls).table for cls in script.old]
-    return tables.count(abstract_declaration(what).table) > 1 and what.__name__ in {cls.__name__ for cls in script.new}
+    return tables.count(abstract_declaration(target).table) > 1 and target.__name__ in {
+        cls.__name__ for cls in script.new
+    }
 
 
-def _beside(attr: _Field, other: _Field) -> str:
+def _relative_name(attr: _Field, other: _Field) -> str:
     """Return a field's name, with its class if that is not the class of another."""
     return attr.name if attr.owner.__name__ == other.owner.__name__ else repr(attr)
 
@@ -431,5 +437,5 @@ def _classes(old: _Class, *new: _Class) -> str:
     return old.__name__ if names == [old.__name__] else f"{old.__name__} into {', '.join(names)}"
 
 
-def _listed(classes: tuple[_Class, ...]) -> str:
+def _class_names(classes: tuple[_Class, ...]) -> str:
     return ", ".join(cls.__name__ for cls in classes)

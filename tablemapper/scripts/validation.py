@@ -56,48 +56,49 @@ def _placeholders(script: Script) -> Iterator[str]:
 
 def _twice(script: Script) -> Iterator[str]:
     """Yield the fields and classes that have two steps."""
-    subjects = [(step, side, what) for step in script.steps for side, what in step.subjects]
+    subjects = [(step, side, subject) for step in script.steps for side, subject in step.subjects]
     seen: dict[Any, AnyStep] = {}
-    for step, side, what in subjects:
-        first = seen.setdefault((side, step.of_class and type(step), *_identity(what)), step)
+    for step, side, subject in subjects:
+        first = seen.setdefault((side, step.of_class and type(step), *_identity(subject)), step)
         if first is not step:
-            name = what.__name__ if isinstance(what, type) else what
+            name = subject.__name__ if isinstance(subject, type) else subject
             yield f"{side}.{name} has two steps, {first.text(script)} and {step.text(script)}; leave one"
-    for step, side, what in subjects:
-        whole = seen.get((side, False, _identity(what)[0], ""))
-        if whole is not None and (step.of_class or not isinstance(what, type)):
-            which = "same class" if step.of_class else "whole class"
-            yield f"{step.text(script)}: {whole.text(script)} is of the {which}; leave one"
+    for step, side, subject in subjects:
+        class_step = seen.get((side, False, _identity(subject)[0], ""))
+        if class_step is not None and (step.of_class or not isinstance(subject, type)):
+            scope = "same class" if step.of_class else "whole class"
+            yield f"{step.text(script)}: {class_step.text(script)} is of the {scope}; leave one"
 
 
-def _identity(what: Any) -> tuple[Any, str]:
-    if isinstance(what, Attr):
-        return what.owner, what.name
-    return (what.entity, what.index) if isinstance(what, IndexCall) else (what, "")
+def _identity(subject: Any) -> tuple[Any, str]:
+    if isinstance(subject, Attr):
+        return subject.owner, subject.name
+    return (subject.entity, subject.index) if isinstance(subject, IndexCall) else (subject, "")
 
 
 def _unbridged(script: Script, old: Schema, new: Schema) -> Iterator[str]:
     """Apply the steps to the forms of the old shape; yield the differences from the new one that no step bridges."""
-    before = {model.name: model.form for model in old.models}
+    old_forms = {model.name: model.form for model in old.models}
     names = {old: new for step in script.steps for old, new in step.class_names.items()}
-    shape = SpecChanges(before, {model.name: model.form for model in new.models}, names)
+    shape = SpecChanges(old_forms, {model.name: model.form for model in new.models}, names)
     for name, properties in names_of(script).items():
         shape.rename_properties(name, properties)
     for step in sorted(script.steps, key=lambda step: step.rank):
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply(shape)]
-    ended = _names(step.ended for step in script.steps)
-    forgotten = before.keys() - names.keys() - ended - shape.targets.keys() if script.steps else set[str]()
-    for name in [name for name in before if name in forgotten]:
+    ended_names = _names(step.ended_classes for step in script.steps)
+    forgotten = old_forms.keys() - names.keys() - ended_names - shape.targets.keys() if script.steps else set[str]()
+    for name in [name for name in old_forms if name in forgotten]:
         yield f"{name} is in old=[…] and not in new=[…]: m.drop(old.{name}), or m.rename_class(old.{name}, …)?"
-    shape.forms = {name: form for name, form in shape.forms.items() if name not in ended | forgotten}
+    shape.forms = {name: form for name, form in shape.forms.items() if name not in ended_names | forgotten}
     shape.rename_classes()
     for step in script.steps:
         yield from [f"{step.text(script)}: {fault}" for fault in step.apply_to_class(shape)]
-    yield from _differences(script, before, shape.forms, new)
+    yield from _differences(script, old_forms, shape.forms, new)
 
 
 def _differences(script: Script, before: Forms, forms: Forms, new: Schema) -> Iterator[str]:
-    """Yield what keeps a store from taking over the new classes after the steps; ``before``: the forms without these."""
+    """Yield the reasons why a store cannot take over the new classes after the steps; ``before``: the forms without
+    these."""
     # (New classes that a step or a copy fills need not follow from an old form: the aggregates of copied classes are
     # computed anew, whatever they were.)
     copied = affected_classes(script, before)
@@ -111,4 +112,4 @@ def _differences(script: Script, before: Forms, forms: Forms, new: Schema) -> It
 
 
 def _names(classes: Iterable[Iterable[type[Any]]]) -> set[str]:
-    return {cls.__name__ for some in classes for cls in some}
+    return {cls.__name__ for group in classes for cls in group}

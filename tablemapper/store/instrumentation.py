@@ -82,8 +82,8 @@ def noting(call: Call, items: Any) -> Any:
                 classes[item.entity if isinstance(item, KeyOf) else type(item)] = None
                 yield item
         finally:
-            known = call.model.split(", ") if call.model is not None else []
-            call.model = ", ".join(dict.fromkeys([*known, *[cls.__name__ for cls in classes]])) or None
+            names = call.model.split(", ") if call.model is not None else []
+            call.model = ", ".join(dict.fromkeys([*names, *[cls.__name__ for cls in classes]])) or None
 
     return stream()
 
@@ -94,9 +94,9 @@ def _stream_reported(method: Callable[..., int]) -> Any:
     @wraps(method)
     def reported(self: ObservedStore, items: Any, /, **options: Any) -> int:
         def work(call: Call) -> int:
-            written: int = getattr(self._plain, name)(noting(call, items), **options)
-            call.written = written
-            return written
+            count: int = getattr(self._plain, name)(noting(call, items), **options)
+            call.written = count
+            return count
 
         return self._observer.call(name).run(work)
 
@@ -144,9 +144,9 @@ class ObservedStore(Store):
 
     def get_many(self, keys: Any, /) -> list[Any]:
         def work(call: Call) -> list[Any]:
-            wanted: Any = keys if isinstance(keys, KeyOf) else list(keys)  # (one key is refused)
-            call.model = _names(cls for key in wanted for cls in _class_of(key))
-            entities = self._plain.get_many(wanted)
+            requested: Any = keys if isinstance(keys, KeyOf) else list(keys)  # (one key is refused)
+            call.model = _names(cls for key in requested for cls in _class_of(key))
+            entities = self._plain.get_many(requested)
             call.returned = len(entities) - entities.count(None)
             return entities
 
@@ -160,25 +160,27 @@ class ObservedStore(Store):
         return observed(super().query(what, *others))
 
     def partition(self, *where: Predicate[Any] | type[Record] | Partition[Record]) -> Iterator[Record | UnknownRow]:
-        given: tuple[object, ...] = where
-        owners = [attr.owner for one in given if isinstance(one, Predicate) for attr in one.attributes()]
-        owners += [one for one in given if isinstance(one, type)]
-        owners += [one.cls for one in given if isinstance(one, Partition)]
+        arguments: tuple[object, ...] = where
+        owners = [
+            attr.owner for argument in arguments if isinstance(argument, Predicate) for attr in argument.attributes()
+        ]
+        owners += [argument for argument in arguments if isinstance(argument, type)]
+        owners += [argument.cls for argument in arguments if isinstance(argument, Partition)]
         call = self._observer.call("partition", _names(owners), "partition")
         return call.iterate(lambda: self._plain.partition(*where))
 
     def update(self, key: KeyOf[Any], change: Callable[[Any], Any] | None = None, /, **changes: Never) -> Any:
         def work(call: Call) -> Any:
-            read = None
+            old_row = None
 
             def counting(entity: Entity) -> Any:
-                nonlocal read
-                call.returned, read = call.returned + 1, stored_row(entity)
+                nonlocal old_row
+                call.returned, old_row = call.returned + 1, stored_row(entity)
                 assert change is not None
                 return change(entity)
 
             entity = self._plain.update(key, counting if callable(change) else change, **changes)
-            call.written = int(read is None or stored_row(entity)[2] != read[2])
+            call.written = int(old_row is None or stored_row(entity)[2] != old_row[2])
             return entity
 
         model = _names(_class_of(key))

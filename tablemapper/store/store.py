@@ -23,6 +23,7 @@ from ..errors import InvalidEntity, InvalidQuery, PreconditionFailed, safe_repr
 from ..execution.prepared import PlanCache
 from ..expressions.foreign_names import refuse_foreign_names
 from ..expressions.tree import Assignment, Predicate
+from ..keys.canonical import is_key
 from ..keys.composite_times import decode
 from ..planning.query_spec import QuerySpec
 from ..query.mixed import MixedQuery, mixed
@@ -431,6 +432,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         if model.cls is not type(entity):
             raise InvalidEntity("move", [f"expected a key of {type(entity).__name__}, got one of {model.name}"])
         deletion = operations.delete(entity, None)
+        if not is_key(model.declaration.templates, (partition, row)):
+            raise InvalidEntity("move", [f"the new key {new_key[1:]} is no key of {model.name}: no fields make it"])
         values = decode(model.declaration.templates, (partition, row))
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
         try:

@@ -1,4 +1,4 @@
-"""For the tests of those who use the library; nothing here is imported by the library itself.
+"""Support for the tests of applications; the library itself imports nothing of it.
 
 - `clock`: a clock that a test moves, for the timestamps of a store and for UUIDs.
 - `store_fixture`: empty stores, by a clock of the test, which are checked at its end.

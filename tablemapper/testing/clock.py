@@ -24,17 +24,17 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self._now = _START
-        self._last = _START - _MICROSECOND  # timestamp
+        self._time = _START
+        self._last_timestamp = _START - _MICROSECOND  # timestamp
 
     @property
     def now(self) -> datetime:
         """The time, in UTC."""
-        return self._now
+        return self._time
 
     def tick(self, seconds: float = 1.0) -> None:
         """Let so many seconds go by."""
-        self._now += timedelta(seconds=seconds)
+        self._time += timedelta(seconds=seconds)
 
     def set(self, moment: datetime) -> None:
         """Set the clock, forwards or back.
@@ -44,20 +44,20 @@ class Clock:
         Raises:
             ValueError: the moment has no time zone.
         """
-        given: object = moment
-        if not isinstance(given, Builtin.datetime) or moment.tzinfo is None:
+        argument: object = moment
+        if not isinstance(argument, Builtin.datetime) or moment.tzinfo is None:
             raise ValueError(f"tm_clock.set({safe_repr(moment)}): expected a datetime with a time zone")
-        self._now = moment.astimezone(UTC)
+        self._time = moment.astimezone(UTC)
 
     def timestamp(self) -> int:
         """Return the timestamp of a write in µs since 1970, and move the clock to it."""
-        if self._now == self._last:
-            self._now += _MICROSECOND
-        self._last = max(self._last + _MICROSECOND, self._now)
+        if self._time == self._last_timestamp:
+            self._time += _MICROSECOND
+        self._last_timestamp = max(self._last_timestamp + _MICROSECOND, self._time)
         return self._microseconds()
 
     def _microseconds(self) -> int:
-        return (self._now - _EPOCH) // _MICROSECOND
+        return (self._time - _EPOCH) // _MICROSECOND
 
     @contextmanager
     def in_force(self) -> Iterator[None]:

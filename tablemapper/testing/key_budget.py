@@ -1,4 +1,4 @@
-"""What keys leave room for: how long the texts of a field may be, and which other values its keys can hold."""
+"""Key budgets: the room that keys leave for the texts and other values of a field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FREE = ("str", "bytes", "tuple")
 
 @attrs.frozen
 class KeyBudget:
-    """What a value may be, so that all keys that it is part of can hold it."""
+    """The values that fit into all keys that they are part of."""
 
     units: int
     """The UTF-16 units of a key, or of a property, that there are for it."""
@@ -34,8 +34,8 @@ class KeyBudget:
     keyed: bool = True
     """Whether a key has it, which may escape it."""
 
-    def joined(self, other: KeyBudget) -> KeyBudget:
-        """Return what is in both."""
+    def intersected(self, other: KeyBudget) -> KeyBudget:
+        """Return the intersection of two budgets."""
         return KeyBudget(
             min(self.units, other.units),
             max(self.least, other.least),
@@ -49,14 +49,16 @@ def rooms_of(declaration: Declaration) -> dict[str, KeyBudget]:
     rooms: dict[str, KeyBudget] = {}
     for template, limit, names in _templates(declaration):
         free = [slot for slot in template.slots if slot.text.fixed is None and _width(slot) is None]
-        taken = sum([len(part) if isinstance(part, str) else _width(part) or 0 for part in template.parts])
+        fixed_width = sum([len(part) if isinstance(part, str) else _width(part) or 0 for part in template.parts])
         for slot in template.slots:
             if (name := names.get(slot.field)) is None:
                 continue
-            room = KeyBudget((limit - taken) // len(free) if slot in free else MAX_VALUE // 2, raw=slot.spec == "raw")
+            room = KeyBudget(
+                (limit - fixed_width) // len(free) if slot in free else MAX_VALUE // 2, raw=slot.spec == "raw"
+            )
             if slot.text.base is int and slot.spec.startswith("0"):
                 room = attrs.evolve(room, least=0, most=10**slot.text.fixed - 1 if slot.text.fixed else MAX_INT64)
-            rooms[name] = rooms[name].joined(room) if name in rooms else room
+            rooms[name] = rooms[name].intersected(room) if name in rooms else room
     long = [f for f in declaration.parameters if f.type.spillable and f.name not in declaration.key_fields]
     # Keys, and names of properties, take the rest; nested values are never as long.
     share = (MAX_ENTITY * 3 // 4) // max(1, len(long))
@@ -65,9 +67,9 @@ def rooms_of(declaration: Declaration) -> dict[str, KeyBudget]:
 
 def aggregates_of(cls: type[Any]) -> Iterator[Any]:
     """Yield the aggregates that are maintained from a class."""
-    for other in _declared(Aggregate):
-        if other.of is cls:
-            yield other.cls
+    for aggregate in _declarations(Aggregate):
+        if aggregate.of is cls:
+            yield aggregate.cls
 
 
 def _templates(declaration: Declaration) -> Iterator[tuple[Template, int, Mapping[str, str]]]:
@@ -75,10 +77,10 @@ def _templates(declaration: Declaration) -> Iterator[tuple[Template, int, Mappin
     yield from _of(declaration, {field: field for field in _paths(declaration)})
     for aggregate in map(declaration_of, aggregates_of(declaration.cls)):
         yield from _of(aggregate, dict(_sources(aggregate)))
-    for other in _declared(Entity):
-        if any(field.measure is not None and field.measure.of is declaration.cls for field in other.maintained):
-            names = {name: name for name in other.arguments} | dict(_sources(other))
-            yield from _of(other, names)
+    for owner in _declarations(Entity):
+        if any(field.measure is not None and field.measure.of is declaration.cls for field in owner.maintained):
+            names = {name: name for name in owner.arguments} | dict(_sources(owner))
+            yield from _of(owner, names)
 
 
 def _of(declaration: Declaration, names: Mapping[str, str]) -> Iterator[tuple[Template, int, Mapping[str, str]]]:
@@ -105,11 +107,11 @@ def _sources(declaration: Declaration) -> Iterator[tuple[str, str]]:
             yield field.name, ".".join((attr.name, *attr.path))
 
 
-def _declared(base: type[Any]) -> Iterator[Declaration]:
+def _declarations(base: type[Any]) -> Iterator[Declaration]:
     for cls in base.__subclasses__():
         if isinstance(vars(cls).get("__declaration__"), Declaration):
             yield declaration_of(cls)
-        yield from _declared(cls)
+        yield from _declarations(cls)
 
 
 def _width(slot: Slot) -> int | None:

@@ -31,7 +31,7 @@ _SPECIAL = ' !"./~}\x00\x9fßé\uffff\U0001f600'
 
 @attrs.frozen
 class ValueRange:
-    """What is asked of a value."""
+    """The range of a value."""
 
     type: ValueType
     room: KeyBudget
@@ -53,16 +53,16 @@ class ValueRange:
         return True
 
 
-def scalars(wanted: ValueRange) -> Strategy:
+def scalars(value_range: ValueRange) -> Strategy:
     """Return the strategy for a value that is none of JSON's."""
-    if wanted.type.enum is not None:
-        return st.sampled_from(wanted.type.enum)
-    if wanted.type.members is not None:
-        return st.sampled_from(wanted.type.members)
-    if wanted.type.own is not None:
-        plain = scalars(attrs.evolve(wanted, type=SCALARS[wanted.type.kind]))
-        return plain.map(partial(_loaded, wanted.type)).filter(wanted.takes)
-    return _STRATEGIES[wanted.type.kind](wanted)
+    if value_range.type.enum is not None:
+        return st.sampled_from(value_range.type.enum)
+    if value_range.type.members is not None:
+        return st.sampled_from(value_range.type.members)
+    if value_range.type.own is not None:
+        plain = scalars(attrs.evolve(value_range, type=SCALARS[value_range.type.kind]))
+        return plain.map(partial(_loaded, value_range.type)).filter(value_range.takes)
+    return _STRATEGIES[value_range.type.kind](value_range)
 
 
 def _loaded(kind: ValueType, plain: Any) -> Any:
@@ -105,11 +105,11 @@ def _of_length(bits: int) -> st.SearchStrategy[int]:
     return st.integers(1 << (bits - 1), (1 << bits) - 1)
 
 
-def texts(wanted: ValueRange) -> st.SearchStrategy[str]:
-    least, most = wanted.sizes
-    room = wanted.room
-    if "pattern" in wanted.bounds:
-        return st.from_regex(wanted.bounds["pattern"])
+def texts(value_range: ValueRange) -> st.SearchStrategy[str]:
+    least, most = value_range.sizes
+    room = value_range.room
+    if "pattern" in value_range.bounds:
+        return st.from_regex(value_range.bounds["pattern"])
     alphabet: st.SearchStrategy[str] = st.characters(codec="utf-8") | st.sampled_from(_SPECIAL)
     safe = room.units // (WORST if room.keyed else 2)
     if room.raw:
@@ -122,17 +122,17 @@ def texts(wanted: ValueRange) -> st.SearchStrategy[str]:
     return seldom(st.text(alphabet, min_size=least, max_size=max(least, min(safe, most))), st.one_of(full))
 
 
-def _bytes(wanted: ValueRange) -> Strategy:
-    least, most = wanted.sizes
-    room = wanted.room.units // 2 if wanted.room.keyed else wanted.room.units * 2
+def _bytes(value_range: ValueRange) -> Strategy:
+    least, most = value_range.sizes
+    room = value_range.room.units // 2 if value_range.room.keyed else value_range.room.units * 2
     longest = max(least, room if most is None else min(room, most))
     full = [ints(least, longest).map(partial(operator.mul, byte)) for byte in (b"\x00", b"\xff")]
     return seldom(st.binary(min_size=least, max_size=longest), st.one_of(full))
 
 
-def _ints(wanted: ValueRange) -> Strategy:
-    bounds, room = wanted.bounds, wanted.room
-    small = wanted.type.edm == "Int32"
+def _ints(value_range: ValueRange) -> Strategy:
+    bounds, room = value_range.bounds, value_range.room
+    small = value_range.type.edm == "Int32"
     lows, highs = [room.least, MIN_INT32 if small else MIN_INT64], [room.most, MAX_INT32 if small else MAX_INT64]
     lows += [math.ceil(bounds["ge"])] if "ge" in bounds else []
     lows += [math.floor(bounds["gt"]) + 1] if "gt" in bounds else []
@@ -143,8 +143,8 @@ def _ints(wanted: ValueRange) -> Strategy:
     return counts if step == 1 else counts.map(lambda count: count * step)
 
 
-def _floats(wanted: ValueRange) -> Strategy:
-    bounds = wanted.bounds
+def _floats(value_range: ValueRange) -> Strategy:
+    bounds = value_range.bounds
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     if step := bounds.get("multiple_of"):
         counts = st.integers(*(None if end is None else int(end / step) for end in (low, high)))
@@ -155,7 +155,7 @@ def _floats(wanted: ValueRange) -> Strategy:
         exclude_min=low is not None and "ge" not in bounds,
         exclude_max=high is not None and "le" not in bounds,
         allow_nan=False,
-        allow_infinity=False if wanted.nested else None,
+        allow_infinity=False if value_range.nested else None,
     )
 
 
@@ -163,15 +163,15 @@ def finite_floats() -> st.SearchStrategy[float]:
     return st.floats(allow_nan=False, allow_infinity=False)
 
 
-def _decimals(wanted: ValueRange) -> Strategy:
-    bounds = wanted.bounds
+def _decimals(value_range: ValueRange) -> Strategy:
+    bounds = value_range.bounds
     if not bounds:
         usual = st.builds(lambda n, places: Decimal(n).scaleb(-places), st.integers(-(10**9), 10**9), st.integers(0, 4))
         return usual | st.builds(_decimal, ints(1 - 10**34, 10**34 - 1), ints(-6143, 6144))
     low, high = bounds.get("ge", bounds.get("gt")), bounds.get("le", bounds.get("lt"))
     ends = [Decimal(str(end)) for end in (low, high) if end is not None]
     between = st.decimals(low, high, allow_nan=False, allow_infinity=False) if ends else st.decimals(-1e9, 1e9)
-    return (between | st.sampled_from(ends) if ends else between).filter(wanted.takes)
+    return (between | st.sampled_from(ends) if ends else between).filter(value_range.takes)
 
 
 def _decimal(coefficient: int, power: int) -> Decimal:
@@ -186,12 +186,12 @@ def _unfolded(moment: Any) -> Any:
 
 _MICROSECOND = timedelta(microseconds=1)
 _NEW = Builtin.datetime(2000, 1, 1, tzinfo=UTC)
-_LAST = Builtin.datetime.max.replace(tzinfo=UTC)
+_LATEST = Builtin.datetime.max.replace(tzinfo=UTC)
 _MOMENTS = st.datetimes(MIN_DATETIME.replace(tzinfo=None), timezones=st.just(UTC)).map(_unfolded) | ints(
-    (MIN_DATETIME - _NEW) // _MICROSECOND, (_LAST - _NEW) // _MICROSECOND
+    (MIN_DATETIME - _NEW) // _MICROSECOND, (_LATEST - _NEW) // _MICROSECOND
 ).map(lambda count: _NEW + count * _MICROSECOND)
 _DAY = _NEW.toordinal()
-_DAYS = st.dates() | ints(1 - _DAY, _LAST.toordinal() - _DAY).map(lambda days: Builtin.date.fromordinal(_DAY + days))
+_DAYS = st.dates() | ints(1 - _DAY, _LATEST.toordinal() - _DAY).map(lambda days: Builtin.date.fromordinal(_DAY + days))
 _TIMES = ints(0, 24 * 3600 * 10**6 - 1).map(lambda count: (_NEW + count * _MICROSECOND).time())
 _STRATEGIES: dict[Any, Callable[[ValueRange], Strategy]] = {
     str: texts,

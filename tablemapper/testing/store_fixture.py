@@ -88,7 +88,7 @@ def account_store(
 
 
 def faults_of(store: Store) -> str:
-    """Return what `check()` finds, as text; nothing if that is nothing, or the test closed the store."""
+    """Return the findings of `check()` as text; nothing if there are none, or the test closed the store."""
     try:
         report = store.check()
     except StoreClosed:

@@ -40,24 +40,24 @@ def entities(cls: type[E], /, **fields: Any) -> st.SearchStrategy[E]:
         InvalidModel: it is no class of entities, or has no such field.
         InvalidEntity: a field cannot have the value that was given, or that its strategy draws.
     """
-    declaration = _written(cls)
-    known = {field.name: field for field in declaration.parameters}
+    declaration = _entity_declaration(cls)
+    parameters = {field.name: field for field in declaration.parameters}
     faults = [maintained_fault(field) for field in declaration.maintained if field.name in fields]
-    rest = set(fields) - {field.name for field in declaration.maintained}
+    plain_names = set(fields) - {field.name for field in declaration.maintained}
     faults += [
-        f'no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}'
-        for name in sorted(rest - set(known))
+        f'no field "{name}" (fields: {", ".join(parameters)}){did_you_mean(name, parameters)}'
+        for name in sorted(plain_names - set(parameters))
     ]
     if faults:
         raise InvalidModel(f"entities({cls.__name__})", faults)
     rooms, properties = rooms_of(declaration), declaration.properties.values()
     required, optional = dict[str, st.SearchStrategy[Any]](), dict[str, st.SearchStrategy[Any]]()
-    for name, field in known.items():
+    for name, field in parameters.items():
         if name in fields:
-            required[name] = _given(cls, field, fields[name])
+            required[name] = _field_strategy(cls, field, fields[name])
         else:
             (required if field.required else optional)[name] = field_values(field, rooms, properties)
-    return _made("entities", cls, st.fixed_dictionaries(required, optional=optional), _built(cls))
+    return _strategy_of("entities", cls, st.fixed_dictionaries(required, optional=optional), _built(cls))
 
 
 def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
@@ -66,7 +66,7 @@ def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
     Raises:
         InvalidModel: it is no class of entities.
     """
-    declaration = _written(cls)
+    declaration = _entity_declaration(cls)
     rooms = rooms_of(declaration)
     values = st.tuples(*[field_values(declaration.field(name), rooms, ()) for name in declaration.arguments])
     key: Callable[..., KeyOf[E]] = cls.key  # type: ignore[attr-defined]
@@ -77,23 +77,25 @@ def keys(cls: type[E], /) -> st.SearchStrategy[KeyOf[E]]:
         except InvalidEntity:
             reject()
 
-    return _made("keys", cls, values, of)
+    return _strategy_of("keys", cls, values, of)
 
 
-def _made(name: str, cls: type[Any], values: st.SearchStrategy[V], make: Callable[[V], M]) -> st.SearchStrategy[M]:
+def _strategy_of(
+    name: str, cls: type[Any], values: st.SearchStrategy[V], make: Callable[[V], M]
+) -> st.SearchStrategy[M]:
     """Return the strategy for what a function makes; Hypothesis shows it as it is, not as the call (as of `map`).
 
     The strategy itself is shown as ``entities(Product)``.
     """
 
-    def made(draw: st.DrawFn, cls: type[Any]) -> M:
+    def composite(draw: st.DrawFn, cls: type[Any]) -> M:
         return make(draw(values))
 
-    made.__name__ = name
-    return st.composite(made)(cls)
+    composite.__name__ = name
+    return st.composite(composite)(cls)
 
 
-def _written(cls: Any) -> Declaration:
+def _entity_declaration(cls: Any) -> Declaration:
     declaration = declaration_of(cls)
     if declaration.of is not None:
         source = declaration.of.__name__
@@ -101,7 +103,7 @@ def _written(cls: Any) -> Declaration:
     return declaration
 
 
-def _given(cls: type[Any], field: FieldModel, value: Any) -> st.SearchStrategy[Any]:
+def _field_strategy(cls: type[Any], field: FieldModel, value: Any) -> st.SearchStrategy[Any]:
     """Return the strategy of a field for which one was given, or a value."""
 
     def checked(value: Any) -> Any:
@@ -116,7 +118,7 @@ def _given(cls: type[Any], field: FieldModel, value: Any) -> st.SearchStrategy[A
 
 def _built(cls: type[E]) -> Callable[[dict[str, Any]], E]:
     model = model_of(cls)
-    targets: list[Model] = [model_of(one) for one in aggregates_of(cls)]
+    targets: list[Model] = [model_of(aggregate) for aggregate in aggregates_of(cls)]
     maintained = Maintenance(
         tuple([index_maintenance(model, index) for index in model.indexes]),
         tuple([aggregate_maintenance(model, target) for target in targets]),
@@ -143,8 +145,8 @@ def _check_storable(model: Model, maintained: Maintenance, entity: Any) -> None:
     row = model.to_row(entity)
     for index in maintained.indexes:
         index.rows((row,))
-    for one in maintained.aggregates:
+    for aggregate in maintained.aggregates:
         groups: dict[Any, Any] = {}
-        one.collect((row,), groups, 1)
+        aggregate.collect((row,), groups, 1)
         for group in groups:
-            one.key(group)
+            aggregate.key(group)

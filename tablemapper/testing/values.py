@@ -48,8 +48,8 @@ class _Member(NamedTuple):
 def field_values(field: FieldModel, rooms: Mapping[str, KeyBudget], properties: Collection[str]) -> Strategy:
     """Return the strategy for a field, by the rooms and the properties of its class."""
     room = rooms.get(field.name, rooms[""])
-    wanted = ValueRange(field.type, room, {} if field.constraint is None else field.constraint.bounds)
-    strategy = _Walk(rooms, properties).values(wanted, field.annotation, field.name, ())
+    value_range = ValueRange(field.type, room, {} if field.constraint is None else field.constraint.bounds)
+    strategy = _Walk(rooms, properties).values(value_range, field.annotation, field.name, ())
     if field.constraint is not None:
         strategy = strategy.filter(field.constraint.holds)
     return st.none() | strategy if field.optional else strategy
@@ -74,9 +74,9 @@ class _Walk:
         constraint = constraint_of(annotation, kind)
         room = self.rooms.get(path, _INSIDE)
         room = attrs.evolve(room, units=min(room.units, _INSIDE.units))
-        wanted = ValueRange(kind, room, {} if constraint is None else constraint.bounds, nested=True)
+        value_range = ValueRange(kind, room, {} if constraint is None else constraint.bounds, nested=True)
         try:
-            strategy = self.values(wanted, annotation, path, within)
+            strategy = self.values(value_range, annotation, path, within)
         except _Endless:
             if not optional:
                 raise
@@ -85,39 +85,45 @@ class _Walk:
             strategy = strategy.filter(constraint.holds)
         return st.none() | strategy if optional else strategy
 
-    def values(self, wanted: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+    def values(self, value_range: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
         """Return the strategy for values of a type, None apart."""
-        if wanted.type.undeclared:
+        if value_range.type.undeclared:
             return self._extra(path)
-        if wanted.type.kind is object:
-            return self._json(wanted, _bare(annotation), path, within)
-        return scalars(wanted)
+        if value_range.type.kind is object:
+            return self._json(value_range, _bare(annotation), path, within)
+        return scalars(value_range)
 
-    def _json(self, wanted: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
+    def _json(self, value_range: ValueRange, annotation: Any, path: str, within: tuple[Any, ...]) -> Strategy:
         origin, args = get_origin(annotation) or annotation, get_args(annotation)
         if origin is Union or origin is types.UnionType:
-            return st.one_of([self._json(wanted, _bare(one), path, within) for one in args if one is not type(None)])
+            return st.one_of(
+                [
+                    self._json(value_range, _bare(argument), path, within)
+                    for argument in args
+                    if argument is not type(None)
+                ]
+            )
         if annotation is GeoPoint:
             return st.builds(GeoPoint, st.floats(-90, 90), st.floats(-180, 180))
         if (members := _members(origin)) is not None:
             return self._class(annotation, members, path, within)
         if origin is tuple and args and args[-1] is not ...:
-            return st.tuples(*[self.nested(one, path, within) for one in args])
+            return st.tuples(*[self.nested(argument, path, within) for argument in args])
         for shape, many in _MANY.items():
             if isinstance(origin, type) and issubclass(shape, origin):
-                return self._many(wanted, many, args[0] if args else Any, path, within)
+                return self._many(value_range, many, args[0] if args else Any, path, within)
         if isinstance(origin, type) and issubclass(dict, origin):
-            return self._dict(wanted, args, path, within)
+            return self._dict(value_range, args, path, within)
         return st.from_type(annotation)
 
     def _many(
-        self, wanted: ValueRange, many: Callable[..., Strategy], element: Any, path: str, within: tuple[Any, ...]
+        self, value_range: ValueRange, many: Callable[..., Strategy], element: Any, path: str, within: tuple[Any, ...]
     ) -> Strategy:
-        least, most = wanted.sizes
-        if wanted.type.hierarchy and path in self.rooms:  # its levels share a key
-            level = attrs.evolve(wanted.room, units=wanted.room.units // _FEW - 2)
+        least, most = value_range.sizes
+        if value_range.type.hierarchy and path in self.rooms:  # its levels share a key
+            level = attrs.evolve(value_range.room, units=value_range.room.units // _FEW - 2)
             return many(texts(ValueRange(SCALARS[str], level)), max_size=_FEW)
-        if most is None and wanted.nested:
+        if most is None and value_range.nested:
             most = max(_FEW, least)
         try:
             elements: Strategy = self.nested(element, path, within)
@@ -127,19 +133,21 @@ class _Walk:
             elements, most = st.nothing(), 0
         return many(elements, min_size=least, max_size=most)
 
-    def _dict(self, wanted: ValueRange, args: tuple[Any, ...], path: str, within: tuple[Any, ...]) -> Strategy:
+    def _dict(self, value_range: ValueRange, args: tuple[Any, ...], path: str, within: tuple[Any, ...]) -> Strategy:
         key, value = args or (Any, Any)
-        least, most = wanted.sizes
+        least, most = value_range.sizes
         try:
             values = self.nested(value, f"{path}.", within)
-            named = {name: self.nested(value, f"{path}.{name}", within) for name in self._steps(path)}
+            indexed_values = {name: self.nested(value, f"{path}.{name}", within) for name in self._steps(path)}
         except _Endless:
             return st.builds(dict)
         keys = st.text(max_size=20) if key is Any else self.nested(key, f"{path}.", within)
-        every = st.dictionaries(keys, values, min_size=least, max_size=max(_FEW, least) if most is None else most)
-        if not named or most is not None:
-            return every
-        return st.builds(lambda some, more: some | more, every, st.fixed_dictionaries({}, optional=named))
+        entries = st.dictionaries(keys, values, min_size=least, max_size=max(_FEW, least) if most is None else most)
+        if not indexed_values or most is not None:
+            return entries
+        return st.builds(
+            lambda drawn, indexed: drawn | indexed, entries, st.fixed_dictionaries({}, optional=indexed_values)
+        )
 
     def _extra(self, path: str) -> Strategy:
         kinds = [kind for kind in SCALARS.values() if kind.kind.__name__ in _OF_EXTRA]
@@ -147,40 +155,44 @@ class _Walk:
             scalars(ValueRange(INT32, _INSIDE)).map(Int32Value)
         ]
         undeclared = _PROPERTIES.filter(lambda name: name not in self.properties)
-        rest = st.dictionaries(undeclared, st.one_of([texts(ValueRange(SCALARS[str], _INSIDE)), *plain]), max_size=_FEW)
-        named = {
+        drawn = st.dictionaries(
+            undeclared, st.one_of([texts(ValueRange(SCALARS[str], _INSIDE)), *plain]), max_size=_FEW
+        )
+        indexed_values = {
             name: st.one_of([texts(ValueRange(SCALARS[str], self.rooms[f"{path}.{name}"])), *plain])
             for name in self._steps(path)
         }
-        return st.builds(lambda rest, more: Extra(rest | more), rest, st.fixed_dictionaries({}, optional=named))
+        return st.builds(
+            lambda drawn, indexed: Extra(drawn | indexed), drawn, st.fixed_dictionaries({}, optional=indexed_values)
+        )
 
     def _steps(self, path: str) -> list[str]:
-        """Return what indexes name inside of a value."""
-        found = [room.removeprefix(f"{path}.") for room in self.rooms if room.startswith(f"{path}.")]
-        return [step for step in found if "." not in step]
+        """Return the paths inside of a value that indexes name."""
+        paths = [room.removeprefix(f"{path}.") for room in self.rooms if room.startswith(f"{path}.")]
+        return [step for step in paths if "." not in step]
 
     def _class(self, kind: Any, members: list[_Member], path: str, within: tuple[Any, ...]) -> Strategy:
         if within.count(kind) == _TIMES:
             raise _Endless
         origin: Any = get_origin(kind) or kind
         hints = typing.get_type_hints(origin, include_extras=True)
-        meant: dict[Any, Any] = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
+        type_arguments: dict[Any, Any] = dict(zip(getattr(origin, "__parameters__", ()), get_args(kind), strict=False))
         required, optional = dict[str, Strategy](), dict[str, Strategy]()
-        for one in members:
-            hint = hints[one.name]
+        for member in members:
+            hint = hints[member.name]
             try:
-                annotation = meant.get(hint, hint) if isinstance(hint, TypeVar) else hint
-                strategy = self.nested(annotation, f"{path}.{one.name}", (*within, kind))
+                annotation = type_arguments.get(hint, hint) if isinstance(hint, TypeVar) else hint
+                strategy = self.nested(annotation, f"{path}.{member.name}", (*within, kind))
             except _Endless:
-                if one.required:
+                if member.required:
                     raise
             else:
-                (required if one.required else optional)[one.parameter] = strategy
+                (required if member.required else optional)[member.parameter] = strategy
         make = dict if typing.is_typeddict(origin) else origin
-        return st.fixed_dictionaries(required, optional=optional).map(partial(_made, make))
+        return st.fixed_dictionaries(required, optional=optional).map(partial(_construct, make))
 
 
-def _made(make: Callable[..., Any], values: dict[str, Any]) -> Any:
+def _construct(make: Callable[..., Any], values: dict[str, Any]) -> Any:
     try:
         return make(**values)
     except Exception:  # its own validators refuse; they may raise anything
@@ -193,8 +205,8 @@ def _bare(annotation: Any) -> Any:
     if origin in (typing.Annotated, typing.Required, typing.NotRequired):
         return _bare(args[0])
     if origin is Union or origin is types.UnionType:
-        rest = [one for one in args if one is not type(None)]
-        return _bare(rest[0]) if len(rest) == 1 else annotation
+        arguments = [argument for argument in args if argument is not type(None)]
+        return _bare(arguments[0]) if len(arguments) == 1 else annotation
     if isinstance(annotation, NewType):
         return _bare(annotation.__supertype__)
     means = unfolded(annotation)
@@ -202,23 +214,25 @@ def _bare(annotation: Any) -> Any:
 
 
 def _members(kind: Any) -> list[_Member] | None:
-    """Return what a class is made of; None if it does not say."""
+    """Return the members of a class; None if it does not say."""
     if not isinstance(kind, type):
         return None
     if issubclass(kind, msgspec.Struct):
-        return [_Member(one.name, one.name, one.required) for one in msgspec.structs.fields(kind)]
+        return [_Member(member.name, member.name, member.required) for member in msgspec.structs.fields(kind)]
     if attrs.has(kind):
-        own = [one for one in attrs.fields(kind) if one.init]
-        return [_Member(one.name, one.alias or one.name, one.default is attrs.NOTHING) for one in own]
+        parameters = [member for member in attrs.fields(kind) if member.init]
+        return [
+            _Member(member.name, member.alias or member.name, member.default is attrs.NOTHING) for member in parameters
+        ]
     if dataclasses.is_dataclass(kind):
         return [
-            _Member(one.name, one.name, one.default is one.default_factory is dataclasses.MISSING)
-            for one in dataclasses.fields(kind)
-            if one.init
+            _Member(member.name, member.name, member.default is member.default_factory is dataclasses.MISSING)
+            for member in dataclasses.fields(kind)
+            if member.init
         ]
     if typing.is_typeddict(kind):
-        needed: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
-        return [_Member(name, name, name in needed) for name in kind.__annotations__]
+        required_names: frozenset[str] = kind.__required_keys__  # type: ignore[attr-defined]
+        return [_Member(name, name, name in required_names) for name in kind.__annotations__]
     if issubclass(kind, tuple) and (names := getattr(kind, "_fields", None)) is not None:
         defaults: Mapping[str, Any] = kind._field_defaults  # type: ignore[attr-defined]
         return [_Member(name, name, name not in defaults) for name in names]
@@ -229,8 +243,8 @@ def _anything() -> Strategy:
     """Return the strategy for what is declared as Any: what JSON knows."""
     ints = scalars(ValueRange(SCALARS[int], _INSIDE, nested=True))
     plain = st.none() | st.booleans() | ints | finite_floats() | st.text()
-    both = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)  # noqa: E731
-    return st.recursive(plain, both, max_leaves=8)
+    containers = lambda element: st.lists(element, max_size=3) | st.dictionaries(st.text(), element, max_size=3)  # noqa: E731
+    return st.recursive(plain, containers, max_leaves=8)
 
 
 _OF_EXTRA = ("bool", "int", "float", "datetime", "UUID", "bytes")

@@ -218,8 +218,10 @@ class Operations:
                 if old is None:
                     return row
                 values = [mine if mine is not None else theirs for mine, theirs in zip(row, old, strict=False)]
-                entity_merged = model.build_one((*values, *old[len(row) :]))
-                return model.to_row(entity_merged)
+                try:
+                    return model.to_row(model.build_one((*values, *old[len(row) :])))
+                except CorruptStore:  # (what stays damaged stays as it is)
+                    return tuple(values)
 
             operation.change = change
         return operation
@@ -242,15 +244,8 @@ class Operations:
         def change(old: Row | None) -> Row:
             old = missing if old is None else old
             assert old is not None
-            try:
-                entity = model.build_one(old)
-            except CorruptStore:
-                entity = model.build_one(changes.mended(old))
-            changes.apply(entity)
-            return model.to_row(entity)
+            return changes.applied(old)
 
-        if missing is not None:
-            return Operation("upsert", model, key[1], key[2], change(None), change=change)
         operation = Operation("merge", model, key[1], key[2], change=change, assigned=changes.constants)
         if if_match is not None and if_match != "*":
             operation.etag = _etag(if_match)

@@ -140,11 +140,11 @@ class _Site:
         self._templates.filters |= {"number": lambda value: f"{value:,}", "visible": visible}
 
     def endpoint(self, make: Callable[[PageRequest], PageResponse]) -> Callable[[Request], Any]:
-        """Return what answers requests for a page."""
+        """Return the endpoint of a page."""
         return self._in_turn(lambda request: self._answer(request, lambda: self._page(request, make)))
 
     def file(self, kind: str) -> Callable[[Request], Any]:
-        """Return what answers requests for a file."""
+        """Return the endpoint of a file."""
 
         def streamed(request: Request) -> Response:
             parts, limit = export(self._ask(request), kind)
@@ -208,7 +208,7 @@ class _Site:
             shrink *= 4
 
     def _common(self, ask: PageRequest) -> dict[str, Any]:
-        """Return what every page shows; of its class, or of all, what only the models have."""
+        """Return the values for every page; those that only the models have, of its class or of all."""
         notes = self._notes()
         differences = {name: text for name, text in notes.items() if ask.name in ("", name)}
         return {"title": self._title} | ({"differs": differences} if differences else {})
@@ -239,7 +239,7 @@ class _Site:
             return "?" + urlencode([*params, ("format", "json")])
 
         def question(page: str, end: str = "", **changes: Any) -> str:
-            """Return where the same question is asked of another page, or in another way."""
+            """Return the URL of the same query on another page, or with changed parameters."""
             params = [
                 (key, value)
                 for key, value in request.query_params.multi_items()

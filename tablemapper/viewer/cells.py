@@ -38,7 +38,7 @@ def cells(entity: Any, *, most: int = LONG) -> list[Cell]:
 
 
 def cell(value: Any, plain: Any = None, *, most: int = LONG) -> Cell:
-    """Return how a value is shown.
+    """Return the cell of a value.
 
     Args:
         plain: the same as JSON has it.

@@ -1,4 +1,4 @@
-"""What is maintained from an entity: its rows in indexes, its groups; what a write of it touches; its class as source."""
+"""Derived rows of an entity: index rows and groups; the rows that a write touches; its class as source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _warnings(classes: tuple[type[Record], ...]) -> int:
 
 
 def warnings(store: Store) -> int:
-    """Return how many warnings the declarations alone get."""
+    """Return the number of warnings on the declarations alone."""
     return _warnings(tuple(store.classes.values()))
 
 
@@ -95,7 +95,7 @@ def groups(store: Store, entity: Record) -> list[dict[str, Any]]:
 
 
 def touched(store: Store, cls: Any) -> dict[str, int]:
-    """Return how many rows a write of one entity touches, and how near that and its properties are to Azure's limits."""
+    """Return the number of rows that a write of one entity touches, and of its properties, with Azure's limits."""
     maintained = _of(store, cls)
     return {
         "rows": 1 + len(maintained.indexes) + len(maintained.aggregates), "most_rows": MAX_OPERATIONS,

@@ -1,4 +1,4 @@
-"""What a notebook shows of entities, queries, stores and reports: tables of HTML, of escaped text alone."""
+"""HTML for notebooks: tables of entities, queries, stores and reports, of escaped text alone."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _GUARDED = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet takes for the 
 
 @attrs.frozen
 class _Question:
-    """What was asked, as texts and as a query."""
+    """A query of the form, as texts and as a query of the store."""
 
     cls: type[Any]
     lines: list[tuple[str, str, str]]
@@ -110,13 +110,17 @@ def question(ask: PageRequest) -> PageResponse:
 
 
 def _plan(explanation: Any) -> str:
-    """Return how a question is answered, without what has its own place on the page."""
-    elsewhere = ("not ", "on Azure: ", *(f"{explanation.capabilities.engine}: {line}" for line in explanation.database))
-    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(elsewhere)])
+    """Return the plan of a query, without the lines that have their own place on the page."""
+    own_prefixes = (
+        "not ",
+        "on Azure: ",
+        *(f"{explanation.capabilities.engine}: {line}" for line in explanation.database),
+    )
+    return "\n".join([line for line in str(explanation).splitlines() if not line.startswith(own_prefixes)])
 
 
 def _range(ask: PageRequest, request: _Question, explanation: Any, limit: int) -> tuple[int, int, float | None] | None:
-    """Return how many rows are read of how many, and the part in percent, unless there can be more; None if not known."""
+    """Return the number of rows read, of all, and the part in percent unless there can be more; None if unknown."""
     if explanation.rows is None:
         return None
     all_entities: Any = (
@@ -190,10 +194,10 @@ def _line(predicate: Predicate[Any]) -> tuple[str, str, str]:
     attr, op, value = _parts(predicate)
     values = value if op == "in" else [value]
     texts = [plain_text(value.value if isinstance(value, Enum) else value) for value in values if value is not None]
-    joined = (
+    value_list = (
         msgspec.json.encode(texts).decode() if any("," in text for text in texts) and op == "in" else ",".join(texts)
     )
-    return ".".join((attr.name, *attr.path)), op, joined
+    return ".".join((attr.name, *attr.path)), op, value_list
 
 
 # -------------------------------------------------------------------------------------------------------------- export
@@ -214,7 +218,7 @@ def export(ask: PageRequest, kind: str) -> tuple[Iterator[str], int]:
 
 
 def _pages(query: Any, limit: int) -> Iterator[list[Any]]:
-    """Yield what a query finds, a page at a time: between two of them nothing of the store is held."""
+    """Yield the results of a query, a page at a time. Between two pages nothing of the store stays open."""
     token: Any = None
     seconds = _PATIENCE
     while limit:

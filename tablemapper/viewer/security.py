@@ -1,4 +1,4 @@
-"""What a request has to pass before a page is made, and the headers that every answer carries."""
+"""Request guards, and the headers that every response carries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEADERS = {
 
 
 def loopback_names(port: int) -> frozenset[str]:
-    """Return what a browser on this machine says in ``Host``; a foreign name that leads here is none of it."""
+    """Return the ``Host`` headers of browsers on this machine; a foreign name that leads here is none of them."""
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 

@@ -23,7 +23,7 @@ _PARTITIONS = 50
 
 
 class TimedCache:
-    """What reads much: made by one request at a time, and kept for a minute."""
+    """A cache of expensive results: one request at a time computes them, and they stay for a minute."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -31,7 +31,7 @@ class TimedCache:
         self._values: dict[str, tuple[float, Any]] = {}
 
     def get(self, name: str, make: Callable[[], T], *, fresh: bool = False) -> T:
-        """Return what was made under a name within the last minute, else make it, or in any case if it is to be fresh."""
+        """Return the value that was made under a name within the last minute; else, or if `fresh`, make it."""
         with self._lock:
             entry = self._values.get(name)
             if fresh or entry is None or self._monotonic() - entry[0] > _SECONDS:
@@ -41,7 +41,7 @@ class TimedCache:
             return result
 
     def age(self, name: str) -> str:
-        """Return how long ago something was made."""
+        """Return the age of a value as text."""
         seconds = round(self._monotonic() - self._values[name][0])
         return f"read {seconds} s ago" if seconds else "read just now"
 
@@ -89,7 +89,7 @@ def partitions(ask: PageRequest) -> PageResponse:
 
 
 def statistics(ask: PageRequest) -> PageResponse:
-    """How large the entities and the indexes of a class are."""
+    """The sizes of the entities and of the indexes of a class."""
     numbers, age = _statistics(ask)
     shows = {
         "found": numbers,
@@ -102,6 +102,6 @@ def statistics(ask: PageRequest) -> PageResponse:
 
 
 def advice(ask: PageRequest) -> PageResponse:
-    """What is unwise in the classes, judged by what the store holds."""
+    """Advice on the classes, judged by the contents of the store."""
     items, age = _cached(ask, "advice", lambda: ask.store.advise(workload=ask.workload, progress=_step))
     return PageResponse("advice.html", {"advice": items, "age": age}, {"advice": [item.to_dict() for item in items]})

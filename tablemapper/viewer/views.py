@@ -1,4 +1,4 @@
-"""What stands on each page: data for its template, and the same for programs."""
+"""Page data: for templates, and the same for programs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _FOLDERS = re.compile(r"(?<![\w.])/(?:[^/\n:'\"]+/)+")
 
 
 def public_text(error: TableMapperError) -> str:
-    """Return what is said of an error: nothing of a path but the name of the file."""
+    """Return the public text of an error: of a path, only the name of the file."""
     text = f"{type(error).__name__}: {error}"
     return _FOLDERS.sub("", text) if isinstance(error, StoreError) else text
 
 
 class NotFound(Exception):
-    """There is nothing of this name or key; its text says what there is."""
+    """The error of a name or key that does not exist; its text says what there is."""
 
 
 @attrs.frozen
@@ -150,7 +150,7 @@ def _undeclared(state: Status) -> list[ObjectStatus]:
 
 
 def _why(store: Store) -> list[tuple[str, str, str]]:
-    """Return what only the code can read: its name, why, and its form."""
+    """Return the classes that only the code can read: name, reason and form."""
     return [(name, *reason.split("\n", 1)) for name, reason in store.uncompiled.items()]  # type: ignore[misc]
 
 
@@ -170,7 +170,7 @@ def _class_row(store: Store, name: str, cls: type[Any], items: Mapping[str, Obje
 
 
 def _count(store: Store, cls: type[Any]) -> tuple[int | None, bool]:
-    """Return how many entities a class has, up to a limit, and whether there can be more; None if that is not known."""
+    """Return the number of entities of a class, up to a limit, and whether there can be more; None if unknown."""
     query = store.query(cls).allow_scan().limit(MAX_COUNTED).budget(timeout=SECONDS / 4, examined=EXAMINED)
     try:
         number = query.count()
@@ -201,7 +201,7 @@ def _template(template: Any) -> str:
 
 
 def status(ask: PageRequest) -> PageResponse:
-    """What is built and copied, and the migrations."""
+    """The builds, copies and migrations of a store."""
     state = ask.store.status()
     return PageResponse("status.html", {"state": state, "moving": _moving(state)}, _status(state), moving=_busy(state))
 

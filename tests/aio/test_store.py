@@ -636,7 +636,7 @@ def check_idle(store: AsyncStore) -> None:
     """Nothing goes on: not in a thread, not in the file."""
     workers = store._workers
     assert all(call.cancelled() for call in list(workers._threads._calls))
-    assert not workers.cursors._waiting
+    assert not workers.cursors._waiters
     assert all(held.holder == 0 for held in list(file_of(store._sync)._held))
     check_clean(store._sync)
 

@@ -149,9 +149,9 @@ async def test_brief_calls_that_come_together_wake_one_thread_and_the_event_loop
             wake()
 
         def look() -> None:
-            ended.append((len(threads._ended), threads._settling))
+            ended.append((len(threads._outcomes), threads._settling))
 
-        threads._together = True  # as after calls that came together
+        threads._has_many = True  # as after calls that came together
         monkeypatch.setattr(threads, "_wake", count)
         while not threads._idle:
             await asyncio.sleep(0.001)

@@ -137,7 +137,7 @@ def test_scripts_are_tried_over_a_copy_of_an_account_and_change_nothing(
     report = tm.migrate(TEXT, [sizes], dry_run=True)
     assert [fault.key for fault in report.faults] == [("a", "a0")]
     assert not report.applied
-    said = printed(capsys, "migrate", "env:STORE", "--scripts", "x", "--dry-run", code=Exit.FOUND)
+    said = printed(capsys, "migrate", "env:STORE", "--scripts", "x", "--dry-run", code=Exit.FINDINGS)
     assert "ZeroDivisionError" in said
     assert "sizes" in printed(capsys, "migrations", "plan", "env:STORE", "--scripts", "x")
     assert {name: dict(rows) for name, rows in memory.tables.items()} == before

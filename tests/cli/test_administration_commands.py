@@ -79,7 +79,7 @@ def test_what_a_check_finds_stands_in_a_table_and_ends_with_1(place: Path, capsy
     _damage(place)
     code, out, _ = _text(capsys, "check", "parts.db", "--models", "warehouse")
     lines = out.splitlines()
-    assert code == Exit.FOUND
+    assert code == Exit.FINDINGS
     assert lines[0] == "300 entities, 297 index rows, 1 groups: 3 problems"
     assert lines[1].split() == ["kind", "where", "key", "detail"]
     assert [line.split()[:2] for line in lines[2:]] == [["missing", "Part.by_color"]] * 3
@@ -124,7 +124,7 @@ def test_a_build_that_is_limited_ends_with_1_and_the_next_goes_on(
     with tm.open("parts.db", models=warehouse.ALL) as store:  # enough that registering does not build it at once
         store.insert_many(warehouse.Part("b", number) for number in range(1500))
     code, report = _json(capsys, "build", "parts.db", "--models", "later", "--limit", "100")
-    assert (code, report["done"], report["entities"]) == (Exit.FOUND, False, 100)
+    assert (code, report["done"], report["entities"]) == (Exit.FINDINGS, False, 100)
     code, report = _json(capsys, "build", "parts.db", "--models", "later")
     assert (code, report["done"], report["built"]) == (Exit.OK, True, ["Part.by_number"])
     del sys.modules["later"]
@@ -281,7 +281,7 @@ def test_in_a_terminal_it_draws_tables_and_returns_its_code(place: Path) -> None
     _damage(place)
     terminal = _Terminal("check", "parts.db", "--models", "warehouse")
     shown = terminal.read()
-    assert terminal.process.wait(60) == Exit.FOUND
+    assert terminal.process.wait(60) == Exit.FINDINGS
     assert "3 problems" in shown
     assert "missing   Part.by_color" in shown
 
@@ -307,9 +307,9 @@ def test_an_interrupt_ends_it_with_130_and_one_line(place: Path) -> None:
 @pytest.mark.parametrize(
     ("redirected", "code", "message"),
     [
-        ("| true; exit ${PIPESTATUS[0]}", Exit.FOUND, ""),
+        ("| true; exit ${PIPESTATUS[0]}", Exit.FINDINGS, ""),
         (">&-", Exit.OK, ""),
-        (">/dev/full", Exit.FOUND, "tablemapper: the output cannot be written: No space left on device\n"),
+        (">/dev/full", Exit.FINDINGS, "tablemapper: the output cannot be written: No space left on device\n"),
         (">&- 2>&-", Exit.OK, ""),
     ],
 )

@@ -58,7 +58,7 @@ def test_what_show_writes_is_imported(place: str, form: str, capsys: pytest.Capt
     with tm.open(place, models=load_models(MODELS)) as store:
         assert list(store.query(everything.Part).allow_scan()) == parts
         assert store.check().ok
-    refused = ended(capsys, "import", place, "Part", str(file), code=Exit.FOUND)
+    refused = ended(capsys, "import", place, "Part", str(file), code=Exit.FINDINGS)
     assert "Part.key('a', 1): the entity exists already" in refused.replace('"', "'")
     assert json.loads(ended(capsys, "import", place, "Part", str(file), "--upsert", "--json")) == {
         "ok": True,
@@ -75,7 +75,7 @@ def test_a_parquet_file_is_imported(place: str, capsys: pytest.CaptureFixture[st
     assert ended(capsys, "import", place, "Note", "notes.parquet", "--upsert") == "30 written\n"
     assert [note.text for note in notes()][:2] == ["n0", "n1"]
     Path("broken.parquet").write_bytes(b"PAR1 this is none")
-    assert "broken.parquet: " in ended(capsys, "import", place, "Note", "broken.parquet", code=Exit.FOUND)
+    assert "broken.parquet: " in ended(capsys, "import", place, "Note", "broken.parquet", code=Exit.FINDINGS)
 
 
 def test_a_file_is_read_from_the_standard_input(
@@ -101,14 +101,14 @@ def test_the_first_line_that_is_no_entity_ends_an_import(
     place: str, file: str, text: str, fault: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(file).write_text(text)
-    said = ended(capsys, "import", place, "Note", file, code=Exit.FOUND)
+    said = ended(capsys, "import", place, "Note", file, code=Exit.FINDINGS)
     assert said.startswith(f"tablemapper: {fault}")
     told = json.loads(ended_json(capsys, "import", place, "Note", file))
     assert (told["ok"], told["error"]) == (False, "InvalidEntity")
 
 
 def ended_json(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    assert run([*words, "--json", *NAMED]) == Exit.FOUND
+    assert run([*words, "--json", *NAMED]) == Exit.FINDINGS
     return capsys.readouterr().out
 
 
@@ -142,12 +142,12 @@ def test_fields_of_one_entity_are_set(place: str, capsys: pytest.CaptureFixture[
     assert (part.kind, part.code) == (everything.Kind.BIG, everything.Code("k"))
     assert etag is not None
     ended(capsys, "set", place, "Part", "a", "2", "rating=3", "--if-match", etag)
-    stale = ended(capsys, "set", place, "Part", "a", "2", "rating=2", "--if-match", etag, code=Exit.FOUND)
+    stale = ended(capsys, "set", place, "Part", "a", "2", "rating=2", "--if-match", etag, code=Exit.FINDINGS)
     assert "was written since it was read" in stale
     for words, fault, code in (
-        (["a", "9", "rating=2"], "there is no such entity", Exit.FOUND),
-        (["a", "2", "rating=9"], "rating: ", Exit.FOUND),
-        (["a", "2", "bin=b"], "bin: a key field cannot be assigned", Exit.FOUND),
+        (["a", "9", "rating=2"], "there is no such entity", Exit.FINDINGS),
+        (["a", "2", "rating=9"], "rating: ", Exit.FINDINGS),
+        (["a", "2", "bin=b"], "bin: a key field cannot be assigned", Exit.FINDINGS),
         (["a", "2", "rating=x"], "'x' is no int", Exit.USAGE),
         (["a", "2", "rating:=x"], "'x' is no JSON; rating=… takes a text as it stands", Exit.USAGE),
         (["a", "2", "rating"], "'rating': expected a field and a value", Exit.USAGE),
@@ -164,7 +164,7 @@ def test_entities_are_deleted_by_key_and_by_conditions(
         store.insert_many(everything.Note(2026, number) for number in range(8))
         etag = tm.info(store[everything.Note.key(2026, 0)]).etag or ""
     assert ended(capsys, "delete", place, "Note", "2026", "0", "--if-match", etag) == "1 deleted\n"
-    assert "there is no such entity" in ended(capsys, "delete", place, "Note", "2026", "0", code=Exit.FOUND)
+    assert "there is no such entity" in ended(capsys, "delete", place, "Note", "2026", "0", code=Exit.FINDINGS)
     some = ["--where", "year==2026", "--where", "number<4"]
     typed(monkeypatch, "")
     refused = "tablemapper: delete: 3 entities of Note match; --yes deletes them\n"

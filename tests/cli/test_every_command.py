@@ -60,7 +60,7 @@ READING = [
     *(Case(f"show {{}} {name}") for name in ("Colors", "Bin", "Bill", "Note", "Other")),
     Case("get {} Part a 2"),
     Case("get {} Bin a"),
-    Case("get {} Part a 9", code=Exit.FOUND, err="tablemapper: there is no Part a 9\n"),
+    Case("get {} Part a 9", code=Exit.FINDINGS, err="tablemapper: there is no Part a 9\n"),
     Case("stats {}"),
     Case("stats {} Part Bin"),
     Case("advise {}"),

@@ -141,7 +141,7 @@ def test_a_file_that_another_program_keeps_is_waited_for_and_the_page_looks_agai
     alone = apsw.Connection(str(place))
     alone.execute("pragma locking_mode = exclusive").fetchall()
     alone.execute("begin immediate")
-    with closing(inspect._Followed(str(place), None)) as followed:
+    with closing(inspect._FollowedStore(str(place), None)) as followed:
         app = make_app(followed.store, title="parts.db")
         page = visit(app, "/")
         assert (page.status_code, page.headers["Refresh"]) == (503, "2")
@@ -155,7 +155,7 @@ def test_the_pages_follow_the_classes_of_the_file_and_another_file_in_its_place(
     def classes(app: Any) -> list[str]:
         return [one["name"] for one in visit(app, "/?format=json").json()["classes"]]
 
-    with closing(inspect._Followed(str(place), None)) as followed:
+    with closing(inspect._FollowedStore(str(place), None)) as followed:
         app = make_app(followed.store)
         assert classes(app) == ["Part"]
         known = followed.store()
@@ -203,7 +203,7 @@ def test_only_a_class_that_differs_is_shown_as_the_file_has_it_and_its_page_says
         "    by_number = tm.Index[int](partition='{number}')\n\n"
         "class Lid(tm.Entity, table='Lids'):\n    name: tm.Field[str]\n    key = tm.Key[str](partition='{name}')\n"
     )
-    with closing(inspect._Followed(str(place), "newer")) as followed:
+    with closing(inspect._FollowedStore(str(place), "newer")) as followed:
         store = followed.store()
         assert store.classes["Bin"] is bins[0]
         assert not hasattr(store.classes["Part"], "by_number")

@@ -110,9 +110,9 @@ def test_entities_that_cannot_be_converted_are_listed_and_end_with_1(capsys: pyt
     _fill("cheap", "dear")
     for options in (["--dry-run"], []):
         code, report = _json(capsys, "migrate", "parts.db", *options)
-        assert (code, report["ok"], report["applied"]) == (Exit.FOUND, False, [])
+        assert (code, report["ok"], report["applied"]) == (Exit.FINDINGS, False, [])
         assert [fault["key"] for fault in report["faults"]] == [["a", "a1"], ["a", "a2"]]
-    assert run(["migrate", "parts.db"]) == Exit.FOUND
+    assert run(["migrate", "parts.db"]) == Exit.FINDINGS
     out = capsys.readouterr().out
     assert "Part ('a', 'a1'), ('a', 'a2'): " in out
     assert "2 entities cannot be converted; all others are, and nothing was switched: mend these or the script" in out
@@ -136,9 +136,9 @@ def test_what_was_added_to_an_error_is_shown(
 
 
 def test_a_run_that_ends_at_its_limit_says_how_to_continue(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["migrate", "parts.db", "--limit", "0"]) == Exit.FOUND
+    assert run(["migrate", "parts.db", "--limit", "0"]) == Exit.FINDINGS
     assert capsys.readouterr().out.endswith("not finished: run it again to continue\n")
-    assert run(["migrate", "parts.db", "--limit", "0", "--dry-run"]) == Exit.FOUND
+    assert run(["migrate", "parts.db", "--limit", "0", "--dry-run"]) == Exit.FINDINGS
     assert "not finished" not in capsys.readouterr().out
 
 
@@ -158,7 +158,7 @@ def test_a_migration_goes_back_and_is_contracted(capsys: pytest.CaptureFixture[s
 def test_a_limit_leaves_the_rest_to_the_next_call(capsys: pytest.CaptureFixture[str]) -> None:
     _fill(*["1"] * 9)
     code, report = _json(capsys, "migrate", "parts.db", "--limit", "4")
-    assert (code, report["done"], report["entities"]) == (Exit.FOUND, False, 4)
+    assert (code, report["done"], report["entities"]) == (Exit.FINDINGS, False, 4)
     assert _json(capsys, "migrate", "parts.db")[0] == Exit.OK
     assert len(_prices()) == 10
 
@@ -192,7 +192,7 @@ def test_check_needs_no_store_and_make_writes_the_script_that_is_missing(capsys:
     assert run(["migrations", "check", "depot", "first_changes"]) == Exit.OK
     assert capsys.readouterr().out.endswith("the models and the scripts agree\n")
     code, report = _json(capsys, "migrations", "check", "depot_new", "first_changes")
-    assert (code, [change["where"] for change in report["changes"]]) == (Exit.FOUND, ["Part.price"])
+    assert (code, [change["where"] for change in report["changes"]]) == (Exit.FINDINGS, ["Part.price"])
     code, report = _json(capsys, "migrations", "make", "price", "depot_new", "first_changes")
     assert code == Exit.OK
     assert "m.convert(old.Part.price, new.Part.price, Decimal" in Path(report["path"]).read_text()

@@ -148,7 +148,7 @@ def test_one_entity_is_shown_by_the_values_of_its_key(place: str, capsys: pytest
     assert "p 1.5".split() in [line.split() for line in printed(capsys, "get", place, "Part", "a", "3").splitlines()]  # noqa: SIM905
     found = json.loads(printed(capsys, "get", place, "Part", "a", "3", "--json"))["entity"]
     assert (found["number"], found["odata.etag"][:2]) == (3, "W/")
-    assert run(["get", place, "Part", "a", "99"]) == Exit.FOUND
+    assert run(["get", place, "Part", "a", "99"]) == Exit.FINDINGS
     assert tuple(capsys.readouterr()) == ("", "tablemapper: there is no Part a 99\n")
     assert json.loads(printed(capsys, "get", place, "Colors", "red", "--json"))["entity"]["number"] == 30
 

@@ -32,7 +32,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """Return where a copy of a store of before can be opened."""
     if request.param.suffix == ".db":
         return Path(shutil.copy(request.param, tmp_path))
-    return AzurePlace(memory=account.load(request.param))
+    number = int(request.param.stem.rpartition("-")[2])
+    return AzurePlace(memory=account.load(request.param), catalogue=account.CATALOGUES[number - 1])
 
 
 def test_every_kind_of_value_and_key_is_read(place: Any) -> None:

@@ -164,7 +164,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: Exit) -> 
 
 
 def test_the_command_advises_on_models_on_a_store_and_on_both(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    static = printed(capsys, "advise", "--models", "things", code=Exit.FOUND)
+    static = printed(capsys, "advise", "--models", "things", code=Exit.FINDINGS)
     assert static.startswith("TM001 warning  Thing.key: every entity")
     of_file = printed(capsys, "advise", place, code=Exit.OK)
     assert of_file.startswith("judged without the models: ")

@@ -337,7 +337,7 @@ def begun(path: Path, script: Any, *, back: bool = False, **options: Any) -> Sql
 def begin(engine: SqliteMigrations, script: Any, *, back: bool = False) -> bool:
     """Begin a script, or its undoing, or go on with it; return whether there is something to copy."""
     (loaded,) = runner.scripts_of([script])
-    transition = runner.transition_of(runner.undoing(loaded) if back else loaded, engine.forms(), back=back)
+    transition = runner.transition_of(runner.undoing(loaded) if back else loaded, engine.forms(), is_undoing=back)
     assert transition is not None
     return engine.start(transition)
 

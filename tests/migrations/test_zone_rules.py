@@ -30,7 +30,7 @@ def new_rules() -> Iterator[Callable[[], None]]:
     def rules(source: Callable[[str], tzinfo]) -> None:
         rules_from(source)
         spec_compiler._entity_model.cache_clear()
-        newer_versions._followed.cache_clear()
+        newer_versions._extended_model.cache_clear()
 
     yield lambda: rules(lambda name: HELSINKI if name == "Europe/Oslo" else ZoneInfo(name))
     rules(ZoneInfo)

@@ -99,7 +99,7 @@ def totals_of_some_entities_that_answer_for_all(patch: pytest.MonkeyPatch) -> No
 def conditions_of_indexes_that_other_versions_do_not_read(patch: pytest.MonkeyPatch) -> None:
     declared = spec_compiler._declared_index
     patch.setattr(spec_compiler, "_declared_index", lambda form, names: declared(replace(form, where=None), names))
-    for module, name in ((spec_compiler, "_entity_model"), (newer_versions, "_followed")):
+    for module, name in ((spec_compiler, "_entity_model"), (newer_versions, "_extended_model")):
         # Classes are compiled anew, and those that were compiled with the fault are forgotten with it.
         patch.setattr(module, name, lru_cache(getattr(module, name).__wrapped__))
 

@@ -12,7 +12,10 @@ import msgspec
 import pytest
 
 import tablemapper as tm
+from tablemapper.engines.azure.tables.service import GroupTransaction, RowChange
 
+from ..engines.azure.memory import Memory
+from ..engines.azure.place import AzurePlace
 from ..sql import run_sql
 from ..stores import sound_store
 
@@ -70,9 +73,13 @@ MENDING: list[tuple[str, Callable[[tm.Store], object]]] = [
 ]
 """Writes that keep nothing of the damaged value."""
 CHANGES: list[tuple[str, Callable[[tm.Store], object]]] = [
-    ("merge of another field", lambda store: store.merge(KEY, num=3, tags=["t9"])),
-    ("delete by query", lambda store: store.query(Account).where(Account.p == "p").delete()),
-    ("update by query", lambda store: store.query(Account).where(Account.p == "p").update(name="z")),
+    ("merge of a calculation", lambda store: store.merge(KEY, Account.num.set(Account.num + 1))),
+    ("update by a calculation", lambda store: store.query(Account).where(Account.p == "p").update(Account.num.add(1))),
+    ("update by a function", lambda store: store.query(Account).where(Account.p == "p").update(lambda one: one)),
+    (
+        "delete by the damage",
+        lambda store: store.query(Account).where(Account.p == "p", Account.price > Decimal(0)).delete(),
+    ),
     ("replace", lambda store: store.replace(store[KEY])),
 ]
 DAMAGED = ["1E+999999999", "-1E-999999999", "NaN", "Infinity", "9" * 5000, "x", b"1"]
@@ -90,6 +97,62 @@ def test_a_write_that_keeps_nothing_of_a_damaged_decimal_corrects_it(
         damaged = [problem for problem in store.check().problems if problem.kind == "damaged"]
         assert damaged == []
         store.repair()
+        assert store.check().ok
+
+
+KEEPING: list[Callable[[tm.Store], object]] = [
+    lambda store: store.merge(KEY, num=3, tags=["t9"], name="other"),
+    lambda store: (
+        store.query(Account).where(Account.p == "p", Account.num == 1).update(num=3, tags=["t9"], name="other")
+    ),
+    lambda store: store.query(Account).where(Account.name == "n1").update(num=3, tags=["t9"], name="other"),
+]
+
+
+@pytest.mark.parametrize("place", ["file", "account"])
+@pytest.mark.parametrize(("number", "write"), [(at % 2, write) for at, write in enumerate(KEEPING)])
+def test_a_write_of_other_fields_keeps_a_damaged_one_as_it_is(
+    path: Path, place: str, number: int, write: Callable[[tm.Store], object]
+) -> None:
+    """The indexes that read none of it follow, those that read it and the group leave the entity out, until it is mended."""
+    memory = Memory()
+    if place == "file":
+        run_sql(path, "UPDATE Accounts SET span = 'x' WHERE RowKey = 'r1'")
+        store = tm.open(path, models=MODELS)
+    else:
+        store = tm.open(AzurePlace(memory=memory), models=MODELS)
+        store.insert_many(Account("p", f"r{n}", Decimal(n), f"n{n}", timedelta(n), [f"t{n % 2}"], n) for n in range(4))
+        memory.send(GroupTransaction("Accounts", "p", (RowChange("merge", "r1", {"span": "x"}),)))
+    with store:
+        assert store.repair().repaired
+        assert store.group(Sum.key("p")).accounts == 3
+        write(store)
+        assert [one.key for one in store.check().problems] == [("p", "r1")]
+        assert [
+            *store.query(Account.by_tag("t9")).select(Account.num),
+            *store.query(Account.by_name("other")).select(Account.num),
+        ] == [(3,), (3,)]
+        with pytest.raises(tm.CorruptStore, match="span"):
+            store.get(KEY)
+        if place == "account":
+            assert memory.tables["Accounts"]["p", "r1"].typed["span"] == ("String", "x")
+        mend: list[Callable[[], object]] = [
+            lambda: store.merge(KEY, span=timedelta(5)),
+            lambda: store.merge(KEY, span=None),
+        ]
+        mend[number]()
+        assert store.check().ok
+        assert store.group(Sum.key("p")).accounts == 4
+        assert store[KEY].name == "other"
+
+
+@pytest.mark.parametrize("condition", [Account.p == "p", Account.name == "n1", Account.r.is_in(["r1", "r2"])])
+def test_a_delete_by_query_needs_no_damaged_value_that_it_does_not_ask_for(path: Path, condition: Any) -> None:
+    run_sql(path, "UPDATE Accounts SET price = 'x' WHERE RowKey = 'r1'")
+    with tm.open(path, models=MODELS) as store:
+        store.repair()
+        assert store.query(Account).where(condition).allow_scan().delete() in (1, 2, 4)
+        assert store.get(KEY) is None
         assert store.check().ok
 
 
@@ -250,3 +313,33 @@ def test_a_run_that_finds_a_damaged_note_says_so(path: Path, note: Any, keys: bo
     run_sql(path, "INSERT OR REPLACE INTO tablemapper_catalogue VALUES(?, ?)", values=(name, note))
     with tm.open(path, models=MODELS) as store, pytest.raises(tm.errors.CorruptStore, match="resume='run'"):
         store.query(Account).where(Account.p == "p").limit(3).update(lambda account: account, resume="run")
+
+
+class Visit(tm.Entity, table="Visits"):
+    site: tm.Field[str]
+    number: tm.Field[int]
+    size: tm.Field[int] = tm.field(default=1)
+
+    key = tm.Key[str, int](partition="{site}", row="{number:05d}")
+    by_size = tm.Index[int](partition="{size}")
+
+
+def test_a_row_whose_key_no_fields_make_is_named_so_and_can_be_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    with tm.open(path, models=[Visit]) as store:
+        store.insert_many([Visit("a", 1), Visit("a", 2), Visit("a", 3)])
+    run_sql(path, "UPDATE Visits SET RowKey = '7' WHERE RowKey = '00002'")
+    run_sql(path, "UPDATE Visits SET RowKey = 'settings' WHERE RowKey = '00003'")
+    with tm.open(path, models=[Visit]) as store:
+        store.repair()
+        seven, settings = store.check().problems
+        assert (seven.kind, seven.detail) == ("wrong", "a foreign key: its fields make the key ('a', '00007')")
+        assert settings.kind == "damaged"
+        assert settings.detail.startswith("a foreign key: no fields make it")
+        left = [one.detail for one in store.repair().remaining]
+        for row, text in zip(("7", "settings"), left, strict=True):
+            assert f"delete it: store.delete(tm.KeyOf(Visit, 'a', '{row}'))" in text
+            store.delete(tm.KeyOf(Visit, "a", row))
+        assert store.repair().ok
+        assert store.check().ok
+        assert [one.number for one in store.query(Visit).allow_scan()] == [1]

@@ -36,7 +36,6 @@ from .group_writer import GroupWriter
 from .reading.filters import visible
 from .recovery import sweep
 from .tables.driver import ATTEMPTS, Effects, ReadClock, Sleep, delay, read, server_time, side_by_side
-from .tables.reserved_names import HIDDEN_PREFIX
 from .tables.service import (
     ETAG,
     MAX_PAGE,
@@ -190,7 +189,7 @@ class Builder:
                 continue
             for attempt in range(2):
                 entity = yield from read(GetEntity(model.table, *one.entity), self.timeout)
-                row = None if entity is None else _row(classes, model, entity)
+                row = None if entity is None else classes.readable(model, entity)
                 if row is None or of_writes(row).get(mark) != DUPLICATE:
                     yield from forget(self.table, one)
                     break
@@ -245,7 +244,7 @@ class Builder:
         while not page.entities and page.after is not None:
             page = yield from read(attrs.evolve(find, after=page.after), self.timeout)
         read_now, classes = page.entities, self.current.known
-        rows = [row for one in read_now if (row := _row(classes, model, one)) is not None]
+        rows = [row for one in read_now if (row := classes.readable(model, one)) is not None]
         last = (read_now[-1][PARTITION], read_now[-1][ROW]) if read_now else None
         return rows, last, page.after is None
 
@@ -271,6 +270,8 @@ class Builder:
                 if isinstance(chunk.error, UniqueViolation):
                     singly = True  # (to see which entity it is)
                     if len(chunk.operations) == 1:
+                        if f"{model.name}.{chunk.error.index}" not in job.targets:
+                            continue  # (what another program wrote is in nothing: it stays so, as its value is taken)
                         yield from bar(self.table, classes, chunk.operations[0], chunk.error, self.timeout)
                 elif not isinstance(chunk.error, EntityNotFound | PreconditionFailed | OutcomeUnknown | StoreError):
                     raise chunk.error
@@ -281,7 +282,7 @@ class Builder:
             gets = [read(GetEntity(model.table, one.partition, one.row), self.timeout) for one in again]
             entities = yield from side_by_side(gets)
             classes = yield from self.current.classes()
-            rows = [row for one in entities if one is not None and (row := _row(classes, model, one)) is not None]
+            rows = [row for one in entities if one is not None and (row := classes.readable(model, one)) is not None]
         raise StoreError(f"{model.name}: others write the same entities all the time; build again")
 
     def _end(self, job: JobSpec, held: BuildProgress, now: int) -> Effects[BuildStep]:
@@ -322,12 +323,6 @@ def _is_wanted(job: JobSpec, classes: OpenClasses, labels: Collection[str] | Non
 def _marks(classes: OpenClasses, job: JobSpec, model: Model) -> list[BuildMark]:
     duties = classes.maintained(model).only(job.targets)
     return [classes.marks.of[one] for one in parts_of(duties)]
-
-
-def _row(classes: OpenClasses, model: Model, entity: Entity) -> Row | None:
-    if HIDDEN_PREFIX in entity or not classes.claims(model, entity[PARTITION], entity[ROW]):
-        return None
-    return classes.codec(model).row(entity)
 
 
 _Step = Literal["disabled", "announced", "building"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from ...entities.etag import Stamp
@@ -10,15 +11,28 @@ from ...errors import CorruptStore
 from ...evolution.newer_versions import unknown_value
 from ...schema.maintenance import AggregateMaintenance, IndexMaintenance, IndexRow, index_columns
 from ...schema.model import Model
-from ...schema.rows import Row
-from ..check import CheckFinding
+from ...schema.rows import UNREADABLE, Row
+from ..check import CheckFinding, Problem
 from .catalogue.open_classes import OpenClasses
+from .cross_partition.marks import counted
 from .cross_partition.outbox import intent_of
 from .cross_partition.value_counts import ValueCounts
-from .reading.scans import Runs, outer_places, rows_of
+from .reading.scans import Runs, is_index_row, outer_places, rows_of
 from .reading.spilled_rows import SpilledRows
 from .tables.entity_json import EntityCodec
-from .tables.reserved_names import BASE_ROW, HIDDEN, HIDDEN_PREFIX, INTENTS, NEXT_OP, index_prefix, is_page, row_key_of
+from .tables.reserved_names import (
+    BASE_PARTITION,
+    BASE_ROW,
+    CLAIM,
+    HIDDEN,
+    HIDDEN_PREFIX,
+    INTENTS,
+    NEXT_OP,
+    index_prefix,
+    is_known,
+    is_page,
+    row_key_of,
+)
 from .tables.service import PARTITION, ROW, Entity
 
 Group: TypeAlias = tuple[AggregateMaintenance, tuple[str, str]]
@@ -43,6 +57,8 @@ class AzureCheckView:
         # (An index that the program does not declare is of the class with all that is stored.)
         self._opened = {self.classes.stored(model): model for model in self.classes.models}
         self.intents: list[tuple[str, Entity]] = []
+        self.damaged: list[CheckFinding] = []
+        self._foreign: dict[str, tuple[int, tuple[str, str]]] = {}
         self._unread = set[tuple[Model, tuple[str, str]]]()
         self._pages = SpilledRows[Entity]()
         self._indexes: dict[IndexMaintenance, SpilledRows[IndexRow]] = {}
@@ -56,12 +72,34 @@ class AzureCheckView:
         for duties in self.classes.outer.values():
             for index in duties.indexes:
                 for entity in rows_of(source, index.model.table):
-                    self._take_outer(index, entity)
+                    if BASE_ROW not in entity or BASE_PARTITION not in entity:
+                        self._take_foreign(index.model.table, entity)
+                    else:
+                        self._reading(index.label, entity, partial(self._take_outer, index, entity))
+
+    def foreign(self) -> Iterator[str]:
+        """Yield what to say of the rows of a table that no class claims: how many there are, and the key of one."""
+        for table, (count, key) in self._foreign.items():
+            yield f"{table}: {count:,} row{'s' if count > 1 else ''} that no class claims, as {key}"
+
+    def _take_foreign(self, table: str, entity: Entity) -> None:
+        if entity[PARTITION] == CLAIM:
+            return
+        count, first = self._foreign.get(table, (0, (entity[PARTITION], entity[ROW])))
+        self._foreign[table] = count + 1, first
+
+    def _reading(self, where: str, entity: Entity, take: Callable[[], object]) -> None:
+        """Take over what can be read; note what cannot."""
+        try:
+            take()
+        except UNREADABLE as error:
+            problem = Problem("damaged", where, (entity[PARTITION], entity[ROW]), str(error))
+            self.damaged.append(CheckFinding(problem))
 
     def _take_outer(self, index: IndexMaintenance, entity: Entity) -> None:
+        if not is_index_row(entity, outer=True):
+            raise CorruptStore(f"{BASE_PARTITION} and {BASE_ROW}, the key of its entity, are not both texts")
         places = list(outer_places(index, entity))
-        if not places:
-            return
         if len(places) > 1:  # (a unique value that is being passed on)
             row = self._rows[self._owner(index)].get((places[1][2], places[1][3]))
             places = (
@@ -86,20 +124,40 @@ class AzureCheckView:
     def _take(self, entity: Entity, table: str, models: list[Model]) -> None:
         partition, row = entity[PARTITION], entity[ROW]
         if HIDDEN[0] <= row < HIDDEN[1]:
+            if not is_known(entity):
+                self._take_foreign(table, entity)
+                return
             if row.startswith(INTENTS[0]):
-                self.intents.append((table, entity))
+                self._reading(table, entity, partial(self._take_intent, table, entity))
             elif is_page(row):
                 self._pages[table, partition, row] = entity
             for index, rows in self._indexes.items():
                 if self._owner(index) in models and row.startswith(index_prefix(index.label)):
-                    entry = _entry(index, entity, self.classes.codec(index.owner))
-                    rows[entry[0], entry[1], entry[2], entry[3]] = entry
+                    self._reading(index.label, entity, partial(self._take_local, index, rows, entity))
             return
         if HIDDEN_PREFIX in entity:
             return
         for model in models:
-            if self.classes.claims(model, partition, row):
-                self._rows[model][partition, row] = self.classes.codec(model).row(entity)
+            if self.classes.is_of(model, entity):
+                self._reading(model.name, entity, partial(self._take_entity, model, entity))
+                return
+        self._take_foreign(table, entity)
+
+    def _take_intent(self, table: str, entity: Entity) -> None:
+        intent_of(entity)
+        self.intents.append((table, entity))
+
+    def _take_local(self, index: IndexMaintenance, rows: SpilledRows[IndexRow], entity: Entity) -> None:
+        entry = _entry(index, entity, self.classes.codec(index.owner))
+        rows[entry[0], entry[1], entry[2], entry[3]] = entry
+
+    def _take_entity(self, model: Model, entity: Entity) -> None:
+        self._rows[model][entity[PARTITION], entity[ROW]] = self.classes.codec(model).row(entity)
+
+    def is_counted(self, model: Model, row: Row) -> bool:
+        """Return whether an entity is in what is maintained from it: one that another program wrote is not."""
+        duties = self.classes.maintained(model)
+        return model.aggregate is not None or counted(row) is not None or not duties.parts
 
     def wrong(self, findings: Iterable[CheckFinding]) -> dict[Group, Stamp | None]:
         """Return the groups in other partitions that are not what they should be, each with its ETag, if it is there.
@@ -133,7 +191,7 @@ class AzureCheckView:
         return len(self._rows[model])
 
     def rows(self, model: Model) -> Iterable[Row]:
-        return (row[:-1] for row in self._rows[model].values())
+        return self._rows[model].values()
 
     def row(self, model: Model, partition: str, row: str) -> Row | None:
         return self._rows[model].get((partition, row))

@@ -46,7 +46,7 @@ from .reading.reads import AzureReads
 from .reading.rollup_fields import completed
 from .reading.scans import partition_keys, rows_of
 from .recovery import sweep, unfinished, waited
-from .repair import ConditionalRepair, left_of
+from .repair import ConditionalRepair, add_uncounted, left_of
 from .tables.background import Background
 from .tables.driver import Driver, Effects, clock, read, server_time, side_by_side, store_errors
 from .tables.entity_json import shown
@@ -274,11 +274,9 @@ class AzureEngine:
                     raise self.describe(label).error()
 
     def _row(self, model: Model, entity: Entity) -> Row | None:
-        """Return the row of an entity, unless it is one of another class of the table, or a group that is not there."""
-        if HIDDEN_PREFIX in entity:
-            return None
-        claimed = self._classes.claims(model, entity[PARTITION], entity[ROW])
-        return self._classes.codec(model).read(entity) if claimed else None
+        """Return the row of an entity, unless it is one of another class or program, or a group that is not there."""
+        classes = self._classes
+        return classes.codec(model).read(entity) if classes.is_of(model, entity) else None
 
     def get_many(self, wanted: Sequence[tuple[Model, str, str]]) -> list[Row | None]:
         """Return rows, each as it is when it is read."""
@@ -311,24 +309,20 @@ class AzureEngine:
             for entity in some:
                 if HIDDEN_PREFIX in entity:
                     continue
-                key = entity[PARTITION], entity[ROW]
-                model = next((one for one in models if classes.claims(one, *key)), None)
-                if model is None and any(classes.claims(one, *key) for one in unready):
+                model = next((one for one in models if classes.is_of(one, entity)), None)
+                if model is None and any(classes.is_of(one, entity) for one in unready):
                     continue  # (a group that is not complete)
                 if model is not None:
                     yield [(model, classes.codec(model).read(entity))]
                 else:
-                    yield [(None, (*key, Stamp(entity[ETAG]), shown(entity)))]
+                    yield [(None, (entity[PARTITION], entity[ROW], Stamp(entity[ETAG]), shown(entity)))]
 
     def partitions(self, model: Model) -> Iterator[str]:
         """Yield the partition keys of a class in order: a request for each."""
         for partition, entity in partition_keys(self, model.table):
             of_one = Comparison(PARTITION, "eq", "String", partition)
-            rows = [entity] if self.classes.claims(model, partition, entity[ROW]) else ()
-            if any(
-                self.classes.claims(model, partition, one[ROW])
-                for one in rows or rows_of(self, model.table, of_one, visible())
-            ):
+            is_of = partial(self.classes.is_of, model)
+            if is_of(entity) or any(map(is_of, rows_of(self, model.table, of_one, visible()))):
                 yield partition
 
     # ------------------------------------------------------------------------------------------ writing
@@ -479,17 +473,18 @@ class AzureEngine:
 
     def check(self, meter: Meter) -> CheckReport:
         """Compare everything that is maintained with the entities; what is written meanwhile may be reported."""
-        check, findings, _ = self._examined(meter)
-        return check.report(findings)
+        check, findings, stored = self._examined(meter)
+        return check.report(findings, stored.foreign())
 
     def _examined(self, meter: Meter) -> tuple[ConsistencyCheck, list[CheckFinding], AzureCheckView]:
         classes = self.classes
         self._housekeeper.flush()
         maintained = {model: [(classes.ready(model), None)] for model in classes.models}
         stored = held(self, classes)
-        check = ConsistencyCheck(maintained, stored, None, meter)
+        check = ConsistencyCheck(maintained, stored, None, meter, stored.is_counted)
         now = None if self.read_only else self.run(server_time(self._table, self.timeout)) if stored.intents else 0
-        return check, list(check.findings(unfinished(stored.intents, self._outbox.times, now))), stored
+        own = [*stored.damaged, *unfinished(stored.intents, self._outbox.times, now)]
+        return check, list(check.findings(own)), stored
 
     def repair(self, meter: Meter) -> RepairReport:
         """Make everything that is maintained what the entities say, by the rules of time zones that are here.
@@ -498,18 +493,23 @@ class AzureEngine:
         still is some time later, and nobody has written it. Then its aggregate is built anew.
         """
         self._check_writable()
-        began, repaired, wrong = self.run(clock()), dict[Problem, None](), dict[Group, Any]()
+        began, repaired, refused = self.run(clock()), dict[Problem, None](), dict[Problem, str]()
         if ruled := outdated(self.classes.catalogue, newer_too=True):
             self._build_anew(ruled, meter)
-        left = _PASSES
+        left, wrong = _PASSES, dict[Group, Any]()
         while True:
             left -= 1
             check, findings, stored = self._examined(meter)
             works = list(ConditionalRepair(stored.classes, self._outbox, self.timeout).of(findings))
             before, wrong = wrong, stored.wrong(findings)
-            if not left or not (works or wrong):
+            problems = dict.fromkeys([one.problem for one in findings])
+            added = [one for one in problems if one.kind == "uncounted" and one not in refused]
+            if not left or not (works or wrong or added):
                 break
-            repaired |= dict.fromkeys([one.problem for one in findings])
+            repaired |= problems
+            if added:
+                refused |= self.run(add_uncounted(self.current, added, self._outbox, self.timeout))
+                continue
             for at in range(0, len(works), _TOGETHER):
                 self.run(side_by_side(works[at : at + _TOGETHER]))
             if broken := {one.model.name for (one, key), etag in wrong.items() if before.get((one, key), 0) == etag}:
@@ -520,8 +520,8 @@ class AzureEngine:
                     meter.advance(0)
         still = {one.problem for one in findings}
         done = tuple([problem for problem in repaired if problem not in still])
-        problems = tuple(dict.fromkeys([left_of(one, stored.classes) for one in findings]))
-        return RepairReport(done, problems, check.entity_count, self.run(clock()) - began)
+        remaining = tuple(dict.fromkeys([left_of(one, stored.classes, refused) for one in findings]))
+        return RepairReport(done, remaining, check.entity_count, self.run(clock()) - began)
 
     def _build_anew(self, labels: Collection[str], meter: Meter) -> None:
         self.run(changed(self._table, self.timeout, partial(given_up, labels=labels)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -16,9 +17,9 @@ from .cross_partition.marks import MaintainedPart
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Intent, Outbox
 from .cross_partition.remote_groups import GroupMaintenance, changed, correction, read_group, unread_group
 from .reading.filters import visible
-from .reading.scans import in_range
+from .reading.scans import in_range, is_index_row
 from .tables.driver import Effects, clock, read, side_by_side
-from .tables.reserved_names import BASE_ROW, CLAIM, PAGES, index_prefix, is_page
+from .tables.reserved_names import BASE_ROW, INTENTS, MARKS, PAGES, STATE, index_prefix, is_page
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -100,7 +101,7 @@ class GroupWriter:
                     change = changed(group, [delta], MOST_PAGES)
                 found, pages = group.found, group.values.changes()
             except CorruptStore:
-                if found is None:
+                if found is None or STATE not in found:  # (what is no group is not deleted)
                     raise
                 change, found = RowChange("delete", key[1], {}, found[ETAG]), None
             if change is None:
@@ -131,15 +132,15 @@ class GroupWriter:
             local, front = is_local(part.owner, part.model), index_prefix(part.label)
             rows = front, f"{front[:-1]}{chr(ord(front[-1]) + 1)}"
             find = in_range(part.owner.table, rows) if local else QueryEntities(part.model.table)
-            yield from self._deleted(find, lambda one: one[PARTITION] != CLAIM)
+            yield from self._deleted(find, partial(is_index_row, outer=not local))
             return
-        claims, pages = self.classes.claims, in_range(part.model.table, PAGES)
-        yield from self._deleted(pages, lambda one: claims(part.model, one[PARTITION], one[BASE_ROW]))
+        is_of = partial(self._is_of, part.model)
+        yield from self._deleted(in_range(part.model.table, PAGES), is_of)
         find, upkeep = QueryEntities(part.model.table, visible()), self.classes.upkeep(part)
         while True:
             page: EntityPage = yield from read(find, self.timeout)
             yield from self.patience.check()
-            groups = [one for one in page.entities if claims(part.model, one[PARTITION], one[ROW])]
+            groups = [one for one in page.entities if STATE in one and is_of(one)]
             works = [self.add(upkeep, (one[PARTITION], one[ROW]), None, one) for one in groups]
             for at in range(0, len(works), _TOGETHER):
                 yield from side_by_side(works[at : at + _TOGETHER])
@@ -159,12 +160,16 @@ class GroupWriter:
         """
         for index in self.classes.maintained(model).indexes:
             yield from self.emptied(index)
-        claims = self.classes.claims
 
         def is_of(one: Entity) -> bool:
-            return alone or claims(model, one[PARTITION], one[BASE_ROW] if is_page(one[ROW]) else one[ROW])
+            return self._is_of(model, one) or (alone and one[ROW].startswith((INTENTS[0], MARKS[0])))
 
         yield from self._deleted(QueryEntities(model.table), is_of)
+
+    def _is_of(self, model: Model, one: Entity) -> bool:
+        """Return whether a row is an entity of a class, or of a group the row or a page."""
+        row = one.get(BASE_ROW) if is_page(one[ROW]) else one[ROW]
+        return isinstance(row, str) and self.classes.claims(model, one[PARTITION], row)
 
     def _deleted(self, find: QueryEntities, which: Callable[[Entity], bool]) -> Effects[None]:
         """Delete the rows that a request finds, and a function chooses, unless they were written since."""

@@ -39,7 +39,7 @@ from .tables.driver import (
     time_of,
 )
 from .tables.entity_json import holds
-from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key
+from .tables.reserved_names import BASE_PARTITION, BASE_ROW, INTENTS, MARKS, intent_key, is_known
 from .tables.service import (
     ETAG,
     PARTITION,
@@ -184,6 +184,8 @@ class OutboxRecovery:
                 raise
             return done, left
         for entity, age in intents:
+            if not is_known(entity):
+                continue
             left += 1
             if age <= self.outbox.times.lease:
                 continue
@@ -238,7 +240,8 @@ class OutboxRecovery:
 
     def marks(self, table: str) -> Effects[None]:
         """Delete the markers of writes whose intents are gone: since these were carried out, or by their own writers."""
-        marks = [one for one, age in (yield from self.read(in_range(table, MARKS))) if age > self.outbox.times.grace]
+        grace, found = self.outbox.times.grace, (yield from self.read(in_range(table, MARKS)))
+        marks = [one for one, age in found if age > grace and is_known(one)]
         gets = [read(GetEntity(one["t"], one["p"], intent_key(one["op"])), self.timeout) for one in marks]
         intents: list[Entity | None] = []
         for at in range(0, len(gets), _TOGETHER):

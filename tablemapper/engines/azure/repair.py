@@ -6,19 +6,19 @@ still so: under ETags, or by rows that are of one write for ever. So it may be d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 
-from ...errors import CorruptStore, InvalidEntity, TableMapperError
+from ...errors import CorruptStore, InvalidEntity, TableMapperError, UniqueViolation
+from ...keys.composite_times import shown_values
 from ...schema.maintenance import AggregateMaintenance, Groups, IndexMaintenance
 from ...schema.model import Model
-from ...schema.rows import Row
-from ..check import CheckFinding, Problem
+from ...schema.rows import DAMAGE
+from ..check import RESTORE, CheckFinding, Problem
 from ..protocol import Operation
-from .catalogue.open_classes import OpenClasses
+from .catalogue.open_classes import CatalogueRefresher, OpenClasses
 from .cross_partition.intent_builder import put_of
 from .cross_partition.marks import DUPLICATE, counted, of_writes
 from .cross_partition.outbox import Deadline, DeadlineExceeded, Outbox
@@ -29,10 +29,10 @@ from .tables.entity_json import included, local_key
 from .tables.reserved_names import (
     BASE_PARTITION,
     BASE_ROW,
-    HIDDEN_PREFIX,
     NEXT_OP,
     OP,
     OP_UNITS,
+    STATE,
     intent_key,
     is_page,
     outer_key,
@@ -52,9 +52,11 @@ from .tables.service import (
     QueryEntities,
     RowChange,
 )
-from .writing.writes import write
+from .writing.batch_writes import TransactionChunk, in_rounds
 
 Key = Sequence[Any]
+_TOGETHER = 16  # entities of another program, in one transaction
+_LEFT: tuple[type[Exception], ...] = (DeadlineExceeded, NoResponse, CorruptStore, *DAMAGE)
 
 
 class ConditionalRepair:
@@ -81,18 +83,16 @@ class ConditionalRepair:
         for finding in findings:
             subject, key = finding.of, finding.problem.key
             if isinstance(subject, IndexMaintenance):
-                yield self.index(subject, key)
+                yield _if_possible(self.index(subject, key))
             elif isinstance(subject, AggregateMaintenance) and subject in self._inner:
                 groups[subject, (key[0], key[1])] = None
         for aggregate, place in groups:
-            yield self.group(aggregate, place)
+            yield _if_possible(self.group(aggregate, place))
 
     # -- rows of indexes
 
     def index(self, index: IndexMaintenance, key: Key) -> Effects[None]:
         """Make right what an entity, or a group, has in an index under one value: ``(partition, row, its keys)``."""
-        if (yield from self._adopted(index.owner, key[2], key[3])):
-            return
         if index not in self._outer:
             yield from self._local(index, key)
         elif index.model.unique:
@@ -101,23 +101,12 @@ class ConditionalRepair:
             yield from self._elsewhere(index, key)
 
     def _entity(self, model: Model, key: Key) -> Effects[tuple[Entity | None, Any]]:
-        """Read what has the keys of an index row, and its row; None if it is not there."""
+        """Read what has the keys of an index row, and its row; None if it is not there, or in nothing maintained."""
         entity = yield from read(GetEntity(model.table, key[2], key[3]), self._timeout)
-        if entity is None or HIDDEN_PREFIX in entity or not self._classes.claims(model, key[2], key[3]):
+        if entity is None or not self._classes.is_of(model, entity):
             return entity, None
-        return entity, self._classes.codec(model).row(entity)
-
-    def _adopted(self, model: Model, partition: str, row: str) -> Effects[bool]:
-        """Write an entity that another program wrote, with all that is maintained from it; return whether it was one."""
-        if model.aggregate is not None:
-            return False
-        _, found = yield from self._entity(model, ("", "", partition, row))
-        if found is None or counted(found) is not None:
-            return False
-        operation = Operation("merge", model, partition, row, change=_unchanged)
-        with suppress(TableMapperError):  # (it is written meanwhile, or cannot be: then it is left)
-            yield from write(self._classes, [operation], self._outbox, timeout=self._timeout)
-        return True
+        row = self._classes.codec(model).row(entity)
+        return entity, row if model.aggregate is not None else counted(row)
 
     def _entry(self, index: IndexMaintenance, row: Any, key: Key) -> Any:
         entries = [] if row is None else index.rows_of(row, self._classes.stored(index.owner))
@@ -200,24 +189,17 @@ class ConditionalRepair:
         table, source = aggregate.model.table, self._inner[aggregate]
         held = yield from read(GetEntity(table, *key), self._timeout)
         entities = yield from found(QueryEntities(table, Comparison(PARTITION, "eq", "String", key[0])), self._timeout)
-        foreign = [one for one in entities if _is_visible(one) and not one.get(OP)]
-        adopted = yield from side_by_side([self._adopted(source, one[PARTITION], one[ROW]) for one in foreign])
-        if any(adopted):
-            return  # (the next pass looks again)
-        codec, groups = self._classes.codec(source), Groups()
-        rows = [
-            codec.row(one)
-            for one in entities
-            if _is_visible(one) and self._classes.claims(source, one[PARTITION], one[ROW])
-        ]
-        duties = self._classes.maintained(source).alone(aggregate)
-        for row in rows:
+        if held is not None and STATE not in held:  # (what is no group is not overwritten)
+            return
+        groups, duties = Groups(), self._classes.maintained(source).alone(aggregate)
+        rows = [self._classes.readable(source, one) for one in entities if one.get(OP)]
+        for row in [row for row in rows if row is not None]:
             for counting in duties.counting(row).aggregates:
                 counting.collect((row,), groups, 1)
         live = next(
             (delta for group, delta in groups.items() if aggregate.key(group) == key), aggregate.aggregate.zero()
         )
-        there = [one[ROW] for one in entities if is_page(one[ROW]) and one[BASE_ROW] == key[1]]
+        there = [one[ROW] for one in entities if is_page(one[ROW]) and one.get(BASE_ROW) == key[1]]
         try:
             whole = yield from read_group(aggregate, key, held, None, self._timeout)
         except CorruptStore:  # (its values; or the group itself, which stays a finding)
@@ -238,26 +220,59 @@ class ConditionalRepair:
         yield from _if_possible(overwriter.write(upkeep, key, held, change, pages))
 
 
-def left_of(finding: CheckFinding, classes: OpenClasses) -> Problem:
-    """Return a problem that is left, with what to do."""
+def add_uncounted(
+    current: CatalogueRefresher, problems: Sequence[Problem], outbox: Outbox, timeout: float
+) -> Effects[dict[Problem, str]]:
+    """Add entities that other programs wrote to what is maintained from them; return why some cannot be, by problem.
+
+    Of them nothing but marks is written. Those that are written meanwhile are left to the next pass.
+    """
+    refused: dict[Problem, str] = {}
+    for at in range(0, len(problems), MAX_CHANGES):
+        classes = yield from current.classes()
+        some = [(one, classes.schema.by_name[one.where]) for one in problems[at : at + MAX_CHANGES]]
+        gets = [read(GetEntity(model.table, *one.key), timeout) for one, model in some]
+        of, operations = dict[tuple[Model, Key], Problem](), list[Operation]()
+        for (problem, model), entity in zip(some, (yield from side_by_side(gets)), strict=True):
+            row = None if entity is None else classes.readable(model, entity)
+            if row is not None and counted(row) is None:
+                operations.append(Operation("build", model, row[0], row[1], new=row[:-1], old=row, etag=row[2]))
+                of[model, operations[-1].key] = problem
+        for size in (_TOGETHER, 1):  # (the second time to see which one it is)
+            chunks: list[TransactionChunk] = yield from in_rounds(current, operations, outbox, size, timeout)
+            operations = [one for chunk in chunks for one in chunk.operations[chunk.written :]]
+        for chunk in chunks:
+            if isinstance(chunk.error, InvalidEntity | UniqueViolation):
+                (one,) = chunk.operations
+                refused[of[one.model, one.key]] = _refusal(classes, one, chunk.error)
+    return refused
+
+
+def _refusal(classes: OpenClasses, operation: Operation, error: TableMapperError) -> str:
+    """Return why an entity of another program cannot be in what is maintained from it."""
+    if not isinstance(error, UniqueViolation) or error.holder is None:
+        return str(error)
+    index = classes.index(operation.model, str(error.index))
+    entry = index.rows_of(operation.old, classes.stored(operation.model))[0]
+    value = shown_values((index.model.partition, index.model.row), entry) or repr(entry[:2])
+    return f"its value {value} of {index.label} is that of {tuple(error.holder)}"
+
+
+def left_of(finding: CheckFinding, classes: OpenClasses, refused: Mapping[Problem, str]) -> Problem:
+    """Return a problem that is left, with what to do, or why it could not be repaired, where that is known."""
     problem = finding.problem
+    if problem in refused:
+        return attrs.evolve(problem, detail=refused[problem])
     if finding.of in classes.outer_aggregates:
         remedy = "others write this group all the time; call store.freeze(), and then repair"
     elif isinstance(finding.of, AggregateMaintenance):
         remedy = "tm.copy the store into another account, which makes it anew"
+    elif finding.of is None and finding.remedy != RESTORE:  # (an account has no backup)
+        remedy = finding.remedy
     else:
-        remedy = "write the entity again" if finding.of is not None else finding.remedy
+        remedy = "write the entity again, or merge the property into it: store.merge(key, …)"
     detail = problem.detail if "call store.sweep()" in problem.detail else f"{problem.detail}; {remedy}"
     return attrs.evolve(problem, detail=detail)
-
-
-def _unchanged(row: Row | None) -> Row:
-    assert row is not None
-    return row[:-1]
-
-
-def _is_visible(entity: Entity) -> bool:
-    return HIDDEN_PREFIX not in entity and not entity[ROW].startswith(' "')
 
 
 def _tried(commit: GroupTransaction) -> Effects[None]:
@@ -270,10 +285,10 @@ def _tried(commit: GroupTransaction) -> Effects[None]:
 
 
 def _if_possible(work: Effects[None]) -> Effects[None]:
-    """Do what may be refused, or lost, or end too late: the next pass looks again."""
+    """Do what may be refused, or lost, or end too late, or be not readable: the next pass looks again."""
     try:
         yield from work
-    except (DeadlineExceeded, NoResponse):
+    except _LEFT:
         return
     except ErrorResponse as refused:
         if refused.status not in (404, 409, 412) or refused.code == "TableNotFound":

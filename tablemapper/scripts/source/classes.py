@@ -32,7 +32,7 @@ from ...values.scalars import SCALARS
 from .lines import call
 from .nested_classes import FORMATS, NestedTypes, member_schema
 
-_LAST = 1_000_000  # aggregates come after all entities
+_AFTER_ENTITIES = 1_000_000  # aggregates come after all entities
 _TYPES = {
     **{name: name for name in ("str", "int", "float", "bool", "Decimal", "UUID", "bytes")},
     "datetime": "dt.datetime", "date": "dt.date", "time": "dt.time", "timedelta": "dt.timedelta", "int32": "tm.Int32",
@@ -51,10 +51,10 @@ class Shape:
         beside: the other side, written already: equal classes of nested values are taken from there.
     """
 
-    def __init__(self, side: str, forms: Forms, beside: Shape | None = None) -> None:
+    def __init__(self, side: str, forms: Forms, old_shape: Shape | None = None) -> None:
         self.side = side
         self._forms = {name: form for name, form in forms.items() if not is_former(name)}
-        self.types: NestedTypes = NestedTypes(side, None if beside is None else beside.types)
+        self.types: NestedTypes = NestedTypes(side, None if old_shape is None else old_shape.types)
 
     @property
     def names(self) -> list[str]:
@@ -66,12 +66,12 @@ class Shape:
         levels: dict[int, list[str]] = {}
         for name, form in self._forms.items():
             if kept_field(name) is None:
-                levels.setdefault(_LAST if form.aggregate else depth_of(name, self._forms), []).append(name)
+                levels.setdefault(_AFTER_ENTITIES if form.aggregate else depth_of(name, self._forms), []).append(name)
         spaces: list[tuple[str, list[list[str]]]] = []
         for number, level in enumerate(sorted(levels), 1):
             space = self.side if number == len(levels) else f"{self.side}_entities{'' if number == 1 else f'_{number}'}"
             base = spaces[-1][0] if spaces else ""
-            write = self._aggregate if level == _LAST else self._entity
+            write = self._aggregate if level == _AFTER_ENTITIES else self._entity
             bodies = [write(name, self._forms[name], base) for name in levels[level]]
             spaces.append((space, bodies))
         lines = []
@@ -87,18 +87,18 @@ class Shape:
         options = ["tm.Entity", f"table={text_source(form.table)}"]
         if form.type is not None:
             options.append(f"type={text_source(form.type)}")
-        stored = _stored_key_fields(form)
+        stored_in_key = _stored_key_fields(form)
         fields = sorted(form.fields.items(), key=lambda item: item[1].may_lack)
         lines = call(f"class {name}", options, ":", indent=4)
         for property, field in fields:
-            lines += self._field(property, field, stored=property in stored)
+            lines += self._field(property, field, is_stored=property in stored_in_key)
         keepers = {property: self._forms[keeper] for keeper, property in keepers_of(name, self._forms).items()}
         for property, keeper in keepers.items():
             lines += self._measure(property, keeper, f"{base}.{keeper.source}", maintained=True)
         fields_of_indexes = {**form.fields, **{name: keeper.fields[name] for name, keeper in keepers.items()}}
         return [*lines, "", *self._key(form), *self._indexes(replace(form, fields=fields_of_indexes))]
 
-    def _field(self, property: str, form: FieldSpec, *, stored: bool) -> list[str]:
+    def _field(self, property: str, form: FieldSpec, *, is_stored: bool) -> list[str]:
         options = []
         if form.optional:
             options.append("default=None")
@@ -111,7 +111,7 @@ class Shape:
         attr = attribute_name(property)
         if attr != property:
             options.append(f"name={text_source(property)}")
-        if stored:
+        if is_stored:
             options.append("stored=True")
         head = f"{attr}: tm.Field[{self._optional(form)}]"
         return call(f"{head} = tm.field", options, indent=8) if options else [f"        {head}"]
@@ -162,8 +162,8 @@ class Shape:
         """
         shape = form.aggregate
         assert shape is not UNSET
-        none: tuple[MeasureKind, Any, Any] = ("group", shape.groups.get(property), None)
-        kind, label, where = shape.measures.get(property, none)
+        group: tuple[MeasureKind, Any, Any] = ("group", shape.groups.get(property), None)
+        kind, label, where = shape.measures.get(property, group)
         source = self._forms[shape.of]
         arguments = [] if label is None else [self._value(label, source, of)]
         attr = attribute_name(property)
@@ -173,10 +173,10 @@ class Shape:
             arguments.append(f"where={self._condition(where, source, of)}")
         verb = "group_by" if kind == "group" else kind
         head = f"{attr}: tm.Field[{self._optional(form.fields[property])}]"
-        first, *more = call(f"{head} = tm.{verb}", arguments, indent=8)
+        first, *following = call(f"{head} = tm.{verb}", arguments, indent=8)
         # (mypy takes the extremes of a Literal for those of any text.)
         is_literal = verb.startswith(("min", "max")) and form.fields[property].members is not UNSET
-        return [f"{first}  # type: ignore[assignment]" if is_literal else first, *more]
+        return [f"{first}  # type: ignore[assignment]" if is_literal else first, *following]
 
     def _parameters(self, form: ModelSpec, slots: Iterable[tuple[str, str, str]]) -> str:
         """Return the types of the arguments of a key or index: ``[str, int]``."""
@@ -209,23 +209,23 @@ class Shape:
             model: the class of these properties.
             owner: the name of the class in this source.
         """
-        op, *rest = form
+        op, *operands = form
         if op in ("and", "or"):
             sign = " & " if op == "and" else " | "
-            return sign.join([self._operand(part, model, owner) for part in rest])
+            return sign.join([self._operand(part, model, owner) for part in operands])
         if op == "not":
-            return f"~{self._operand(rest[0], model, owner)}"
-        field = self._path(rest[0], model, owner)
+            return f"~{self._operand(operands[0], model, owner)}"
+        field = self._path(operands[0], model, owner)
         if op == "null":
             return f"{field}.is_null()"
-        if isinstance(rest[1], dict) and rest[1].keys() == {"field"}:
-            return f"{field} {_COMPARISONS[_COMPARISONS.index(op)]} {self._path(rest[1]['field'], model, owner)}"
-        source = self._constant(rest[0], model, element=op == "contains")
+        if isinstance(operands[1], dict) and operands[1].keys() == {"field"}:
+            return f"{field} {_COMPARISONS[_COMPARISONS.index(op)]} {self._path(operands[1]['field'], model, owner)}"
+        source = self._constant(operands[0], model, element=op == "contains")
         if op == "in":
-            return f"{field}.is_in([{', '.join(map(source, rest[1]))}])"
+            return f"{field}.is_in([{', '.join(map(source, operands[1]))}])"
         if op in ("startswith", "contains"):
-            return f"{field}.{op}({source(rest[1])})"
-        return f"{field} {_COMPARISONS[_COMPARISONS.index(op)]} {source(rest[1])}"
+            return f"{field}.{op}({source(operands[1])})"
+        return f"{field} {_COMPARISONS[_COMPARISONS.index(op)]} {source(operands[1])}"
 
     def _operand(self, form: Any, model: ModelSpec, owner: str) -> str:
         """Return a part of a condition, in parentheses unless it is a call."""
@@ -238,8 +238,10 @@ class Shape:
         field = model.fields[head]
         if cut is not None or field.json is UNSET:
             kinds = {property: value_type(annotation(form))[0] for property, form in model.fields.items()}
-            found = attribute(label, lambda property: Attr(Record, property, kinds[property])).type
-            undump = found.element.undump if element and found.element is not None else found.undump
+            kind_of_value = attribute(label, lambda property: Attr(Record, property, kinds[property])).type
+            undump = (
+                kind_of_value.element.undump if element and kind_of_value.element is not None else kind_of_value.undump
+            )
             return lambda value: value_source(undump(value))
         schema = member_schema(field.json, steps) or {}
         schema = schema.get("items", schema) if element else schema
@@ -255,10 +257,10 @@ class Shape:
 
     def _path(self, label: str, form: ModelSpec, owner: str) -> str:
         """Return ``Reading.taken_at.date()``, or ``Reading.home.at(lambda x: x.city)``, for a label."""
-        whole = label.removesuffix(".each()")
-        head, steps, cut = label_parts(whole)
+        path = label.removesuffix(".each()")
+        head, steps, cut = label_parts(path)
         text = f"{owner}.{attribute_name(head)}{self.types.path(form.fields[head], steps)}"
-        return f"{text}{'' if cut is None else _cut(cut)}{'' if whole == label else '.each()'}"
+        return f"{text}{'' if cut is None else _cut(cut)}{'' if path == label else '.each()'}"
 
     def _value(self, form: Any, model: ModelSpec, owner: str) -> str:
         """Return the form of a field or a calculation as Python writes it; arguments as `_condition` has them."""
@@ -284,8 +286,8 @@ class Shape:
         return f"{text} | None" if form.optional else text
 
     def _type(self, form: FieldSpec) -> str:
-        listed = form.type.startswith("list[")
-        name = form.type[5:-1] if listed else form.type
+        is_list = form.type.startswith("list[")
+        name = form.type[5:-1] if is_list else form.type
         if form.members is not UNSET:
             name = f"Literal[{', '.join(map(value_source, form.members))}]"
         elif name == "json[tuple[str, ...]]":
@@ -295,7 +297,7 @@ class Shape:
         else:
             precise = _PRECISION.fullmatch(name)
             name = _TYPES[name if precise is None else precise[1]]
-        return f"list[{name}]" if listed else name
+        return f"list[{name}]" if is_list else name
 
 
 def _stored_key_fields(form: ModelSpec) -> set[str]:

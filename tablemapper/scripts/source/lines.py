@@ -31,8 +31,8 @@ def call(head: str, arguments: Sequence[str], tail: str = "", indent: int = 0) -
     line = f"{' ' * indent}{head}({', '.join(arguments)}){tail}"
     if len(line) <= WIDTH or not arguments:
         return [line]
-    inner = [line for argument in arguments for line in _broken(argument, indent + 4)]
-    return [f"{' ' * indent}{head}(", *inner, f"{' ' * indent}){tail}"]
+    argument_lines = [line for argument in arguments for line in _broken(argument, indent + 4)]
+    return [f"{' ' * indent}{head}(", *argument_lines, f"{' ' * indent}){tail}"]
 
 
 def _broken(argument: str, indent: int) -> Iterator[str]:
@@ -47,8 +47,8 @@ def _broken(argument: str, indent: int) -> Iterator[str]:
         yield from _broken_condition(condition, " " * (indent + 4))
         yield f"{start}),"
     else:
-        *most, last = _broken_condition(argument, start)
-        yield from [*most, f"{last},"]
+        *most, final = _broken_condition(argument, start)
+        yield from [*most, f"{final},"]
 
 
 def _broken_condition(condition: str, start: str) -> Iterator[str]:

@@ -36,12 +36,12 @@ class NestedTypes:
 
     Args:
         side: ``old`` or ``new``.
-        beside: those of the other shape, written already: equal classes are taken from there.
+        old_types: those of the other shape, written already: equal classes are taken from there.
     """
 
-    def __init__(self, side: str, beside: NestedTypes | None = None) -> None:
+    def __init__(self, side: str, old_types: NestedTypes | None = None) -> None:
         self.space: str = f"{side}_types"
-        self._beside = beside
+        self._old_types = old_types
         self._types: dict[str, tuple[dict[str, Any], str]] = {}
         """Their schemas and sources, by name."""
 
@@ -63,26 +63,26 @@ class NestedTypes:
 
     def path(self, form: FieldSpec, steps: Sequence[str]) -> str:
         """Return the calls that lead from a field to a nested value."""
-        whole: dict[str, Any] = {} if form.json is UNSET else form.json
-        schema: Mapping[str, Any] | None = None if form.json is UNSET else whole
-        classes, found = whole.get("$defs", {}), ""
+        field_schema: dict[str, Any] = {} if form.json is UNSET else form.json
+        schema: Mapping[str, Any] | None = None if form.json is UNSET else field_schema
+        classes, path = field_schema.get("$defs", {}), ""
         for step in steps:
             schema = None if schema is None else _without_none(schema)
             is_entry = form.type == "extra"
             if schema is not None:
-                is_entry = "$ref" not in schema or _is_typed_dict(schema["$ref"], classes, whole)
+                is_entry = "$ref" not in schema or _is_typed_dict(schema["$ref"], classes, field_schema)
             if not is_entry and not is_name(step):
                 raise ValueError(f"{step!r} is no name")
-            found += f".at(lambda x: x{f'[{text_source(step)}]' if is_entry else f'.{step}'})"
+            path += f".at(lambda x: x{f'[{text_source(step)}]' if is_entry else f'.{step}'})"
             schema = None if schema is None else _step(schema, classes, step)
-        return found
+        return path
 
     def _define(self, schema: Mapping[str, Any]) -> dict[str, str]:
         """Write the classes of a schema; return the name of each in the script."""
         classes: dict[str, Any] = schema.get("$defs", {})
         partial = frozenset(schema.get("partial", ()))
         names: dict[str, str] = {}
-        added: dict[str, str] = {}
+        identifiers: dict[str, str] = {}
         for name, class_schema in classes.items():
             base = identifier = re.sub(r"\W+", "_", name).strip("_")
             if not is_name(base):
@@ -93,8 +93,8 @@ class NestedTypes:
                 "within": within,
                 "partial": {member for member in partial if member.partition(".")[0] in within},
             }
-            if self._beside is not None and self._beside.defines(identifier, definition):
-                names[name] = f"{self._beside.space}.{identifier}"
+            if self._old_types is not None and self._old_types.defines(identifier, definition):
+                names[name] = f"{self._old_types.space}.{identifier}"
                 continue
             number = 2
             while identifier in self._types and not self.defines(identifier, definition):
@@ -102,8 +102,8 @@ class NestedTypes:
             names[name] = f"{self.space}.{identifier}"
             if identifier not in self._types:
                 self._types[identifier] = definition, ""
-                added[name] = identifier
-        for name, identifier in added.items():
+                identifiers[name] = identifier
+        for name, identifier in identifiers.items():
             lines = self._class(identifier, classes[name], names, _partial(name, classes, schema))
             self._types[identifier] = self._types[identifier][0], "\n".join(lines)
         return names
@@ -188,7 +188,7 @@ def _default(schema: Mapping[str, Any]) -> str | None:
 
 
 def _options(schema: Mapping[str, Any], *, omits: bool) -> list[str]:
-    """Return what a Struct says of itself; ``omits``: values lack the members that have their defaults."""
+    """Return the options of a Struct; ``omits``: values lack the members that have their defaults."""
     options = ["array_like=True"] if "order" in schema else []
     options += ["omit_defaults=True"] if omits else []
     if "tag" in schema:
@@ -263,16 +263,16 @@ def _step(schema: Mapping[str, Any], classes: Mapping[str, Any], step: str) -> A
 def _reach(name: str, classes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schemas of the classes that a class refers to, directly or not, with its own."""
     reached: dict[str, Any] = {}
-    left = [name]
-    while left:
-        if (name := left.pop()) not in reached:
+    pending = [name]
+    while pending:
+        if (name := pending.pop()) not in reached:
             reached[name] = classes[name]
-            left += re.findall(r"'\$ref': '([^']+)'", repr(classes[name]))
+            pending += re.findall(r"'\$ref': '([^']+)'", repr(classes[name]))
     return reached
 
 
 def _without_none(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    others: list[dict[str, Any]] = [
+    alternatives: list[dict[str, Any]] = [
         alternative for alternative in schema.get("anyOf", ()) if alternative != {"type": "null"}
     ]
-    return others[0] if len(others) == 1 else schema
+    return alternatives[0] if len(alternatives) == 1 else schema

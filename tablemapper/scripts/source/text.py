@@ -44,9 +44,9 @@ def script_source(old: Forms, new: Forms, changes: Sequence[SchemaChange], *, af
     after_it = {**old, **new, **{name: form for name, form in undeclared.items() if form is not None}}
     shapes = [old_shape, Shape("new", {name: after_it[name] for name in new_names}, old_shape)]
     body = [line for shape in shapes for line in shape.lines()]
-    listed = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
+    sides = [f"{shape.side}=[{', '.join(shape.names)}]" for shape in shapes]
     previous = value_source(after)
-    body += ["", "", *call("@tm.migration", [f"after={previous}", *listed]), "def migrate(m: tm.Migration) -> None:"]
+    body += ["", "", *call("@tm.migration", [f"after={previous}", *sides]), "def migrate(m: tm.Migration) -> None:"]
     body += [line for step in steps for line in _step_lines(step)] or ["    pass"]
     classes = dict.fromkeys([change.where.partition(".")[0] for change in changes])
     head = [f'"""Change {", ".join(classes)}."""', "", "from __future__ import annotations", ""]
@@ -55,22 +55,24 @@ def script_source(old: Forms, new: Forms, changes: Sequence[SchemaChange], *, af
 
 def _needed_classes(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> tuple[list[str], list[str]]:
     """Return the old and the new classes that a script must contain: those of its steps, and all that they need."""
-    named: dict[str, set[str]] = {"old": set(), "new": set()}
+    named_classes: dict[str, set[str]] = {"old": set(), "new": set()}
     for step in steps:
         for cls in step.possible_classes:
-            named[cls.side].add(cls.cls)
-    on_both_sides = {name for names in named.values() for name in names if name in old and name in new}
-    stays = {*named["old"], *new}
+            named_classes[cls.side].add(cls.cls)
+    on_both_sides = {name for names in named_classes.values() for name in names if name in old and name in new}
+    stays = {*named_classes["old"], *new}
     for name, form in old.items():  # (a class is written with its maintained fields)
-        if (kept := kept_field(name)) is not None and kept[0] in stays and form.source is not None:
+        if (maintained := kept_field(name)) is not None and maintained[0] in stays and form.source is not None:
             stays |= {name, form.source}
-    dropped = {name.cls for step in steps if step.kind == "drop" for name in step.names if not name.part}
-    together = _copies(old, new, steps)
-    old_names = _closed(old, named["old"] | on_both_sides, together=together)
-    if not together:
+    dropped_names = {name.cls for step in steps if step.kind == "drop" for name in step.names if not name.part}
+    with_tables = _copies(old, new, steps)
+    old_names = _closed(old, named_classes["old"] | on_both_sides, with_tables=with_tables)
+    if not with_tables:
         old_names = [name for name in old_names if name in stays]
-    goes_on = {name for name in old_names if name in new or (together and name not in named["old"])}
-    new_names = _closed({**old, **new}, (named["new"] | on_both_sides | goes_on) - dropped, together=False)
+    goes_on = {name for name in old_names if name in new or (with_tables and name not in named_classes["old"])}
+    new_names = _closed(
+        {**old, **new}, (named_classes["new"] | on_both_sides | goes_on) - dropped_names, with_tables=False
+    )
     return old_names, [name for name in new_names if name in new or name in goes_on]
 
 
@@ -90,12 +92,15 @@ def _aggregates_after(old: Forms, new: Forms, steps: Sequence[ChangeStep]) -> It
             or kept_field(name)
         ):
             continue
-        before, after = old[source].fields, new[source].fields
+        old_fields, new_fields = old[source].fields, new[source].fields
         names = _renames(old, new, steps, source)
-        read = {*words([shape.where, *shape.groups.values(), *(one[1:] for one in shape.measures.values())])}
+        properties = {
+            *words([shape.where, *shape.groups.values(), *(measure[1:] for measure in shape.measures.values())])
+        }
         goes_on = all(
-            names.get(one, one) in after and before[one].type == after[names.get(one, one)].type
-            for one in read & before.keys()
+            names.get(property, property) in new_fields
+            and old_fields[property].type == new_fields[names.get(property, property)].type
+            for property in properties & old_fields.keys()
         )
         yield name, with_source(form, source, names) if goes_on else None
 
@@ -120,9 +125,9 @@ def _renames(old: Forms, new: Forms, steps: Sequence[ChangeStep], name: str) -> 
     }
     if not pairs:
         return {}
-    after = {attribute_name(property): property for property in new[name].fields}
+    new_attributes = {attribute_name(property): property for property in new[name].fields}
     return {
-        property: after[pairs[attribute]]
+        property: new_attributes[pairs[attribute]]
         for property in old[name].fields
         if (attribute := attribute_name(property)) in pairs
     }
@@ -135,23 +140,27 @@ def _steps(changes: Sequence[SchemaChange]) -> list[ChangeStep]:
     return [step for step in steps if step.kind == "rewrite" or rewritten.isdisjoint(step.classes)]
 
 
-def _closed(forms: Forms, names: set[str], *, together: bool) -> list[str]:
+def _closed(forms: Forms, names: set[str], *, with_tables: bool) -> list[str]:
     """Return classes with their aggregates, and with the classes that their maintained fields are maintained from.
 
     ``together``: also with the classes that share their tables.
     """
     closed = set(names)
     while True:
-        more = {source for name in closed if name in forms and (source := forms[name].source) is not None}
-        tables = {forms[name].table for name in closed if name in forms} if together else set()
+        extended = {source for name in closed if name in forms and (source := forms[name].source) is not None}
+        tables = {forms[name].table for name in closed if name in forms} if with_tables else set()
         for name, form in forms.items():
-            if (kept := kept_field(name)) is not None and form.source is not None and {kept[0], form.source} & closed:
-                more |= {name, kept[0]}
-            if not is_former(name) and (form.table in tables or (together and form.source in closed)):
-                more.add(name)
-        if more <= closed:
+            if (
+                (maintained := kept_field(name)) is not None
+                and form.source is not None
+                and {maintained[0], form.source} & closed
+            ):
+                extended |= {name, maintained[0]}
+            if not is_former(name) and (form.table in tables or (with_tables and form.source in closed)):
+                extended.add(name)
+        if extended <= closed:
             break
-        closed |= more
+        closed |= extended
     return [name for name, form in forms.items() if not is_former(name) and (name in closed or form.source in closed)]
 
 

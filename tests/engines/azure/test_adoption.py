@@ -343,6 +343,39 @@ def test_a_lost_catalogue_is_had_back() -> None:
     assert {key: value for key, value in foreign(memory).items() if key != ("red", "x")} == before
 
 
+def test_catalogues_that_are_lost_again_and_again_are_had_back() -> None:
+    memory = Memory()
+    write(memory)
+    for _ in range(4):  # (the builds of each have the same numbers, but for what begins above those of before)
+        with built(memory, adopt=True) as store:
+            right(store)
+            store.build()
+        del memory.tables["TableMapper"]
+
+
+def test_rows_of_an_index_on_groups_that_are_left_alone_find_nothing() -> None:
+    class Sizes(tm.Aggregate, of=Thing, table="Sizes"):
+        size: tm.Field[tm.Int32] = tm.group_by(Thing.size)
+        things: tm.Field[int] = tm.count()
+
+        key = tm.Key[tm.Int32](partition="{size}")
+        by_things = tm.Index[int](partition="{things}")
+
+    memory = Memory()
+    models = [Thing, Sizes]
+    with opened(memory, models=models) as store:
+        store.insert_many([Thing("red", "a", 1), Thing("red", "b", 1)])
+    for table in ("TableMapper", "Things", "Sizes", "ThingsBySize", "ThingsByCode"):
+        del memory.tables[table]
+    with opened(memory, models=models, adopt=True) as store:
+        store.build()
+        assert list(store.query(Sizes.by_things(2)).allow_eventual()) == []
+        store.insert(Thing("red", "a", 1))
+        assert [one.size for one in store.query(Sizes.by_things(1))] == [1]
+        assert store.repair().ok
+        assert store.check().ok
+
+
 def test_a_catalogue_that_is_deleted_under_a_store_is_said_at_the_next_look() -> None:
     memory = Memory()
     with opened(memory, models=MODELS) as store:

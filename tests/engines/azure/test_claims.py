@@ -207,6 +207,11 @@ def test_a_catalogue_whose_name_was_no_prefix_keeps_the_names_of_its_tables() ->
         use(store)
     assert set(memory.tables) == {"Staging", "Later", *TABLES}
     assert set(owners(memory).values()) == {"Staging"}
+    del memory.tables["Colors"]
+    with opened(memory, "Staging", [*MODELS, newer]) as store:  # (it is made again under that name, too)
+        store.build()
+        assert store[Color.key("red")].things == 4
+        assert store.check().ok
 
 
 @pytest.mark.parametrize("way", ["before", "after", "lost"])
@@ -346,3 +351,74 @@ def test_copies_of_migrations_have_the_prefix_and_belong_to_the_store() -> None:
         one.name if isinstance(one, CreateTable | DeleteTable) else getattr(one, "table", "") for one in memory.sent
     ]
     assert {name for name in sent if name and not name.startswith("Staging")} == set()
+
+
+class Meanwhile(Memory):
+    """A service on which another program does something, just before a request."""
+
+    before: Callable[[Any], bool] = lambda _: False
+    does: Callable[[], object] = lambda: None
+
+    def send(self, request: Any, *wait: float) -> Any:
+        if self.before(request):
+            self.before = lambda _: False
+            self.does()
+        return super().send(request, *wait)
+
+
+def test_a_claim_that_another_catalogue_inserts_first_decides() -> None:
+    memory = Meanwhile()
+    memory.before = lambda one: isinstance(one, GroupTransaction) and one.table == "Things" and one.partition == CLAIM
+    theirs = RowChange("insert", CLAIM, {"catalogue": "Theirs"})
+    memory.does = lambda: memory.send(GroupTransaction("Things", CLAIM, (theirs,)))
+    with pytest.raises(tm.NotAStore, match="the table Things belongs to the catalogue Theirs"):
+        opened(memory)
+    assert owners(memory)["Things"] == "Theirs"
+
+
+def test_who_opens_a_store_that_another_creates_and_fills_meanwhile_opens_that() -> None:
+    memory = Meanwhile()
+    memory.before = lambda one: isinstance(one, QueryEntities) and one.table == "Things"
+    memory.send(CreateTable("Things"))  # (so it is looked at)
+    memory.does = lambda: opened(memory).insert(Thing("red", "a", "c"))
+    with opened(memory) as store:
+        assert store[Thing.key("red", "a")].code == "c"
+        assert store.check().ok
+
+
+def test_a_table_that_a_list_lacks_is_looked_at_all_the_same() -> None:
+    class Lagging(Memory):
+        def send(self, request: Any, *wait: float) -> Any:
+            page = super().send(request, *wait)
+            return type(page)([]) if isinstance(request, ListTables) else page
+
+    memory = Lagging()
+    memory.send(CreateTable("Things"))
+    memory.send(GroupTransaction("Things", "x", (RowChange("insert", "y", {"z": 1}),)))
+    before = dict(memory.tables["Things"])
+    with pytest.raises(tm.NotAStore, match="the table Things holds entities"):
+        opened(memory)
+    assert memory.tables["Things"] == before
+
+
+def test_what_a_script_replaced_is_not_adopted() -> None:
+    memory = Memory()
+    key = tm.Key[str](partition="{id}")
+    before, after = (
+        entity("Thing", "Things", {"id": str}, key),
+        entity("Item", "Items", {"id": str}, tm.Key[str](partition="{id}")),
+    )
+
+    @tm.migration(after=None, old=[before], new=[after])
+    def move(m: tm.Migration) -> None:
+        m.rename_class(before, after)
+
+    place = AzurePlace(memory=memory, catalogue="Staging")
+    with tm.open(place, models=[before]) as store:
+        store.insert(before("a"))
+    assert tm.migrate(place, [move]).ok
+    other = entity("Other", "Things", {"id": str}, tm.Key[str](partition="{id}"))
+    with pytest.raises(tm.SchemaMismatch, match='the table "StagingThings" has what move replaced'):
+        opened(memory, "Staging", [after, other], adopt=True)
+    with pytest.raises(tm.NotAStore, match="belongs to the catalogue Staging"):
+        opened(memory, "Sta", [entity("Else", "gingThings", {"id": str}, tm.Key[str](partition="{id}"))], adopt=True)

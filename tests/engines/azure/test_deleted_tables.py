@@ -10,6 +10,7 @@ import pytest
 import tablemapper as tm
 from tablemapper.engines.azure.tables.service import CreateTable, ErrorResponse, GroupTransaction, ListTables
 
+from ...classes import entity
 from .memory import Faulty, Memory
 from .test_claims import MODELS, TABLES, Color, Thing, everything, opened, owners
 
@@ -44,6 +45,8 @@ def test_the_next_open_makes_a_table_again_with_all_that_belongs_to_it(table: st
         right(store, 0 if table == "Things" else 5)
         store.upsert_many([one.replace() for one in ENTITIES])
         right(store, 5)
+        front = "" if prefix == "TableMapper" else prefix
+        assert owners(memory) == {f"{front}{one}": prefix for one in TABLES}
 
 
 def test_all_tables_at_once_are_made_again() -> None:
@@ -59,6 +62,28 @@ def test_all_tables_at_once_are_made_again() -> None:
     sent = len(memory.sent)
     opened(memory, "Staging").close()
     assert not [one for one in memory.sent[sent:] if isinstance(one, CreateTable)]
+
+
+@pytest.mark.parametrize("table", ["Things", "ThingsById", "Colors"])
+def test_a_table_that_is_deleted_while_it_is_built_is_built_anew(table: str) -> None:
+    memory = Memory()
+    models = [
+        entity(
+            "Thing",
+            "Things",
+            {"color": str, "id": str, "code": (str | None, tm.field(default=None))},
+            tm.Key[str, str](partition="{color}", row="{id}"),
+        )
+    ]
+    with opened(memory, "Staging", models) as store:
+        store.insert_many([models[0](one.color, one.id, one.code) for one in ENTITIES])
+    store = opened(memory, "Staging")
+    while (step := store._engine.build(2, None)) is not None and not step.done:
+        assert not step.ended
+    del memory.tables[f"Staging{table}"]
+    with opened(memory, "Staging") as store:
+        store.build()
+        right(store, 0 if table == "Things" else 5)
 
 
 def test_the_call_that_meets_a_table_that_is_gone_names_it() -> None:

@@ -306,18 +306,18 @@ AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        (Item.mass > 21.5, "mass gt 21.5 or mass gt 21"),
-        (Item.mass <= -2.5, "mass le -2.5 or mass le -3"),
-        (Item.mass == 2.5, "mass eq 2.5 or mass lt -2147483648"),
+        (Item.mass > 21.5, "mass gt 21.5 or mass gt 21 or mass gt 21L"),
+        (Item.mass <= -2.5, "mass le -2.5 or mass le -3 or mass le -3L"),
+        (Item.mass == 2.5, "mass eq 2.5"),
         (Item.mass > 1e22, ""),
         (Item.mass > 1e-9, ""),
         (Item.mass < float("inf"), ""),
         (Item.total == 5, "total eq 5L or total eq 5"),
         (Item.total < 2**40, f"total lt {2**40}L or total le 2147483647"),
         (Item.total <= 2**40, f"total le {2**40}L or total le 2147483647"),
-        (Item.total >= 2**40, f"total ge {2**40}L or total gt 2147483647"),
+        (Item.total >= 2**40, f"total ge {2**40}L"),
         (Item.total >= -(2**40), f"total ge -{2**40}L or total ge -2147483648"),
-        (Item.small >= 5, "small ge 5"),
+        (Item.small >= 5, "small ge 5 or small ge 5L"),
         (Item.fresh == True, "fresh eq true"),  # noqa: E712
         (Item.note == "it's", "note eq 'it''s'"),
         (Item.note > "x", "note gt 'x'"),
@@ -334,9 +334,9 @@ AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (Item.at <= datetime.max.replace(tzinfo=UTC), ""),
         (Item.note.is_in(["x", "y"]), "(note eq 'x' or note eq 'y')"),
         (Item.small.is_in(list(range(11))), ""),
-        ((Item.note == "x") | (Item.small == 1), "(note eq 'x' or small eq 1)"),
+        ((Item.note == "x") | (Item.small == 1), "(note eq 'x' or small eq 1 or small eq 1L)"),
         ((Item.note == "x") | (Item.count == 1), ""),
-        (((Item.note > "x") & (Item.count == 1)) | (Item.small == 1), "(small eq 1 or note gt 'x')"),
+        (((Item.note > "x") & (Item.count == 1)) | (Item.small == 1), "(small eq 1 or small eq 1L or note gt 'x')"),
         (Item.note != "x", ""),
         (~(Item.note == "x"), ""),
         (Item.note.is_null(), ""),
@@ -358,7 +358,7 @@ def test_a_condition_is_sent_where_the_service_understands_it(
 def test_a_filter_ends_at_fifteen_comparisons_and_at_its_length(store: tm.Store, service: Counting) -> None:
     many = [Item.small > number for number in range(20)]
     (text,) = sent(service, store.query(Item).where(Item.shop == "s", *many))
-    assert text.count("small gt") == 13  # (and the partition, and what is hidden)
+    assert text.count("small gt") == 12  # (two for each; and the partition, and what is hidden)
     long = [Item.note != "", *(Item.note >= letter * 900 for letter in "abcdef")]
     (text,) = sent(service, store.query(Item).where(Item.shop == "s", *long))
     assert [letter for letter in "abcdef" if letter * 900 in text] == ["a", "b", "c", "d"]
@@ -569,7 +569,7 @@ def test_explain_says_requests_and_consistency(store: tm.Store) -> None:
     assert explained.database == (
         "1 request, one more for each further 1,000 rows, and one for each row of the index",
         "an entity that is being written may be missing; none is given that does not match",
-        "$filter=PartitionKey eq 'n' and (weight gt 1.0 or weight gt 1)",
+        "$filter=PartitionKey eq 'n' and (weight gt 1.0 or weight gt 1 or weight gt 1L)",
     )
     assert store.query(Item).where(Item.shop == "s").explain().requests == 2
     assert {"requests", "eventual"} <= explained.to_dict().keys()

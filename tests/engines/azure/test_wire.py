@@ -184,7 +184,7 @@ def test_a_page_that_does_not_ascend_is_of_another_service(keys: list[tuple[str,
     if ascends:
         assert len(wire.send(QueryEntities("Users")).entities) == len(keys)
     else:
-        with pytest.raises(tm.StoreError, match="not return entities in the order of their keys.* Cosmos DB"):
+        with pytest.raises(tm.StoreError, match="another order than that of their keys.* not Azure Table storage"):
             wire.send(QueryEntities("Users"))
 
 

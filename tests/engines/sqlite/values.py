@@ -222,8 +222,8 @@ class Values:
                 self.contract(entry.id, lambda step: None)
         if contract:
             self.drop_former()
-        if run.last is not None and run.last.new:
-            self._settled(run.last)
+        if run.last_script is not None and run.last_script.new:
+            self._settled(run.last_script)
 
     def _settled(self, script: Any) -> tuple[ConversionFault, ...]:
         schema = compile_schema(script.new)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import attrs
 
-from ....errors import NotAStore, did_you_mean, safe_repr
+from ....errors import CorruptStore, NotAStore, did_you_mean, safe_repr
 from ....schema.model import Schema, is_local
+from ..cross_partition.marks import number_of
+from ..tables.entity_json import marks_of
 from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN, OURS, STATE
 from ..tables.service import ROW, Entity
 from .claims import TableView
@@ -118,6 +121,15 @@ def holds_ours(schema: Schema, name: str, view: TableView) -> bool:
     """Return whether some of what is in a table was written by this library, so that nothing of it may be believed."""
     is_entities = any(model.table == name and model.aggregate is None for model in schema.models)
     return view.claim is not None or not is_entities or any(key.startswith(OURS) for row in view.rows for key in row)
+
+
+def last_build(view: TableView) -> int:
+    """Return the greatest number of a build that entities of a table are marked with; 0: of none."""
+    numbers = [0]
+    for row in view.rows:
+        with suppress(CorruptStore):
+            numbers += [number_of(name)[1] for name in marks_of(row)]
+    return max(numbers)
 
 
 def _is_of_group(row: Entity) -> bool:

@@ -179,6 +179,7 @@ def _knows(catalogue: str, name: str, timeout: float) -> Effects[bool]:
     if other is None:
         return False
     kept = [table for entry in other.value.history for table in entry.kept]
+    kept += [table for stone in other.value.tombstones for table in stone.tables]
     return name.lower() in [table.lower() for table in (*tables_in(other.value).values(), *kept)]
 
 

@@ -11,7 +11,7 @@ import msgspec
 from ....catalogue.catalogue import Catalogue
 from ....evolution.changes import StoredContents
 from ....evolution.rules import key_templates
-from ....keys.encodings import NotAKey
+from ....keys.canonical import KeyTest
 from ....keys.template import Template
 from ....schema.specs import ModelSpec
 from ..reading.filters import visible
@@ -118,7 +118,7 @@ class AccountContents(StoredContents):
     def _found(self, question: _Question, timeout: float) -> Effects[list[Key]]:
         select = (PARTITION, ROW, *question.select) if question.select else ()
         find = QueryEntities(self._catalogue.table_of(question.name).name, visible(), select)
-        first, second = key_templates(self._catalogue.models[question.name])
+        is_key = KeyTest(key_templates(self._catalogue.models[question.name])).has
         keys: list[Key] = []
         while True:
             try:
@@ -128,18 +128,10 @@ class AccountContents(StoredContents):
                     raise
                 return keys
             for one in page.entities:
-                if question.test(one) and _is_key(first, one[PARTITION]) and _is_key(second, one[ROW]):
+                if question.test(one) and is_key(one[PARTITION], one[ROW]):
                     keys.append((one[PARTITION], one[ROW]))
                     if not question.all_of_them:
                         return keys
             if page.after is None:
                 return keys
             find = attrs.evolve(find, after=page.after)
-
-
-def _is_key(template: Template, text: str) -> bool:
-    try:
-        template.decode(text)
-    except (NotAKey, ValueError, ArithmeticError):
-        return False
-    return True

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 
 import attrs
 from msgspec import UNSET
 
+from ....catalogue.freeze import check_thawed
 from ....catalogue.property_names import catalogue_view
 from ....catalogue.zone_rules import other_rules, refused_writes, states_here
 from ....entities.aggregates import keeper_name
@@ -18,8 +19,9 @@ from ....entities.fields import FieldModel
 from ....errors import CorruptStore, InvalidEntity, SchemaMismatch, StoreError, StoreLocked
 from ....evolution.newer_versions import ExtendedModel, follow, lacking, stored_maintenance
 from ....evolution.versions import retirement
-from ....keys.encodings import NotAKey
+from ....keys.canonical import KeyTest, made_again
 from ....keys.template import Template
+from ....owner_cache import cached_on_owner
 from ....schema.maintenance import (
     AggregateMaintenance,
     IndexMaintenance,
@@ -27,21 +29,24 @@ from ....schema.maintenance import (
     maintenance,
 )
 from ....schema.model import Model, Schema, is_local, reserved_keys
-from ....schema.rows import Row
+from ....schema.rows import DAMAGE, Row
 from ....schema.specs import stored_default
 from ...check import MaintenanceRule
+from ...protocol import Operation
 from ..cross_partition.marks import BuildMark, BuildMarks, MaintainedPart, counted, label_of, parts_of
 from ..cross_partition.outbox import Timing
 from ..cross_partition.remote_groups import GroupMaintenance
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, ReadClock, clock
 from ..tables.entity_json import EntityCodec, codec_of
-from ..tables.service import MAX_CHANGES, ErrorResponse
+from ..tables.reserved_names import HIDDEN_PREFIX, STATE
+from ..tables.service import MAX_CHANGES, PARTITION, ROW, Entity, ErrorResponse
 from .opening import open_catalogue, without_dropped
 from .placement import is_inner
 from .publication import UNWRITTEN, Head, StoredCatalogue, names_of, no_catalogue, read_catalogue, read_head
 
 T = TypeVar("T")
+_DAMAGED: tuple[type[Exception], ...] = (CorruptStore, *DAMAGE)
 _BRIEF = 1.0  # seconds; for as long who reads keys waits for the catalogue, and as often a frozen store is looked at
 _PAGES = 6  # of the values of a group, in the transaction of entities
 _log = logging.getLogger("tablemapper.azure")
@@ -98,6 +103,7 @@ class OpenClasses:
         seen, _ = catalogue_view(catalogue, schema)  # (under the names of properties that these classes have)
         self.followed: dict[Model, ExtendedModel] = follow(schema, seen.models, seen.versions, names, refused)
         self._codecs: dict[Model, EntityCodec] = {}
+        self._key_tests: dict[Model, tuple[KeyTest, bool]] = {}
         self._forms = seen.models
         self._names = {name: dict(table.properties) for name, table in seen.tables.items()}
         for model in schema.models:
@@ -123,10 +129,6 @@ class OpenClasses:
         self.outer_aggregates: list[AggregateMaintenance] = [
             one for duties in self.outer.values() for one in duties.aggregates
         ]
-        tables: dict[str, int] = {}
-        for form in catalogue.models.values():
-            tables[form.table] = tables.get(form.table, 0) + 1
-        self._shared = {table for table, count in tables.items() if count > 1}
         self._reserved = {
             cls: test for members in schema.tables().values() for cls, test in reserved_keys(members).items()
         }
@@ -272,19 +274,61 @@ class OpenClasses:
     # -- which rows are theirs
 
     def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities, and not of another class of its table."""
-        if model.table not in self._shared:
-            return True
-        first, second = model.declaration.templates
+        """Return whether a key is one of a class's entities: neither of another class of its table, nor of another program."""
+        test, has_special = self._key_test(model)
+        return test.has(partition, row) and not (has_special and self._is_special(model, partition, row))
+
+    def is_of(self, model: Model, entity: Entity) -> bool:
+        """Return whether a row is an entity of a class, or a group of an aggregate that is there for readers."""
+        if HIDDEN_PREFIX in entity or (model.aggregate is not None and STATE not in entity):
+            return False
+        return self.claims(model, entity[PARTITION], entity[ROW])
+
+    def readable(self, model: Model, entity: Entity) -> Row | None:
+        """Return the row of an entity of a class; None if it is none, or what only a check names: not even its marks can be read."""
         try:
-            first.decode(partition)
-            second.decode(row)
-        except (NotAKey, ValueError, ArithmeticError):
-            return False
+            return self.codec(model).row(entity) if self.is_of(model, entity) else None
+        except _DAMAGED:
+            return None
+
+    def entities(self, model: Model, page: Sequence[Entity]) -> Iterable[tuple[tuple[str, str], Entity]]:
+        """Return those rows of a page for which `is_of` holds, with their keys, which ascend."""
+        partitions, rows = [one[PARTITION] for one in page], [one[ROW] for one in page]
+        pairs = zip(zip(partitions, rows, strict=True), page, strict=True)
+        test, has_special = self._key_test(model)
+        if not has_special and model.aggregate is None and test.has_all(partitions, rows):
+            return pairs
+        return [(key, entity) for key, entity in pairs if self.is_of(model, entity)]
+
+    def check_writable(self, operations: Sequence[Operation]) -> None:
+        """Refuse operations on a store that is frozen, and those by keys that no entity of the class has.
+
+        Raises:
+            StoreLocked: the store is frozen.
+            InvalidEntity: fields make another key.
+        """
+        if any(one.verb != "build" for one in operations):
+            check_thawed(self.catalogue)
+        for one in operations:
+            model, key = one.model, one.key
+            if not self._key_test(model)[0].has(*key):
+                made = made_again(self.stored(model).declaration.templates, key)
+                fault = "no fields make it" if made is None or made == key else f"its fields make {made}"
+                raise InvalidEntity(f"{key} is no key of {model.name}", [fault])
+
+    def _key_test(self, model: Model) -> tuple[KeyTest, bool]:
+        """Return the test for the keys of a class, and whether its table has more special classes."""
+        if (test := self._key_tests.get(model)) is None:
+            # (Of a newer version, keys may have values that this one does not know.)
+            test = key_test(self.stored(model)), model.cls in self._reserved or bool(self._special.get(model))
+            self._key_tests[model] = test
+        return test
+
+    def _is_special(self, model: Model, partition: str, row: str) -> bool:
+        """Return whether a key that a class could have is one of a more special class of its table."""
         if (test := self._reserved.get(model.cls)) is not None and test(partition, row) is not None:
-            return False
-        special = self._special.get(model, ())
-        return not any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in special)
+            return True
+        return any(a.matches_prefix(partition) and b.matches_prefix(row) for a, b in self._special.get(model, ()))
 
     # -- what is maintained: `write_decision.MaintenanceRules`
 
@@ -323,6 +367,12 @@ class OpenClasses:
         self._check_there(model)
         keepers = [keeper_name(model.name, field.property) for field in model.maintained]
         return keepers if model.aggregate is None else [model.name]
+
+
+@cached_on_owner
+def key_test(model: Model) -> KeyTest:
+    """Return the test for the keys of a class."""
+    return KeyTest(model.declaration.templates)
 
 
 def _is_inside(model: Model, part: MaintainedPart) -> bool:

@@ -34,7 +34,7 @@ from ..cross_partition.outbox import Timing
 from ..tables.driver import ATTEMPTS, CLOCK, Effects, clock, read, server_time, side_by_side
 from ..tables.reserved_names import digest, fresh_table
 from ..tables.service import Entity, EntityPage, QueryEntities
-from .adoption import Adopted, Adoption, holds_ours, tables_of
+from .adoption import Adopted, Adoption, holds_ours, last_build, tables_of
 from .claims import NO_NAMES, TableNames, TableView, claimed, listed, looked_at, made, replaceable
 from .contents import AccountContents
 from .publication import (
@@ -96,7 +96,7 @@ def open_catalogue(
         evolution = evolved(now=time.time_ns() // 1000)
         while (yield from contents.look(timeout)):
             evolution = evolved(now=time.time_ns() // 1000)
-        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema)]:
+        if faults := [*evolution.faults, *names_in_use(value, evolution), *_not_yet(evolution, value, schema, old)]:
             forms = {model.name: model.form for model in schema.models}
             raise SchemaMismatch(
                 "the models are not those that the store was written with",
@@ -137,6 +137,8 @@ class _Taken:
     """What is to be built from those that held rows, by class."""
     is_ours: bool = False
     """Whether this library wrote some of these."""
+    last_build: int = 0
+    """The greatest number of a build that their entities are marked with, as far as they were looked at."""
 
 
 @attrs.define(eq=False)
@@ -184,7 +186,6 @@ class _Opener:
         created = yield from side_by_side([made(called[public], self.timeout) for public in missing])
         gone = {public for public, is_new in zip(missing, created, strict=True) if is_new}
         yield from side_by_side([claimed(called[public], self.table, self.timeout) for public in sorted(gone)])
-        self._created |= {called[public].lower() for public in missing}
         return given_up(old, _maintained_there(old.value, gone), while_built=True)
 
     # -- what comes
@@ -225,7 +226,8 @@ class _Opener:
             return None
         filled = [public for public, view in there.items() if view.rows]
         is_ours = any(holds_ours(self.schema, public, there[public]) for public in filled)
-        return _Taken(called, self.adoption.to_build(filled), is_ours)
+        last = max([last_build(there[public]) for public in filled], default=0)
+        return _Taken(called, self.adoption.to_build(filled), is_ours, last)
 
     def _claims(self, there: Mapping[str, TableView]) -> Effects[dict[str, Entity | None]]:
         """Return the claims that are replaced in tables that are there.
@@ -265,7 +267,7 @@ class _Opener:
         """
         number = 1 if old is None else old.head.generation + 1
         if taken.to_build:
-            number = max(number, now // 60_000_000)
+            number = max(number, now // 60_000_000, taken.last_build + 1)
         if old is None:
             return Head(number, uuid4().hex, "", times.look, times.deadline, self.prefix)
         return attrs.evolve(old.head, generation=number)
@@ -273,7 +275,7 @@ class _Opener:
 
 def without_dropped(schema: Schema, value: Catalogue) -> tuple[Schema, dict[Model, str]]:
     """Return the classes that were not dropped since they were opened, and what to say of each that was."""
-    stones = {model: value.gone(model.name, model.form, returning=True) for model in schema.models}
+    stones = {model: value.gone(model.name, model.form) for model in schema.models}
     gone = {model: str(stone) for model, stone in stones.items() if stone is not None and stone.returns is True}
     return Schema(tuple([model for model in schema.models if model not in gone])) if gone else schema, gone
 
@@ -480,18 +482,19 @@ def _is_foreign(table: str, timeout: float) -> Effects[bool]:
     )
 
 
-def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema) -> Iterator[str]:
+def _not_yet(evolution: Evolution, held: Catalogue, schema: Schema, old: StoredCatalogue | None) -> Iterator[str]:
     """Yield what cannot be built over entities, or beside another definition of the same name."""
     over = "over a class that the store has on Azure Tables yet; tm.copy the store into a new one, in another account"
     ending = {label: entry.id for entry in held.history if entry.contracted for label in entry.drops}
     for model in schema.models:
         if model.name in ending:
             yield f"{model.name}: {ending[model.name]} drops what has this name, and is being contracted: wait until that has ended"
-    kept = {table: entry.id for entry in held.history for table in entry.kept}
-    for name in tables_of(schema):
-        if name in kept and name not in _public_tables(held.models):
+    kept = {table.lower(): entry.id for entry in held.history for table in entry.kept}
+    for public in tables_of(schema):
+        name = f"{'' if old is None else old.head.prefix}{public}"
+        if name.lower() in kept and public not in _public_tables(held.models):
             yield (
-                f'the table "{name}" has what {kept[name]} replaced: contract that first (tm.migrate with contract=True), or '
+                f'the table "{name}" has what {kept[name.lower()]} replaced: contract that first (tm.migrate with contract=True), or '
                 "choose another table="
             )
     for label in evolution.former:

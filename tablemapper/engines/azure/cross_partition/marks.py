@@ -115,12 +115,6 @@ def counted(row: Row | None) -> Row | None:
     return None if row is not None and isinstance(row[-1], HiddenProperties) and not row[-1].op else row
 
 
-def as_counted(row: Row) -> Row:
-    """Return an entity as one that is in what is maintained from it."""
-    hidden = row[-1]
-    return row if not isinstance(hidden, HiddenProperties) or hidden.op else (*row[:-1], hidden._replace(op="?"))
-
-
 def of_writes(row: Row | None) -> Mapping[str, str]:
     """Return the marks of an entity, each with the write that its rows are of."""
     return row[-1].ops if row is not None and isinstance(row[-1], HiddenProperties) else {}

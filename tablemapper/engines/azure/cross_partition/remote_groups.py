@@ -13,14 +13,14 @@ from typing import Any
 
 import attrs
 
-from ....errors import InvalidEntity
+from ....errors import CorruptStore, InvalidEntity
 from ....schema.aggregate_model import Delta as Changes
 from ....schema.maintenance import AggregateMaintenance, ChangeSet, Maintenance
-from ....schema.rows import Row
+from ....schema.rows import DAMAGE, Row
 from ....schema.slots import State
 from ..tables.driver import Effects, delay, read
 from ..tables.entity_json import HiddenProperties, codec_of, hidden_members, included, local_key, ops_member
-from ..tables.reserved_names import BASE_ROW, HIDDEN_PREFIX, OURS, VALUES, intent_key, mark_key
+from ..tables.reserved_names import BASE_ROW, HIDDEN_PREFIX, OURS, STATE, VALUES, intent_key, mark_key
 from ..tables.service import (
     ETAG,
     MAX_CHANGES,
@@ -202,13 +202,29 @@ class LoadedGroup:
 
 
 def _hidden(aggregate: AggregateMaintenance, found: Entity | None) -> HiddenProperties:
-    hidden: HiddenProperties = HiddenProperties() if found is None else codec_of(aggregate.model).row(found)[-1]
+    if found is None:
+        return HiddenProperties()
+    key = found[PARTITION], found[ROW]
+    try:
+        hidden: HiddenProperties = codec_of(aggregate.model).row(found)[-1]
+    except DAMAGE as error:
+        raise CorruptStore(f"{aggregate.model.name} {key}: the group cannot be read: {error}") from error
+    if hidden.state is None:
+        raise CorruptStore(
+            f"{aggregate.model.name} {key}: a row of another program has the key of the group; delete it"
+        )
     return hidden
 
 
 def unread_group(aggregate: AggregateMaintenance, key: tuple[str, str], found: Entity | None) -> LoadedGroup:
-    """Return a group as if it had no values: it gets all anew."""
-    return LoadedGroup(aggregate, key, found, _hidden(aggregate, found), ValueCounts(key, b""))
+    """Return a group as if it had no values: it gets all anew; and as if it had no state, if that cannot be read."""
+    try:
+        hidden = _hidden(aggregate, found)
+    except CorruptStore:
+        if found is None or STATE not in found:
+            raise
+        hidden = HiddenProperties()
+    return LoadedGroup(aggregate, key, found, hidden, ValueCounts(key, b""))
 
 
 def read_group(

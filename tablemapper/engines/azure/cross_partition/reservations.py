@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from ....errors import CorruptStore
 from ..tables.driver import Effects, read, side_by_side
 from ..tables.entity_json import holds
 from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, NEXT_OP, NEXT_ROW, OP, intent_key
@@ -58,6 +59,9 @@ class Reservations:
             found = yield from self._row(one)
             if found is None:
                 continue
+            if OP not in found:
+                key = one.partition, one.row
+                raise CorruptStore(f"{one.table} {key}: a row of another program has the key of this value; delete it")
             if found[OP] == intent.op:
                 return "taken"
             holders = _holders(found)
@@ -86,7 +90,7 @@ class Reservations:
         op = self.intent.op
         for attempt in range(_ATTEMPTS):
             found = yield from self._row(one)
-            if found is None or found[OP] != was:
+            if found is None or found.get(OP) != was:
                 return "again"
             other = found.get(NEXT_OP)
             if other == op:
@@ -149,7 +153,7 @@ class Reservations:
         attempt = 0
         while True:
             found = yield from self._row(one)
-            if found is None or found[OP] != one.op:
+            if found is None or found.get(OP) != one.op:
                 return
             if (yield from self._sent(one, RowChange("delete", one.row, {}, found[ETAG]), attempt)):
                 return
@@ -161,7 +165,7 @@ class Reservations:
         while True:
             found = yield from self._row(one)
             if (
-                found is None or found[OP] != self.intent.op or NEXT_OP in found
+                found is None or found.get(OP) != self.intent.op or NEXT_OP in found
             ):  # (who comes next makes itself the only one)
                 return
             if holds((yield from self._get(self.intent.partition, one.base)), one.index, self.intent.op):

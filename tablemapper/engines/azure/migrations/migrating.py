@@ -49,8 +49,8 @@ from ..reading.filters import visible
 from ..reading.scans import rows_of
 from ..recovery import sweep, waited
 from ..tables.driver import Driver, Effects, clock, server_time, store_errors
-from ..tables.reserved_names import CATALOGUE, HIDDEN_PREFIX
-from ..tables.service import PARTITION, ROW, Service
+from ..tables.reserved_names import CATALOGUE
+from ..tables.service import Service
 from .table_swap import AzureReplacement, abandoned, deleted_tables
 
 P = ParamSpec("P")
@@ -132,9 +132,7 @@ class AzureMigrations:
         for model in classes.models:
             if model.name == name:
                 rows = rows_of(self, model.table, visible())
-                return sum(
-                    1 for one in rows if HIDDEN_PREFIX not in one and classes.claims(model, one[PARTITION], one[ROW])
-                )
+                return sum(classes.is_of(model, one) for one in rows)
         raise StaleScript  # (it was there, when the caller looked)
 
     def under_way(self) -> str | None:

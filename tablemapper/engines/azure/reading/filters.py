@@ -19,7 +19,7 @@ from ....datetime_types import Builtin
 from ....expressions.tree import And, Attr, Compare, In, Or, Parameter, StartsWith
 from ....keys.encodings import SEPARATOR, raise_last
 from ....keys.template import Slot, Template
-from ....limits import MAX_INT32, MIN_DATETIME, MIN_INT32
+from ....limits import MAX_INT32, MAX_INT64, MIN_DATETIME, MIN_INT32, MIN_INT64
 from ....planning.bounds import EVERYTHING, Bound
 from ....planning.conditions import AnyPredicate
 from ....planning.ranges import KeyRange
@@ -204,9 +204,9 @@ class _Lowering:
         stored = kind.store(value)
         match kind.edm:
             case "Int64" if kind.kind is int:
-                return AnyOf((Comparison(name, operator, "Int64", stored), _small(name, operator, stored)))
+                return _any_of(Comparison(name, operator, "Int64", stored), _whole(name, operator, stored, "Int32"))
             case "Int32":
-                return Comparison(name, operator, "Int32", stored)
+                return _any_of(Comparison(name, operator, "Int32", stored), _whole(name, operator, stored, "Int64"))
             case "Double":
                 return _number(name, operator, stored)
             case "Boolean" if operator == "eq":
@@ -227,24 +227,37 @@ def _one_of(parts: Sequence[Filter | None]) -> Filter | None:
     return known[0] if len(known) == 1 else AnyOf(tuple(known))
 
 
-def _small(name: str, op: Operator, value: float) -> Comparison:
-    """Return a comparison of what others may have written as an Int32, which a service compares with its like only."""
+_WHOLE = {"Int32": (MIN_INT32, MAX_INT32), "Int64": (MIN_INT64, MAX_INT64)}
+
+
+def _whole(name: str, op: Operator, value: float, edm: str) -> Comparison | None:
+    """Return a comparison of what others may have written as an integer, which a service compares with its like only.
+
+    None: no integer of this type satisfies it.
+    """
+    lowest, highest = _WHOLE[edm]
     least = op in ("gt", "le")  # (5.5 is below what 6 is not above)
     whole = math.floor(value) if least else math.ceil(value)
-    if whole > MAX_INT32:
-        op, whole = ("le", MAX_INT32) if op in ("lt", "le") else ("gt", MAX_INT32)
-    elif whole < MIN_INT32:
-        op, whole = ("ge", MIN_INT32) if op in ("gt", "ge") else ("lt", MIN_INT32)
-    elif op == "eq" and whole != value:
-        op, whole = "lt", MIN_INT32
-    return Comparison(name, op, "Int32", whole)
+    if op == "eq" and whole != value:
+        return None
+    if whole > highest:
+        return Comparison(name, "le", edm, highest) if op in ("lt", "le") else None
+    if whole < lowest:
+        return Comparison(name, "ge", edm, lowest) if op in ("gt", "ge") else None
+    return Comparison(name, op, edm, whole)
+
+
+def _any_of(*parts: Comparison | None) -> Filter:
+    known = [part for part in parts if part is not None]
+    return known[0] if len(known) == 1 else AnyOf(tuple(known))
 
 
 def _number(name: str, op: Operator, value: float) -> Filter | None:
     """Return a comparison of a float; a service takes an exponent, or an infinity, for the name of a property."""
     if not math.isfinite(value) or "e" in repr(value):
         return None
-    return AnyOf((Comparison(name, op, "Double", value), _small(name, op, value)))
+    wholes = [_whole(name, op, value, edm) for edm in _WHOLE]
+    return _any_of(Comparison(name, op, "Double", value), *wholes)
 
 
 def _moment(name: str, op: Operator, value: datetime) -> Filter | None:

@@ -36,6 +36,7 @@ from ..tables.reserved_names import (
     BASE_ROW,
     HIDDEN_PREFIX,
     NEXT_ROW,
+    STATE,
     index_key,
     index_prefix,
     outer_key,
@@ -73,7 +74,7 @@ from .filters import (
 )
 from .memory_sort import sort_rank, sort_values
 from .rollup_fields import RollupField, completed
-from .scans import Runs, outer_places
+from .scans import Runs, ascending, is_index_row, outer_places
 
 T = TypeVar("T")
 _TOGETHER = 16  # ranges whose first pages are asked for at once
@@ -101,8 +102,12 @@ class ReadSchema(Protocol):
         """Return where the maintained fields of a class are."""
         ...
 
-    def claims(self, model: Model, partition: str, row: str) -> bool:
-        """Return whether a key is one of a class's entities."""
+    def is_of(self, model: Model, entity: Entity) -> bool:
+        """Return whether a row is an entity of a class, or a group of an aggregate that is there for readers."""
+        ...
+
+    def entities(self, model: Model, page: Sequence[Entity]) -> Iterable[tuple[KeyPosition, Entity]]:
+        """Return those rows of a page for which `is_of` holds, with their keys."""
         ...
 
 
@@ -245,7 +250,7 @@ class _Reading:
         stored = [model.declaration.field(name) for name in names if model.position.get(name, 2) != 2]
         if any(field.type.undeclared for field in stored):
             return ()
-        below = [] if model.aggregate is None else [HIDDEN_PREFIX]
+        below = [] if model.aggregate is None else [HIDDEN_PREFIX, STATE]
         return tuple(
             dict.fromkeys([*_KEYS, *[self._codec.name(field) for field in stored if not field.maintained], *below])
         )
@@ -408,28 +413,23 @@ class _Reading:
         ranked |= self._in_memory
         front = self._front(one)
         exact = self._index is None and not self._high
-        classes, model, walk = self._classes, self._model, self._walk
-        for place, entity in self._placed(chain.from_iterable(pages)):
-            if HIDDEN_PREFIX in entity or (
-                not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1]))
-            ):
+        for place, entity in self._placed(ascending(pages)):
+            if not exact and not (one.partition.holds(place[0]) and one.row.holds(place[1])):
                 continue
             if (low is not None and place[2:] < low) or (high is not None and place[2:] >= high):
                 continue
-            if walk is not None and not walk.holds(place[0]):
-                continue
-            if self._index is None and not classes.claims(model, *place):
+            if self._walk is not None and not self._walk.holds(place[0]):
                 continue
             yield self._place_rank(front, place) if ranked else None, place, entity
 
-    def _placed(self, entities: Iterable[Entity]) -> Iterator[tuple[KeyPosition, Entity]]:
-        """Yield rows with their places, of rows of an index with one place the last."""
+    def _placed(self, pages: Iterable[Sequence[Entity]]) -> Iterator[tuple[KeyPosition, Entity]]:
+        """Yield rows with their places, without those of other programs; of rows of an index with one place the last."""
         if self._index is None:
-            for entity in entities:
-                yield (entity[PARTITION], entity[ROW]), entity
+            for page in pages:
+                yield from self._classes.entities(self._model, page)
             return
         last: tuple[KeyPosition, Entity] | None = None
-        for entity in entities:
+        for entity in filter(partial(is_index_row, outer=self._outer), chain.from_iterable(pages)):
             for place in self._places(self._index, entity):
                 if last is not None and last[0] != place:
                     yield last
@@ -473,7 +473,8 @@ class _Reading:
             timeout = self._source.timeout
             gets = [read(GetEntity(self._model.table, place[2], place[3]), timeout) for _, place, _ in some]
             held = zip(some, self._source.run(side_by_side(gets)), strict=True)
-            there = [(one, entity) for one, entity in held if entity is not None and HIDDEN_PREFIX not in entity]
+            is_of = partial(self._classes.is_of, self._model)
+            there = [(one, entity) for one, entity in held if entity is not None and is_of(entity)]
             whole = self._source.run(completed(self._keepers, [entity for _, entity in there], timeout))
             for ((rank, place, _), _), entity in zip(there, whole, strict=True):
                 row = self._codec.row(entity)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol, TypeVar
 
 import attrs
@@ -10,8 +11,8 @@ import attrs
 from ....planning.query_parts import KeyPosition
 from ....schema.maintenance import IndexMaintenance
 from ..tables.driver import Effects, read
-from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN_PREFIX, NEXT_ROW, OP_UNITS, outer_row_of
-from ..tables.service import PARTITION, ROW, Entity, EntityPage, Filter, QueryEntities
+from ..tables.reserved_names import BASE_PARTITION, BASE_ROW, HIDDEN_PREFIX, NEXT_ROW, OP_UNITS, STATE, outer_row_of
+from ..tables.service import PARTITION, ROW, Entity, EntityPage, Filter, QueryEntities, check_ascending
 from .filters import all_of, text, visible
 
 T = TypeVar("T")
@@ -25,6 +26,11 @@ class Runs(Protocol):
     def run(self, work: Effects[T]) -> T:
         """Return what a work returns."""
         ...
+
+
+def is_index_row(entity: Entity, *, outer: bool) -> bool:
+    """Return whether a row where an index keeps its own is one of an index: others name no entity."""
+    return entity.get(BASE_ROW).__class__ is str and (not outer or entity.get(BASE_PARTITION).__class__ is str)
 
 
 def outer_places(index: IndexMaintenance, entity: Entity) -> Iterator[KeyPosition]:
@@ -47,22 +53,35 @@ def in_range(table: str, rows: tuple[str, str], partition: str | None = None) ->
     return QueryEntities(table, all_of(parts if partition is None else [*parts, text(PARTITION, "eq", partition)]))
 
 
+def ascending(pages: Iterable[Sequence[Entity]]) -> Iterator[Sequence[Entity]]:
+    """Yield pages; raise StoreError if one does not go on behind the last row of those before."""
+    last: Sequence[Entity] = ()
+    for page in pages:
+        check_ascending([*last, *page[:1]])
+        last = page[-1:] or last
+        yield page
+
+
 def rows_of(source: Runs, table: str, *where: Filter) -> Iterator[Entity]:
     """Yield the entities of a table that satisfy a filter."""
-    find = QueryEntities(table, all_of(where))
-    while True:
-        page: EntityPage = source.run(read(find, source.timeout))
-        yield from page.entities
-        if page.after is None:
-            return
-        find = attrs.evolve(find, after=page.after)
+
+    def pages() -> Iterator[Sequence[Entity]]:
+        find = QueryEntities(table, all_of(where))
+        while True:
+            page: EntityPage = source.run(read(find, source.timeout))
+            yield page.entities
+            if page.after is None:
+                return
+            find = attrs.evolve(find, after=page.after)
+
+    return chain.from_iterable(ascending(pages()))
 
 
 def partition_keys(source: Runs, table: str) -> Iterator[tuple[str, Entity]]:
     """Yield the partition keys of a table in order, each with the first of its entities: a request for each."""
     beyond: list[Filter] = []
     while True:
-        find = QueryEntities(table, all_of([*beyond, visible()]), (PARTITION, ROW, HIDDEN_PREFIX), 1)
+        find = QueryEntities(table, all_of([*beyond, visible()]), (PARTITION, ROW, HIDDEN_PREFIX, STATE), 1)
         page: EntityPage = source.run(read(find, source.timeout))
         while not page.entities and page.after is not None:
             page = source.run(read(attrs.evolve(find, after=page.after), source.timeout))

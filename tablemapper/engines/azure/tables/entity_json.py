@@ -18,6 +18,7 @@ from ....codegen import Names, compile_functions
 from ....entities.etag import Stamp
 from ....entities.fields import FieldModel
 from ....errors import CorruptStore, InvalidEntity
+from ....limits import MAX_INT32, MIN_INT32
 from ....owner_cache import cached_on_owner
 from ....schema.maintenance import IndexMaintenance, index_columns
 from ....schema.model import Model
@@ -35,7 +36,7 @@ _USUAL = {
     "Boolean": "int(v) if (v := e.get({0})).__class__ is bool and {1} not in e",
 }
 """By declared type, how a property is read that is as we write it."""
-_READABLE = {"Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
+_READABLE = {"Int32": {"Int64"}, "Int64": {"Int64", "Int32"}, "Double": {"Double", "Int32", "Int64"}}
 """The types that a declared one reads, where it reads another than itself."""
 
 
@@ -152,12 +153,13 @@ def codec_of(model: Model, stored: StoredNames = (), defaults: tuple[tuple[str, 
         if field.maintained:  # (it is read only; see `rollup_fields`)
             pass
         elif edm == "String":
-            lines.append(f"    if row[{at}] is not None: out[{name!r}] = row[{at}]")
+            lines.append(f"    v = row[{at}]")
+            lines.append(f"    if v.__class__ is str: out[{name!r}] = v")
+            lines.append(f"    elif v is not None: write(out, {name!r}, {edm!r}, v)")
         elif edm == "Int64":
             lines.append(f"    v = row[{at}]")
-            lines.append("    if v is not None:")
-            lines.append(f"        out[{name!r}] = str(v)")
-            lines.append(f"        if v.__class__ is int: out[{name + TYPE!r}] = 'Edm.Int64'")
+            lines.append(f"    if v.__class__ is int: out[{name!r}] = str(v); out[{name + TYPE!r}] = 'Edm.Int64'")
+            lines.append(f"    elif v is not None: write(out, {name!r}, {edm!r}, v)")
         else:
             lines.append(f"    if row[{at}] is not None: write(out, {name!r}, {edm!r}, row[{at}])")
         values.append(f"read(e, {names.name('field', field)}, {names.name('default', default)})")
@@ -211,13 +213,15 @@ def stored_value(entity: Members, name: str) -> Any:
 
 def _write(members: Entity, name: str, edm: str, value: Any) -> None:
     """Put one stored value into a body: the type beside it where JSON does not show it."""
-    if edm == "Int64":
+    if isinstance(value, Mistyped):  # (an entity that another program damaged keeps that, unless the field is written)
+        edm, members[name] = value
+    elif edm == "Int64":
         members[name] = str(value)
         if value.__class__ is str:  # a sum that 64 bits do not hold
             return
     elif edm == "Double":
         value = float(value)
-        members[name] = value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+        members[name] = value if math.isfinite(value) else str(value).replace("inf", "Infinity").replace("nan", "NaN")
     elif edm == "Binary":
         members[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
     else:
@@ -242,12 +246,14 @@ def _read(entity: Members, field: FieldModel, default: Any) -> Any:
         if edm == "Int64" and came == "String" and field.wide:
             return value
         return Mistyped(came, value)
+    if edm == "Int32" and not MIN_INT32 <= int(value) <= MAX_INT32:
+        return Mistyped(came, value)
     return _loaded(edm, value)
 
 
 def _loaded(edm: str, value: Any) -> Any:
     match edm:
-        case "Int64" | "Boolean":
+        case "Int64" | "Int32" | "Boolean":
             return int(value)
         case "Double":
             return float(value)

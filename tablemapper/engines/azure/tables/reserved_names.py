@@ -6,6 +6,8 @@ The row keys of what an engine keeps beside entities begin with a text that no t
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 from ....keys.encodings import SEPARATOR, check_key
 from ....limits import MAX_KEY_UNITS, MAX_TABLE, utf16_units
@@ -43,6 +45,16 @@ PAGES = (' "v', ' "w')
 """The row keys of pages, beside a group: how often each of some values is there whose ends it has."""
 MARKS = (' "y', ' "z')
 """The row keys of markers, beside a group: what was added to it."""
+
+
+_NEEDED = {' "o': "state", ' "v': BASE_ROW, ' "x': BASE_ROW, ' "y': "op"}
+"""By what hidden row keys begin with, a property that such a row has."""
+
+
+def is_known(entity: Mapping[str, Any]) -> bool:
+    """Return whether a hidden row is one of ours: others have no letter that means something, or not what it asks for."""
+    letter = entity["RowKey"][:3]
+    return letter in (NOTES, CLAIM) or (letter in _NEEDED and isinstance(entity.get(_NEEDED[letter]), str))
 
 
 def intent_key(op: str) -> str:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter, lt
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 
 import attrs
+
+from ....errors import StoreError
 
 PARTITION, ROW, ETAG, TYPE = "PartitionKey", "RowKey", "odata.etag", "@odata.type"
 MAX_PAGE = 1000  # entities of one answer
@@ -252,3 +255,22 @@ def properties(members: Members, names: Iterable[str] | None = None) -> Iterator
 
 
 OF_ALL = frozenset({PARTITION, ROW, "Timestamp"})
+
+
+def check_ascending(entities: Sequence[Entity]) -> None:
+    """Refuse entities that are not in the order of keys: ranges, pages and merges would give some twice, and some never.
+
+    Raises:
+        StoreError: a key is not above the one before.
+    """
+    if len(entities) < 2 or PARTITION not in entities[0] or ROW not in entities[0]:
+        return
+    keys = list(map(itemgetter(PARTITION, ROW), entities))
+    if all(map(lt, keys, keys[1:])):
+        return
+    units = [[text.encode("utf-16-be", "surrogatepass") for text in key] for key in keys]
+    if not all(map(lt, units, units[1:])):
+        raise StoreError(
+            "the service gives rows in another order than that of their keys, on which ranges and pages rely; it is not Azure "
+            "Table storage"
+        )

@@ -12,7 +12,6 @@ import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate, parsedate_to_datetime
-from operator import itemgetter, lt
 from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
@@ -21,7 +20,6 @@ import msgspec
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-from ....errors import StoreError
 from .accounts import Account
 from .elapsed_clock import ElapsedClock
 from .multipart import OPEN, Part, read_batch, refusal, write_batch
@@ -44,6 +42,7 @@ from .service import (
     Request,
     RequestNotSent,
     RowChange,
+    check_ascending,
     filter_text,
 )
 
@@ -234,7 +233,7 @@ class Wire:
         after = None if partition is None and row is None else (partition or "", row or "")
         try:
             entities = members["value"]
-            _check_ascending(entities, self._account)
+            check_ascending(entities)
             entities = [_held(one) for one in entities] if request.select else entities
             return EntityPage(entities, after, headers.get("Date", ""))
         except (KeyError, TypeError, AttributeError):
@@ -378,24 +377,6 @@ def _part(
 def _held(entity: Entity) -> Entity:
     """Return an entity without what it lacks: for properties that were selected, Azure answers null."""
     return {name: value for name, value in entity.items() if value is not None}
-
-
-def _check_ascending(entities: Sequence[Entity], account: Account) -> None:
-    """Refuse a page that is not in the order of keys: ranges, pages and merges would give some rows twice, and some never."""
-    if len(entities) < 2 or PARTITION not in entities[0] or ROW not in entities[0]:
-        return
-    keys = list(map(itemgetter(PARTITION, ROW), entities))
-    if all(map(lt, keys, keys[1:])):
-        return
-    units = [
-        (partition.encode("utf-16-be", "surrogatepass"), row.encode("utf-16-be", "surrogatepass"))
-        for partition, row in keys
-    ]
-    if not all(map(lt, units, units[1:])):
-        raise StoreError(
-            f"{account}: it does not return entities in the order of their keys, so it is no Azure Table storage; Azure Cosmos DB "
-            "for Table does so, and cannot be used"
-        )
 
 
 def _check(status: int, body: bytes) -> None:

@@ -20,7 +20,6 @@ from ....schema.rows import FIRST, Row
 from ...protocol import Operation
 from ...write_decision import Decision, Key, decide
 from ..catalogue.open_classes import OpenClasses
-from ..cross_partition.marks import as_counted
 from ..cross_partition.value_counts import Counts, ValueCounts
 from ..reading.rollup_fields import RollupField
 from ..tables.driver import Effects, read, side_by_side
@@ -39,8 +38,6 @@ class PartitionView:
         self.partition: Final = operations[0].partition
         self.operations = operations
         self.shadows: list[Operation] = [self._shadow(one) for one in operations]
-        self._built = {one.row for one in operations if one.verb == "build"}
-        """The entities of which nothing but marks is written: what others wrote is in what is built, and in nothing else."""
         self.rows: dict[tuple[Model, str], Row | None] = {}
         self.etags: dict[str, str | None] = {}
         """By row key: what the service is to find; None: nothing."""
@@ -174,8 +171,7 @@ class PartitionView:
         if place not in self.rows:
             self._lacking[key[1]] = model
             return None
-        row = self.rows[place]
-        return as_counted(row) if row is not None and key[1] in self._built else row
+        return self.rows[place]
 
     def group(self, aggregate: AggregateMaintenance, key: Key) -> Row | None:
         row = self.row(aggregate.model, key)
@@ -183,7 +179,9 @@ class PartitionView:
             return None
         hidden: HiddenProperties = row[-1]
         if hidden.state is None:
-            raise CorruptStore(f"{aggregate.model.name} {key}: the group has no state")
+            raise CorruptStore(
+                f"{aggregate.model.name} {key}: a row of another program has the key of the group; delete it"
+            )
         return (*row[2:-1], hidden.state)
 
     def values(self, aggregate: AggregateMaintenance, key: Key, more: Counts) -> ValueCounts:

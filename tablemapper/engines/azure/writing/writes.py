@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import attrs
 import msgspec
 
-from ....catalogue.freeze import check_thawed
 from ....entities.etag import Stamp
 from ....errors import (
     InvalidEntity,
@@ -31,7 +30,7 @@ from ...write_decision import Decision, EntityChange, Key, violation
 from ..catalogue.open_classes import OpenClasses
 from ..cross_partition.intent_builder import outer_of
 from ..cross_partition.intent_execution import CommittedIntent, carry_out_together, take_back
-from ..cross_partition.marks import of_writes
+from ..cross_partition.marks import counted, of_writes
 from ..cross_partition.named_partitions import FinishedIntent
 from ..cross_partition.outbox import Deadline, DeadlineExceeded, Intent, IntentTooLarge, Outbox, ReserveValue
 from ..cross_partition.remote_groups import check_room, checked
@@ -97,8 +96,7 @@ def write(
         StoreLocked: nothing was written, as others wrote the same partition all the time, or the store is frozen.
         OutcomeUnknown: nobody knows whether it was.
     """
-    if any(one.verb != "build" for one in operations):
-        check_thawed(classes.catalogue)
+    classes.check_writable(operations)
     began: float = yield ReadClock()
     timeout = min(timeout, outbox.times.deadline)
     if (
@@ -219,7 +217,8 @@ class _Transaction:
         if change.new is None:
             return RowChange("delete", row, {}, etag)
         if operation.verb == "build":  # (its write stays what it was: who has read the entity can write it)
-            return RowChange("merge", row, ops_member(self.outer.ops[self.decision.entities.index(change)]), etag)
+            ops = ops_member(self.outer.ops[self.decision.entities.index(change)])
+            return RowChange("merge", row, ops if counted(change.old) is not None else {**ops, OP: self.op}, etag)
         codec = self._classes.codec(operation.model)
         undeclared = hidden_of(change.old).undeclared
         if undeclared and operation.verb in ("replace", "upsert") and self._original(change).change is None:

@@ -157,7 +157,7 @@ def _retired(schema: Schema, catalogue: Catalogue) -> dict[str, str]:
         keepers += [schema.by_class[keeper.aggregate.source] for keeper in keepers if keeper.aggregate is not None]
         for needed in (source, *keepers, model):
             reason = retirement(needed, catalogue.versions, catalogue.history)
-            if reason is None and (tombstone := catalogue.gone(needed.name, needed.form, returning=True)):
+            if reason is None and (tombstone := catalogue.gone(needed.name, needed.form)):
                 reason = str(tombstone)
             if reason is not None and needed is not model:
                 relation = "keeps a field" if needed in keepers else "it is maintained from"

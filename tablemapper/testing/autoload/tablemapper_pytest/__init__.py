@@ -36,7 +36,7 @@ class _PlainImports:
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Return where a module of tablemapper is; None for all others, and where another finder knows it."""
+        """Return the place of a module of tablemapper; None for all others, and where another finder knows it."""
         return PathFinder.find_spec(name, path, target) if name.partition(".")[0] == "tablemapper" else None
 
 
@@ -103,22 +103,22 @@ def tm_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     from tablemapper.testing.store_fixture import account_store, empty_store, faults_of, no_scans
 
     options = _options(request.node)
-    wanted = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
+    fixtures = {name: request.getfixturevalue(f"tm_{name}") for name in ("clock", "events") if _asks_for(request, name)}
     models = options["models"] if "models" in options else request.getfixturevalue("tm_models")
     path = request.getfixturevalue("tmp_path") / "store.db" if _engine(request.config) == "sqlite" else ":memory:"
-    with ExitStack() as after:
+    with ExitStack() as cleanup:
         if _engine(request.config) == "azure":
-            if "clock" in wanted:
+            if "clock" in fixtures:
                 raise pytest.UsageError("tm_clock: an account has the time of its service; use another --tm-engine")
             account = str(request.config.getoption("--tm-account") or request.config.getini("tm_account"))
-            store = after.enter_context(account_store(models, account, limits=options.get("limits"), **wanted))
+            store = cleanup.enter_context(account_store(models, account, limits=options.get("limits"), **fixtures))
         else:
-            store = after.enter_context(empty_store(path, models, limits=options.get("limits"), **wanted))
+            store = cleanup.enter_context(empty_store(path, models, limits=options.get("limits"), **fixtures))
         if not options.get("scans", True):
-            after.enter_context(no_scans())
+            cleanup.enter_context(no_scans())
         yield store
-        if options.get("check", True) and not request.node.stash.get(_FAILED, False) and (found := faults_of(store)):
-            pytest.fail(f"the store of this test is not whole: {found}", pytrace=False)
+        if options.get("check", True) and not request.node.stash.get(_FAILED, False) and (faults := faults_of(store)):
+            pytest.fail(f"the store of this test is not whole: {faults}", pytrace=False)
 
 
 @pytest.fixture
@@ -140,11 +140,13 @@ def _asks_for(request: pytest.FixtureRequest, name: str) -> bool:
 
 
 def _options(node: pytest.Item) -> dict[str, Any]:
-    """Return what the marks of a test say; the mark of a test comes before that of its class or its module."""
+    """Return the options in the marks of a test; the mark of a test comes before that of its class or its module."""
     __tracebackhide__ = True
     options: dict[str, Any] = {}
     for mark in node.iter_markers("tm_store"):
-        wrong = [f"{name}=" for name in mark.kwargs if name not in _OPTIONS] + [repr(one) for one in mark.args]
+        wrong = [f"{name}=" for name in mark.kwargs if name not in _OPTIONS] + [
+            repr(argument) for argument in mark.args
+        ]
         wrong += [
             f"{name}={mark.kwargs[name]!r}"
             for name in ("check", "scans")
