@@ -15,7 +15,7 @@ import attrs
 import pytest
 
 from tablemapper.schema.maintenance import ChangeSet
-from tests.benchmarks import columns, contestant, everyday, online, scale, sizes, tasks
+from tests.benchmarks import columns, contestant, everyday, online, paths, scale, sizes, tasks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.by_hand import ByHand, pack, units, unpack
 from tests.benchmarks.contestant import PEERS, load
@@ -285,3 +285,13 @@ def test_everyday_work_finds_what_is_found_by_hand(monkeypatch: pytest.MonkeyPat
     wrong = attrs.evolve(everyday.ROWS[6], hand=lambda hand, order: "x")
     with pytest.raises(AssertionError, match="get"):
         everyday.measured(options, [wrong], 300)
+
+
+@pytest.mark.parametrize("path", paths.PATHS, ids=[path.title for path in paths.PATHS])
+def test_each_path_of_its_own_can_be_left(path: paths.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "lines" in path.title:
+        pytest.importorskip("pyarrow")
+    monkeypatch.setattr(paths, "_CALLS", 5)
+    monkeypatch.setattr(paths, "_BULK", 50)
+    assert all(gain > 0 for gain in paths.gains(path, Workload(300, 0), 1))
+    assert list(Path(__file__).parent.rglob(f"{path.proof}.py"))

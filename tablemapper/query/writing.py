@@ -203,14 +203,14 @@ class _Run:
         after = None if self._checkpoint is None else self._checkpoint.position
         more = True
         while more:
-            entities, after, more = self._page(prepared, bound, after, as_rows=by_row is not None)
-            self._batch(entities, by_row)
+            entities, after, more = self._page(prepared, bound, after, by_row)
+            self._batch(entities)
         self._end()
 
     def _page(
-        self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None, *, as_rows: bool
+        self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None, by_row: Work | None
     ) -> tuple[list[Any], Key | None, bool]:
-        """Return the next entities, or their rows, the last key that was read, and whether there may be more."""
+        """Return the next entities, or operations on them, the last key that was read, and whether there may be more."""
         batch, spending = self._writing.batch_limits.batch, self._spending
         run = PlanReader(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
@@ -219,7 +219,7 @@ class _Run:
         for rows in run.rows(after, examined=most):
             read += len(rows)
             after = rows[-1][:2]
-            entities += rows if as_rows else self._entities(rows, run.items_of)
+            entities += self._entities(rows, run.items_of) if by_row is None else self._changed(rows, by_row)
             if len(entities) >= batch or read >= most:
                 return entities, after, True
         return entities, after, False
@@ -241,6 +241,12 @@ class _Run:
                 except AttributeError:  # (a field that it does not have)
                     raise error from None
         return entities
+
+    def _changed(self, rows: Sequence[Row], by_row: Work) -> Iterator[Any]:
+        """Yield the operations on entities, or the entity of a row that is not enough for that."""
+        for row in rows:
+            operation = by_row(row)
+            yield from self._entities((row,), self._model.build) if operation is None else (operation,)
 
     def by_key(self) -> None:
         """Go through the entities by their keys, which are collected before the first one is written."""
@@ -271,16 +277,15 @@ class _Run:
         run = PlanReader(self._engine.reads, prepared, bound, prepared.placed, self._spending)
         return (position[-2:] for position, _ in islice(run.positioned(None, limit), limit))
 
-    def _batch(self, entities: Sequence[Any], by_row: Work | None = None) -> None:
-        """Work on some entities, and write the operations, in several batches if the work takes long."""
+    def _batch(self, entities: Sequence[Any]) -> None:
+        """Work on some entities, or take the operations on them, and write, in several batches if the work takes long."""
         if self._spending is not None:
             self._spending.check_time()
         clock, seconds = self._writing.batch_limits.monotonic, self._writing.batch_limits.seconds
         operations: list[Operation] = []
         since = clock()
-        work = by_row or self._work
         for entity in entities:
-            operation = work(entity)
+            operation = entity if entity.__class__ is Operation else self._work(entity)
             if operation is not None:
                 operations.append(operation)
             if clock() - since > seconds or len(operations) >= self._writing.batch_limits.batch:
@@ -392,8 +397,8 @@ def _by_rows(changes: Assignments) -> Work | None:
         return None
 
     def by_row(row: Row) -> Operation | None:
-        new = changed(row) or changes.applied(row)
-        return Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
+        new = changed(row)
+        return None if new is None else Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return by_row
 

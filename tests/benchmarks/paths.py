@@ -30,6 +30,7 @@ from .table import cell
 
 _ENTITIES = 20_000
 _CALLS = 400
+_BULK = 20_000
 LEAST = 1.1
 
 
@@ -101,7 +102,7 @@ def _by_key(ours: Ours, order: Any) -> None:
 
 def _bulk(ours: Ours, workload: Workload, lap: int) -> None:
     with tm.open(":memory:", models=[Plain]) as store:
-        store.insert_many(Plain(f"p{n % 100}", n) for n in range(20_000))
+        store.insert_many(Plain(f"p{n % 100}", n) for n in range(_BULK))
 
 
 def _columns(ours: Ours, workload: Workload, lap: int) -> None:
