@@ -164,7 +164,7 @@ class Reservations:
         attempt = 0
         while True:
             found = yield from self._row(one)
-            if found is None or found.get(OP) is None or NEXT_OP in found:  # (who comes next makes itself the only one)
+            if found is None or OP not in found or NEXT_OP in found:  # (who comes next makes itself the only one)
                 return
             partition, row, op = found[BASE_PARTITION], found[BASE_ROW], found[OP]
             if (partition, row) != (self.intent.partition, one.base) or op not in (self.intent.op, one.was):
