@@ -166,8 +166,8 @@ class Reservations:
             found = yield from self._row(one)
             if found is None or OP not in found or NEXT_OP in found:  # (who comes next makes itself the only one)
                 return
-            partition, row, op = found[BASE_PARTITION], found[BASE_ROW], found[OP]
-            if (partition, row) != (self.intent.partition, one.base) or op not in (self.intent.op, one.was):
+            partition, row, op = found[BASE_PARTITION], found[BASE_ROW], str(found[OP])
+            if (partition, row) != (self.intent.partition, one.base) or not (op == self.intent.op or op == one.was):
                 return
             if op != self.intent.op and (yield from self._get(partition, intent_key(op))) is not None:
                 return
