@@ -174,7 +174,10 @@ LEFT = {
     "UPDATE Items SET num = 'x' WHERE RowKey = 'r3'": ("Item", "restore a backup"),
     "UPDATE Items SET num = 3.0 WHERE RowKey = 'r3'": ("Item", "restore a backup"),
     "UPDATE Items SET name = X'00', tags = 5, num = NULL WHERE RowKey = 'r3'": ("Item", "restore a backup"),
-    "UPDATE Items SET RowKey = 'a/b' WHERE RowKey = 'r3'": ("Item", "restore a backup"),
+    "UPDATE Items SET RowKey = 'a/b' WHERE RowKey = 'r3'": (
+        "Item",
+        "delete it: store.delete(tm.KeyOf(Item, 'p1', 'a/b'))",
+    ),
     "UPDATE Items SET Timestamp = Timestamp + 1000000000000 WHERE RowKey = 'r3'": ("Item", "write the entity again"),
     "DELETE FROM Items_big": ("Items", "restore a backup"),
     "UPDATE Items SET code = 'c5' WHERE RowKey = 'r3'": ("Item.by_code", "change that one"),
