@@ -48,9 +48,9 @@ def is_former(name: str) -> bool:
     return "#" in name
 
 
-def former_name(name: str, taken: Collection[str]) -> str:
+def former_name(name: str, names: Collection[str]) -> str:
     """Return a free name for a definition that a newer one replaces."""
     number = 1
-    while f"{name}#{number}" in taken:
+    while f"{name}#{number}" in names:
         number += 1
     return f"{name}#{number}"

@@ -264,12 +264,12 @@ def check_names(forms: Forms) -> None:
     A migration script has these names for its own, so nothing else may stand for one.
     """
     for name, form in forms.items():
-        owner, kept, property = plain_name(name).partition(":")
+        owner, separator, property = plain_name(name).partition(":")
         names = [owner, *map(plain_name, form.indexes)]
-        if wrong := [one for one in names if not is_name(one)]:
+        if wrong := [candidate for candidate in names if not is_name(candidate)]:
             raise ValueError(f"{safe_repr(wrong[0])} is no name of a class or an index")
-        for one in [*form.fields, *([property] if kept else [])]:
-            if (fault := check_property_name(one)) is not None:
+        for candidate in [*form.fields, *([property] if separator else [])]:
+            if (fault := check_property_name(candidate)) is not None:
                 raise ValueError(fault)
 
 
@@ -296,11 +296,11 @@ _ANNOTATIONS: dict[str, Any] = {
 
 def annotation(form: FieldSpec) -> Any:
     """Return a type that stores the values of a field as they are stored; what is nested is not looked into."""
-    name, listed = form.type, form.type.startswith("list[")
-    kind = _ANNOTATIONS.get(name[5:-1] if listed else name, _ANYTHING)
+    name, is_list = form.type, form.type.startswith("list[")
+    kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
     if form.members is not UNSET:
         kind = cast(Any, Literal)[tuple(form.members)]
-    return list.__class_getitem__(kind) if listed else kind
+    return list.__class_getitem__(kind) if is_list else kind
 
 
 def stored_default(form: FieldSpec) -> Any:
