@@ -86,10 +86,10 @@ class Administration:
             NotReady: it is an aggregate that is being built.
         """
         model = self._operations.model(cls)
-        given: tuple[object, object] = recent, top
-        if not isinstance(given[0], timedelta) or recent < timedelta(0):
+        arguments: tuple[object, object] = recent, top
+        if not isinstance(arguments[0], timedelta) or recent < timedelta(0):
             raise InvalidQuery(f"recent={safe_repr(recent)}: expected a timedelta, 0 or more")
-        if isinstance(given[1], bool) or not isinstance(given[1], int) or top < 0:
+        if isinstance(arguments[1], bool) or not isinstance(arguments[1], int) or top < 0:
             raise InvalidQuery(f"top={safe_repr(top)}: expected a number, 0 or more")
         with start_meter(progress, "statistics") as meter:
             return self._statistics(model, recent, top, meter)
@@ -114,17 +114,17 @@ class Administration:
             TypeError: it is no workload.
             CorruptStore: a table cannot be read.
         """
-        engine, given = self._engine, cast(object, workload)
-        if given is not None and not isinstance(given, Workload):
-            raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(given)}")
+        engine, argument = self._engine, cast(object, workload)
+        if argument is not None and not isinstance(argument, Workload):
+            raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(argument)}")
         with start_meter(progress, "advise") as meter:
 
-            def held(model: Model) -> Statistics | None:
+            def statistics_of(model: Model) -> Statistics | None:
                 with suppress(NotReady):
                     return self._statistics(model, _RECENT, 10, meter)
                 return None
 
-            return advise_schema(engine.schema, held, workload, engine.capabilities)
+            return advise_schema(engine.schema, statistics_of, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> CheckReport:
         """Recompute every index row and every aggregate from the entities, and report the differences.
