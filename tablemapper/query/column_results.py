@@ -53,8 +53,8 @@ class ColumnResults(Results[T_co]):
         """
         columns: dict[str, list[Any]] = {name: [] for name in self._columns("columns")}
         for block in self._reader().blocks(ROWS):
-            for values, (_, more) in zip(columns.values(), block, strict=True):
-                values.extend(more)
+            for values, (_, block_values) in zip(columns.values(), block, strict=True):
+                values.extend(block_values)
         return columns
 
     def to_arrow(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:

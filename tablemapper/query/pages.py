@@ -80,7 +80,7 @@ class TokenSeal:
         return hashlib.blake2b(body, digest_size=_SEAL, key=self._key).digest()
 
 
-def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | None = None) -> list[Any]:
+def query_identity(plans: PlanCache, spec: QuerySpec, selected: tuple[Any, ...] | None = None) -> list[Any]:
     """Return everything that a query consists of, as JSON can hold it."""
     return [
         plans.fingerprint(spec.model),
@@ -88,7 +88,7 @@ def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | 
         [dump(predicate) for predicate in spec.where],
         [[step.attr.label, step.descending] for step in spec.order],
         spec.limit,
-        None if wanted is None else [attr.label for attr in wanted],
+        None if selected is None else [attr.label for attr in selected],
         *([] if spec.part is None else [attrs.astuple(spec.part)]),
     ]
 
@@ -108,19 +108,19 @@ def read_page(
         token: the token of the page; None for the first page.
     """
     size = counted("page", size, least=1)
-    after, done = (None, 0) if token is None else seal.open(token)
-    left = size if limit is None else min(size, limit - done)
-    results = read(after, left + 1)
+    position_before, returned_before = (None, 0) if token is None else seal.open(token)
+    page_size = size if limit is None else min(size, limit - returned_before)
+    results = read(position_before, page_size + 1)
     items: list[T] = []
-    last: Position = ()
-    if left <= 0:
+    last_position: Position = ()
+    if page_size <= 0:
         return Page([], None)
     for position, item in results:
-        if len(items) == left:
-            more = limit is None or done + left < limit
-            return Page(items, seal.token(last, done + left) if more else None)
+        if len(items) == page_size:
+            has_more = limit is None or returned_before + page_size < limit
+            return Page(items, seal.token(last_position, returned_before + page_size) if has_more else None)
         items.append(item)
-        last = position
+        last_position = position
     return Page(items, None)
 
 

@@ -54,8 +54,8 @@ def read_some(
     """
     results, place = list[Any](), after
     try:
-        with closing(tolerant(query)._positioned(after, limit)) as read:  # noqa: SLF001  as its subclass
-            for place, item in islice(read, limit):  # noqa: B007  the last one is returned
+        with closing(tolerant(query)._positioned(after, limit)) as items:  # noqa: SLF001  as its subclass
+            for place, item in islice(items, limit):  # noqa: B007  the last one is returned
                 results.append(item)
     except TableMapperError as error:
         return results, None, error

@@ -22,7 +22,9 @@ def timestamp(cls: type[R], /) -> Attr[R, datetime]:
     Raises:
         InvalidQuery: it is not a class of entities.
     """
-    given: object = cls
-    if not isinstance(given, type) or not issubclass(given, Record):
-        raise InvalidQuery(f"timestamp: expected an entity class, as in tm.timestamp(Product), got {safe_repr(given)}")
+    argument: object = cls
+    if not isinstance(argument, type) or not issubclass(argument, Record):
+        raise InvalidQuery(
+            f"timestamp: expected an entity class, as in tm.timestamp(Product), got {safe_repr(argument)}"
+        )
     return Attr(cls, TIMESTAMP_NAME, TIMESTAMP)
