@@ -131,8 +131,8 @@ class IndexCall:
 
     def __call__(self, *values: Any) -> IndexRange[Any]:
         if len(values) > len(self.arguments):
-            wanted = ", ".join(name for name, _ in self.arguments)
-            raise InvalidQuery(f"{self!r}: {len(values)} values, but it has {len(self.arguments)}: {wanted}")
+            argument_names = ", ".join(name for name, _ in self.arguments)
+            raise InvalidQuery(f"{self!r}: {len(values)} values, but it has {len(self.arguments)}: {argument_names}")
         checked = []
         for (name, check), value in zip(self.arguments, values, strict=False):
             try:
