@@ -129,10 +129,10 @@ class PendingBuild:
 
     def __str__(self) -> str:
         if self.state == "building":
-            done = (
+            progress = (
                 f"{100 * self.done // max(self.total, self.done)} %" if self.total else f"{self.done:,} entities so far"
             )
-            return f"it is being built ({done})"
+            return f"it is being built ({progress})"
         return _STATES.get(self.state, "it must be built again")
 
     def error(self) -> NotReady:
