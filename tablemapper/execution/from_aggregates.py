@@ -218,18 +218,16 @@ def _conditions_on_groups(
 
 def _kept_values(aggregate: AggregateModel, wanted_slot: MeasureState, model: Model) -> list[AggregateValue]:
     """Return the values of an aggregate from which a wanted one may be read."""
-    common_forms = forms(aggregate.where)
-    values = [AggregateValue(common_forms, lambda state: [state[0], None])] if wanted_slot.attr is None else []
+    common = forms(aggregate.where)
+    values = [AggregateValue(common, lambda state: [state[0], None])] if wanted_slot.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
         if attrs.evolve(slot, where=None).identity != wanted_slot.identity:
             continue
         if slot.where is None:
-            values.append(AggregateValue(common_forms, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+            values.append(AggregateValue(common, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values may have entities)
             values.append(
-                AggregateValue(
-                    common_forms + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at])
-                )  # type: ignore[misc]
+                AggregateValue(common + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at]))  # type: ignore[misc]
             )
     return values
 
