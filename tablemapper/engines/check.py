@@ -98,7 +98,7 @@ class RepairReport:
 
 
 class CheckView(Protocol):
-    """What a store holds, all of one state. A row that cannot be had at all is CorruptStore."""
+    """A view of a store, all of one state. A row that cannot be had at all is CorruptStore."""
 
     def whole(self, model: Model) -> Model:
         """Return a class with all that is stored of it, which may be more than its code declares."""

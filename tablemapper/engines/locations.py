@@ -1,4 +1,4 @@
-"""From what a user names to an engine: the only place that knows which engines there are."""
+"""The locations of stores, and their engines: the only module that knows which engines there are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ASSIGNMENT = re.compile(r"\s*(?:(?:export|set)\s+)?([A-Za-z_]\w*)\s*=(.*)", re.
 
 
 class StoreLocation(Protocol):
-    """Where a store is kept: what a user names, as what can open it."""
+    """The location of a store, which can open it."""
 
     def open(
         self,

@@ -1,4 +1,4 @@
-"""What a store holds of a class, in numbers: of its entities, its partitions and its indexes."""
+"""Statistics of a class in a store: of its entities, its partitions and its indexes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TIMES, _TIMES_OF_DAYS, _DAYS = 1_000, 30, 7 * 86_400_000_000  # of writes; µs
 
 @attrs.frozen
 class Quantiles:
-    """How numbers are spread: half of them are at most ``p50``, 95 % at most ``p95``. All 0 if there are none."""
+    """The spread of numbers: half of them are at most ``p50``, 95 % at most ``p95``. All 0 if there are none."""
 
     min: int = 0
     p50: int = 0
@@ -88,7 +88,7 @@ class IndexStatistics:
 
 @attrs.frozen
 class Statistics:
-    """What a store holds of a class, at one moment. Sizes are those that Azure Tables counts.
+    """The statistics of a class in a store, at one moment. Sizes are those that Azure Tables counts.
 
     Writes are counted in moments: an entity keeps the time of its last write only, and all that one transaction writes
     has the same time. Deletes leave none.
@@ -305,7 +305,7 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
 
 
 class _WriteOrder:
-    """How the times of last writes go with the order of keys: Kendall's rank correlation, of a sample of partitions."""
+    """The correlation of last writes with the order of keys: Kendall's, by rank, of a sample of partitions."""
 
     def __init__(self) -> None:
         self._sample: list[int] = []

@@ -1,4 +1,4 @@
-"""What a store says of itself: what it maintains, how far that is built, and what migrations did to it."""
+"""The status of a store: its maintained objects, the progress of builds, and its migrations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AppliedMigration:
 
 @attrs.frozen
 class Status:
-    """What a store maintains, the progress of builds, and its migrations."""
+    """The maintained objects of a store, the progress of builds, and its migrations."""
 
     generation: int
     """Of the catalogue: it moves when a state, a class or a table changes."""

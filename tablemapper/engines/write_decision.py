@@ -1,4 +1,4 @@
-"""What operations do to a store: their outcomes, and everything that follows from them, in its order.
+"""The decision of a write: the outcomes of operations, and everything that follows from them, in its order.
 
 This is the one definition of a write. It reads what is stored through `WriteView`, writes nothing, and knows no engine. An
 engine either writes what a `Decision` says, or has a faster path of its own, which must come to the same.
@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class WriteView(Protocol):
-    """What a decision reads of a store, all of one state."""
+    """The view of a store that a decision reads, all of one state."""
 
     def row(self, model: Model, key: Key) -> Row | None:
         """Return an entity, with the maintained fields that it has now."""
@@ -57,7 +57,7 @@ class WriteView(Protocol):
 
 
 class MaintenanceRules(Protocol):
-    """What is maintained from each class."""
+    """The maintenance rules of each class."""
 
     def duties(self, model: Model) -> Sequence[MaintenanceRule]:
         """Return the maintenance of a class: for each part, which entities it concerns; None: all."""

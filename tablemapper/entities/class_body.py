@@ -1,6 +1,6 @@
 """A class body, read: its fields, its key and indexes, and what was meant for another library, with what to write here.
 
-An annotation is a field if it is ``tm.Field[…]``, wherever it was evaluated; anything else but ``ClassVar`` is a fault,
+An annotation is a field if it is ``tm.Field[…]``, wherever it was evaluated. Anything else but ``ClassVar`` is a fault,
 as are fields that a base declares without being an entity. Nothing that looks like a declaration is left unread.
 """
 

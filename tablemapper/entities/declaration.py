@@ -150,7 +150,7 @@ class Declaration(AbstractDeclaration):
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
+        """The arguments of ``Product.key``: the key's fields, each once, in order of first appearance."""
         return tuple(dict.fromkeys(f for t in self.templates for f in t.fields))
 
     @property

@@ -345,7 +345,7 @@ class Record(metaclass=RecordType):
 
     @property
     def _timestamp(self) -> datetime:
-        """When it was last written; conditions on `tablemapper.timestamp` read it."""
+        """The time of the last write; conditions on `tablemapper.timestamp` read it."""
         return TIMESTAMP.load(self._row[2])  # type: ignore[no-any-return]
 
     @classmethod

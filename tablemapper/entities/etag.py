@@ -17,7 +17,7 @@ _OF_A_SERVICE = re.compile(
 
 
 class Stamp(int):
-    """When an entity was last written, in µs, with the ETag that a service gave it: two are equal if their ETags are."""
+    """The time of an entity's last write, in µs, with the ETag that a service gave it: two are equal if their ETags are."""
 
     etag: str
 

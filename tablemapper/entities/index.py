@@ -122,7 +122,7 @@ if TYPE_CHECKING:  # (with as many leading values as one likes)
 @refuse_foreign_names("index", lambda call: (repr(call), repr(call)), "either")
 @attrs.frozen
 class IndexCall:
-    """What ``Product.by_name`` is when the program runs: called with leading values, it gives an `IndexRange`."""
+    """The run-time value of ``Product.by_name``: called with leading values, it gives an `IndexRange`."""
 
     entity: type[Any]
     index: str

@@ -1,6 +1,6 @@
-"""What an aggregate may measure, and group by: every fault of a declaration.
+"""The rules of measures and groups of aggregates: every fault of a declaration.
 
-A maintained field of an entity is the measure of an aggregate that nobody sees: it is grouped by the fields of the
+A maintained field of an entity is the measure of an aggregate that nobody sees. That is grouped by the fields of the
 entity's key, and the source has fields of the same names.
 """
 

@@ -1,4 +1,4 @@
-"""How pydantic reads, writes and documents an entity, as it asks the class. pydantic itself is never imported."""
+"""The schemas by which pydantic reads, writes and documents an entity. pydantic itself is never imported."""
 
 from __future__ import annotations
 

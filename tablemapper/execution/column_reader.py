@@ -66,12 +66,12 @@ class ColumnReader:
 
     @property
     def width(self) -> int:
-        """How many values a line has."""
+        """The number of values in a line."""
         return 1 + self._run.prepared.width + len(self._run.layout.fields or ()) + 1
 
     @property
     def places(self) -> dict[str, int]:
-        """Where the values of columns stand in a line, of those fields that no key holds."""
+        """The places of columns' values in a line, of those fields that no key holds."""
         return self._form.places
 
     @property
@@ -81,7 +81,7 @@ class ColumnReader:
 
 
 class _Form:
-    """How columns are made of what a plan reads; kept with the plan, as functions are compiled for it."""
+    """The construction of columns from the rows of a plan; kept with the plan, as functions are compiled for it."""
 
     def __init__(self, prepared: PreparedPlan, layout: RowLayout, selected: Sequence[Attr[Any, Any]]) -> None:
         plan, self._width, self._selected = prepared.plan, prepared.width, selected

@@ -199,7 +199,7 @@ MOST_KEYS = 100_000
 
 @attrs.frozen
 class BatchLimits:
-    """How much a write by query does in one transaction."""
+    """The limits of a transaction in a write by query."""
 
     batch: int = 1_000
     """The most entities in a transaction."""

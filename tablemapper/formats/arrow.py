@@ -77,7 +77,7 @@ def parse_lines(pa: Any, text: bytes, width: int, types: Mapping[int, Any]) -> d
 
 
 class ArrowColumn:
-    """How the values of one type stand in an Arrow column.
+    """The Arrow column of the values of one type.
 
     Args:
         scale: digits behind the point of a Decimal; None for text, from which `shrunk` makes the smallest type.

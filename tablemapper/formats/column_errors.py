@@ -1,4 +1,4 @@
-"""What is wrong with a column as a whole, and how its package mends it: what helps one value does not help a column."""
+"""Faults of a whole column, each with the mend in its package: what helps one value does not help a column."""
 
 from __future__ import annotations
 

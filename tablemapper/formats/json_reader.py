@@ -263,7 +263,7 @@ _SHORT = 1 << 20  # characters
 
 
 class Member(NamedTuple):
-    """What a member of a JSON object is for a class."""
+    """A member of a JSON object, as a class reads it."""
 
     name: str
     reader: JsonReader

@@ -1,7 +1,7 @@
 """The codec of one kind and one spec: the one definition of key encoding, with `keys.encodings`.
 
-All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
-functions too, so that the fast form stands beside the plain one.
+All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns. Its Python source for generated
+functions is there, too, so the fast form stands beside the plain one.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class KeyCodec:
         ordered: texts sort as values, or with ``desc`` the other way round.
         fixed: the length of every text, if they have one length.
         prefix_free: no text begins another one, so that it needs nothing to end it.
-        shape, tail: the characters that each of the first places may hold, and those that may follow; None: any.
+        shape, tail: the characters that each of the first places may hold. Then those that may follow; None: any.
         encode: value to text; `InvalidEntity` if the key cannot hold the value.
         decode: text to value, of a text that is known to be ours; None if lossy.
         buckets: the texts that there are, of a ``shard``.
@@ -134,7 +134,7 @@ class KeyCodec:
 
     @property
     def digits(self) -> int | None:
-        """Where the digits of an int from 0 on begin in its text, which ends with them; None if it is no int."""
+        """The place where the digits of an int from 0 on begin in its text, which ends with them; None if it is no int."""
         if self.kind is not int or not self.lossless or self.spec == "desc":
             return None
         return 0 if self.spec else 1

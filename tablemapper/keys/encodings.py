@@ -342,7 +342,7 @@ def always_among(value: Any) -> int | None:
 
 @attrs.frozen
 class Encoding:
-    """How the values of a kind are written, before a spec changes it."""
+    """The key text of the values of a kind, before a spec changes it."""
 
     encoder: Callable[[Refuse], Encode]
     decode: Decode

@@ -178,7 +178,7 @@ class Template:
 
     @property
     def literal_prefix(self) -> str:
-        """What every key begins with."""
+        """The text that every key begins with."""
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def matches_prefix(self, text: str) -> bool:
@@ -240,7 +240,7 @@ class Template:
 
     @property
     def splits(self) -> int:
-        """How often a key is split; -1 for as often as it can be, if only the separators of components are in it."""
+        """The number of splits of a key; -1 for as often as it can be, if only the separators of components are in it."""
         return len(self.components) - 1 if self.slots and self.slots[-1].open_ended else -1
 
     def _pieces(self, text: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""From the text of a template to its compiled form: every fault of it at once, or the slots and what delimits them."""
+"""The parser of templates: every fault of a text at once, or its slots and what delimits them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .encodings import MICROSECOND
 
 @attrs.frozen
 class Unit:
-    """What a directive gives.
+    """The part of a time that a directive gives.
 
     Attributes:
         source: the attribute of a time.

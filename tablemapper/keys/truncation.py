@@ -1,4 +1,4 @@
-"""What a time is cut down to: a day, a text, or the moment at which a step began; in UTC, or as a zone has it."""
+"""Truncations of times: to a day, a text, or the moment at which a step began; in UTC, or as a zone has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query finds, as columns: lists, or Arrow's, Polars' and pandas' own."""
+"""The results of a query as columns: lists, or Arrow's, Polars' and pandas' own."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BLOCK = 65_536  # rows in a batch of Arrow
 
 
 class ColumnResults(Results[T_co]):
-    """What a query of one class finds, which has the same columns in every row."""
+    """The results of a query of one class, which have the same columns in every row."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def _attributes(self) -> tuple[Attr[Any, Any], ...]:
-        """What stands in the columns."""
+        """Return the attributes that stand in the columns."""
 
     @abstractmethod
     def _reader(self) -> ColumnReader:

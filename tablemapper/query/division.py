@@ -1,4 +1,4 @@
-"""What a query can be taken apart into: parts of about one size, and partitions."""
+"""The division of a query into parts of about one size, or into partitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_partition(spec: QuerySpec, partition: Partition[Any]) -> QuerySpec:
 
 
 class Splittable(ColumnResults[T_co]):
-    """What a query over one class finds; it can be split."""
+    """The results of a query over one class, which can be split."""
 
     __slots__ = ("_plans", "_spec", "_wanted")
 

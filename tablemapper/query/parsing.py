@@ -1,8 +1,8 @@
 """Conditions, orders and keys as a person types them: ``price<8``, ``-price``, ``books 1``.
 
-``field op value``. A field is a name, and dots lead into nested values. What follows the first operator is the value, read by
-the type of the field: text as it stands, or in JSON's quotes; anything else as JSON, or as its own text (``2026-01-31``).
-After ``>=`` and ``<`` a date means its begin in UTC, where the field has moments.
+``field op value``. A field is a name, and dots lead into nested values. The value follows the first operator, and
+the type of the field reads it: text as it stands, or in JSON's quotes. Anything else is JSON, or its own text
+(``2026-01-31``). After ``>=`` and ``<`` a date means its begin in UTC, where the field has moments.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ Q = TypeVar("Q")
 
 
 class ClassResults(Splittable[T_co]):
-    """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
+    """The results of a query. Iterate them, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ()
 

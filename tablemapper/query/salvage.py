@@ -49,8 +49,8 @@ def read_some(
     """Read some results, and hold nothing afterwards: a slow reader asks for the next ones with the position.
 
     Returns:
-        The results after a position, with an `UnreadableRow` for each that cannot be read; the position of the last one,
-        or None if there are no more; and why it ended early.
+        The results after a position, with an `UnreadableRow` for each that cannot be read. Then the position of the last
+        one, None if there are no more; and the error that ended it early.
     """
     results, place = list[Any](), after
     try:

@@ -1,4 +1,4 @@
-"""When an entity was last written: what the store notes beside the fields, as conditions and orders have it."""
+"""The time of an entity's last write, which the store notes beside the fields, in conditions and orders."""
 
 from __future__ import annotations
 

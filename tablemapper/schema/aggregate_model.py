@@ -1,4 +1,4 @@
-"""What is kept for each group of an aggregate, and how a change of entities changes it.
+"""The states of an aggregate's groups, and the changes of entities that change them.
 
 What is kept for a group is a *state*: the number of its entities, and a value for each *slot*. A slot is what one or
 more measures are answered from: ``sum`` and ``avg`` of one field share a slot, ``min`` and ``max`` too. A change of

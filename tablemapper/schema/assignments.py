@@ -1,4 +1,4 @@
-"""What `merge` and writes by query do to fields, and to parts of them: all is checked before the first is changed.
+"""Assignments of `merge` and writes by query to fields, and to parts of them, all checked before the first change.
 
 What is calculated is calculated from the entity as it was: ``a=Product.b, b=Product.a`` swaps two fields.
 """
@@ -34,7 +34,7 @@ REMOVED = object()
 
 @attrs.frozen(eq=False)
 class _Step:
-    """What one field, or a part of it, becomes."""
+    """The new value of one field, or of a part of it."""
 
     field: FieldModel
     path: tuple[str, ...]
@@ -53,7 +53,7 @@ class _Step:
 
     @property
     def text(self) -> str:
-        """As a user could have written the value."""
+        """The value as a user could have written it."""
         if self.formula:
             return self.formula
         # (Only the stored form of a nested value is the same text in every process.)
@@ -66,7 +66,7 @@ class _Step:
 
 @attrs.frozen(eq=False)
 class Assignments:
-    """What several fields become."""
+    """The new values of several fields."""
 
     model: Model
     steps: tuple[_Step, ...]

@@ -51,7 +51,7 @@ Groups = dict[Any, Delta]
 
 @attrs.define(eq=False)
 class IndexChanges:
-    """What a transaction does to one index: rows to delete, rows to insert, rows with a changed projection."""
+    """The changes of one index in a transaction: rows to delete, rows to insert, rows with a changed projection."""
 
     deletes: list[IndexRow]
     puts: list[IndexRow]
@@ -227,7 +227,7 @@ class Maintenance:
 
 @attrs.define(eq=False)
 class ChangeSet:
-    """What a transaction does to everything that is maintained: collected, then applied once by an engine.
+    """The changes of all maintained rows in a transaction: collected, then applied once by an engine.
 
     Each entity may change once in a set. Of what is stored, `Maintenance.counting` says what it counts in.
 

@@ -1,4 +1,4 @@
-"""From declarations to an immutable schema: what a class's rows look like, and whether the classes fit together."""
+"""The immutable schema that declarations compile to: the rows of each class, and the faults of classes together."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ class Model:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Where in a row a field's property stands."""
+        """The places of fields' properties in a row."""
         return {TIMESTAMP_NAME: FIRST - 1} | {field.name: at for at, field in enumerate(self.columns, FIRST)}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What a property reads as, in stored form, in rows that were written before it was declared."""
+        """The stored forms that properties read as in rows that were written before these were declared."""
         return {
             field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
@@ -185,7 +185,7 @@ class Model:
 
     @cached_property
     def form(self) -> ModelSpec:
-        """What a catalogue gives back of `to_json`."""
+        """The form that a catalogue gives back of `to_json`."""
         return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelSpec)
 
     @cached_property

@@ -24,7 +24,7 @@ MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 
 class RowFields:
-    """What generated functions read of an entity: the statements that take it out of ``row``."""
+    """The statements of generated functions that take fields of an entity out of ``row``."""
 
     def __init__(self, model: Model, names: Names) -> None:
         self._model = model

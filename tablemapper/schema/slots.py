@@ -1,4 +1,4 @@
-"""What the measures of an aggregate are answered from: a slot for each that is kept of a group.
+"""The slots of an aggregate: the parts of a group's state that answer its measures.
 
 Each kind of slot is a class, and says all about itself, most of it as source for generated functions. A new measure is
 a class here, or a word in the ``measures`` of one, and a function in `entities.fields`.
@@ -31,9 +31,9 @@ Seek: TypeAlias = Callable[[int, End], Any]
 
 @attrs.frozen(eq=False)
 class MeasureState:
-    """What one or more measures are answered from.
+    """A slot, which one or more measures are answered from.
 
-    Sources name variables: ``held`` is the slot's value in a state, ``change`` in a delta.
+    Sources name variables: ``slot_state`` is the slot's value in a state, ``change`` in a delta.
     """
 
     name: ClassVar[str]
@@ -75,7 +75,7 @@ class MeasureState:
         return value
 
     def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
-        """Return source of what is held after a change, ``number`` being that of the slot for ``seek``."""
+        """Return source of the slot's state after a change, ``number`` being that of the slot for ``seek``."""
         raise NotImplementedError
 
     def pack_source(self, slot_state: str, names: Names) -> str:
@@ -95,7 +95,7 @@ class MeasureState:
         raise NotImplementedError
 
     def unpack_signed(self, packed: Any) -> Any:
-        """Return what is held in a state that may be below zero, of what was packed."""
+        """Return the slot's state, which may be below zero, from its packed form."""
         return self.unpack_delta(packed)
 
     def advance_source(self, number: int, names: Names) -> str:
@@ -108,7 +108,7 @@ class MeasureState:
         raise NotImplementedError
 
     def show_source(self, measure: MeasureKind, slot_state: str, names: Names) -> str:
-        """Return source of a measure of what is held."""
+        """Return source of a measure of the slot's state."""
         return f"{names.name(measure, self.show(measure))}({slot_state})"
 
     def expected(self, live: Any, stored_state: Any) -> Any:
@@ -130,7 +130,7 @@ class MeasureState:
         raise NotImplementedError
 
     def united(self, slot_state: Any, other: Any) -> Any:
-        """Return what is held of the values of two groups."""
+        """Return the slot's state of the values of two groups."""
         return None
 
     def of_some(self, slot_state: Any) -> State:
@@ -139,7 +139,7 @@ class MeasureState:
 
 
 class Count(MeasureState):
-    """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
+    """The number of entities, of those with a value or under a condition. (All of them need no slot.)"""
 
     name = "count"
     measures: ClassVar[frozenset[MeasureKind]] = frozenset({"count"})
@@ -236,7 +236,7 @@ class _Ends(MeasureState):
 
     @property
     def _class(self) -> type:
-        """What the sortable forms of the field's values are."""
+        """The type of the sortable forms of the field's values."""
         assert self.attr is not None
         return _CLASSES.get(self.attr.type.kind, str)
 

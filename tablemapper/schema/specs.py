@@ -1,4 +1,4 @@
-"""What a catalogue keeps of each class, typed: whatever else stands in one was not written by this library."""
+"""The typed forms of classes in a catalogue: whatever else stands in one was not written by this library."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class IndexSpec(_Form):
 
 
 class AggregateSpec(_Form):
-    """What a class maintains over the entities of another, as `AggregateModel.to_json` gives it."""
+    """An aggregate over the entities of another class, as `AggregateModel.to_json` gives it."""
 
     of: str
     where: Any
@@ -158,7 +158,7 @@ class ModelSpec(_Form):
 
 
 class LinkSpec(_Form):
-    """How the entities of two classes are the same: one class before a migration, and one after it."""
+    """The correspondence of the entities of two classes: one class before a migration, and one after it."""
 
     old: str
     new: str

@@ -1,4 +1,4 @@
-"""What a store does beside reading and writing: it builds, checks, repairs and copies itself, and says what it holds."""
+"""The administration of a store: builds, checks, repairs, copies and statistics."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ class Administration:
         in between, this does the rest. It leaves a write alone for its first minute.
 
         Args:
-            full: also look for such writes where no catalogue says that there are some, as one was lost, and remove what
-                is not needed any more to finish writes; it reads through the tables of classes and aggregates.
+            full: also look for such writes where no catalogue says that there are some, as one was lost. It removes
+                what no write needs any more, and reads through the tables of classes and aggregates.
             progress: True for a bar, or a function.
 
         Raises:
@@ -190,8 +190,8 @@ class Administration:
 
         Other programs that have it open get SchemaMismatch for it from then on. A program that opens the store with the
         class later has it anew, empty. In a file it takes a moment, and `build` gives the space back. On Azure Tables it
-        waits until every program knows, a minute, then deletes each table with one request; a drop that ends early is
-        finished by `sweep`, or by who opens the store later.
+        waits until every program knows, a minute, then deletes each table with one request. If a drop ends early,
+        `sweep` finishes it, or the next program that opens the store.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.

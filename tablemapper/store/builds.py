@@ -91,7 +91,7 @@ def build(
 
 @attrs.define(eq=False)
 class _Building:
-    """What a build does in each transaction, and what it has done."""
+    """The transactions of a build, and its progress."""
 
     engine: Engine
     labels: Collection[str] | None

@@ -44,7 +44,7 @@ _Pair: TypeAlias = tuple[Row | None, Row | None]
 
 @attrs.frozen
 class CopyReport:
-    """What a copy did."""
+    """The result of a copy."""
 
     entities: int
     """That the source has."""
@@ -56,7 +56,7 @@ class CopyReport:
 
     @property
     def changed(self) -> int:
-        """How many entities of the target were written or deleted; 0: it was the same already."""
+        """The number of entities of the target that were written or deleted; 0: it was the same already."""
         return self.inserted + self.replaced + self.deleted
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""From what a user names to a store."""
+"""The opening of a store at a place that a user names."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
 
     @property
     def uncompiled(self) -> Mapping[str, str]:
-        """What the catalogue has and `classes` lacks, by name, since only its code says how to read it: why, and its form.
+        """The classes that only their code can read, by name, which `classes` lacks: why, and their forms in the catalogue.
 
         It is empty for a store that was opened with models.
         """
@@ -495,8 +495,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
 
         It empties whole tables, so its time does not depend on the number of entities. It deletes in batches, like
-        `Query.delete`, while an index or an aggregate of the class is being built, while a migration runs or is not
-        contracted, and if an ``_ever`` measure keeps groups.
+        `Query.delete`, while an index or an aggregate of the class is being built, and while a migration runs or is not
+        contracted. It does so, too, if an ``_ever`` measure keeps groups.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.

@@ -1,4 +1,4 @@
-"""From the arguments of verbs to operations, checked whole before anything is written."""
+"""Operations from the arguments of verbs, checked whole before anything is written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A = TypeVar("A", bound=Aggregate)
 
 
 class KeyedVerbs:
-    """What has entities by their keys, in brackets: Python would take it for a sequence and count from 0."""
+    """Verbs by key in brackets, without iteration: Python would take the store for a sequence and count from 0."""
 
     if not TYPE_CHECKING:
 
