@@ -310,7 +310,7 @@ def violation(
     for row in puts:
         holder_key = holder(*row[:2])
         holders = [] if holder_key is None else [holder_key]
-        holders += [put[2:4] for put in puts if put[:2] == row[:2]]
+        holders += [entry[2:4] for entry in puts if entry[:2] == row[:2]]
         for other_holder in holders:
             if tuple(other_holder) != row[2:4]:
                 value = shown_values((index.model.partition, index.model.row), row)

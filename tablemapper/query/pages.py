@@ -48,9 +48,9 @@ class TokenSeal:
         self._describe = describe
         self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
 
-    def token(self, position: Position, done: int) -> str:
+    def token(self, position: Position, returned_before: int) -> str:
         """Return the token of the rows after a position; ``done``: how many results came before."""
-        body = msgspec.msgpack.encode([_VERSION, self._query, list(position), done])
+        body = msgspec.msgpack.encode([_VERSION, self._query, list(position), returned_before])
         return base64.urlsafe_b64encode(self._sealed(body) + body).decode().rstrip("=")
 
     def open(self, token: str) -> tuple[Position, int]:
@@ -65,7 +65,7 @@ class TokenSeal:
                 raise InvalidToken(
                     f"{self._describe()}: this token comes from another store, or was changed; start without a token"
                 )
-            version, query, position, done = msgspec.msgpack.decode(raw[_SEAL:])
+            version, query, position, returned_before = msgspec.msgpack.decode(raw[_SEAL:])
         except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidToken):
                 raise
@@ -74,7 +74,7 @@ class TokenSeal:
             raise InvalidToken(
                 f"{self._describe()}: this token belongs to another query, or to other models; start without one"
             )
-        return tuple(position), done
+        return tuple(position), returned_before
 
     def _sealed(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, digest_size=_SEAL, key=self._key).digest()

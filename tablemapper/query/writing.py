@@ -219,7 +219,7 @@ class _Run:
         for rows in run.rows(last_key, examined=most):
             examined += len(rows)
             last_key = rows[-1][:2]
-            entities += self._entities(rows, run.items_of) if by_row is None else self._changed(rows, by_row)
+            entities += self._entities(rows, run.items_of) if by_row is None else self._row_operations(rows, by_row)
             if len(entities) >= batch or examined >= most:
                 return entities, last_key, True
         return entities, last_key, False
@@ -242,7 +242,7 @@ class _Run:
                     raise error from None
         return entities
 
-    def _changed(self, rows: Sequence[Row], by_row: Work) -> Iterator[Any]:
+    def _row_operations(self, rows: Sequence[Row], by_row: Work) -> Iterator[Any]:
         """Yield the operations on entities, or the entity of a row that is not enough for that."""
         for row in rows:
             operation = by_row(row)

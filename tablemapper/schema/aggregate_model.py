@@ -76,7 +76,7 @@ class AggregateModel:
         return [
             *self._decode_source(blob, names),
             "n += delta[0]",
-            f"if n < 0: {names.name('gone', self._gone)}(n)",
+            f"if n < 0: {names.name('gone', self._refuse_negative)}(n)",
             *([] if self.keeps_empty else ["if not n: return None"]),
             *[slot.advance_source(at, names) for at, slot in enumerate(self.slots, 1)],
             f"packed = {names.name('encode', _encode)}([{', '.join(['n', *[f'p{at}' for at in numbers]])}])",
@@ -168,7 +168,7 @@ class AggregateModel:
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
-        names = Names(gone=self._gone, encode=_encode)
+        names = Names(gone=self._refuse_negative, encode=_encode)
         slots = list(enumerate(self.slots, 1))
         merged = [slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]
         unsettled = ["[]" if slot.counts_values else merged[at - 1] for at, slot in slots]
@@ -212,7 +212,7 @@ class AggregateModel:
             sources.append(value_source)
         return sources
 
-    def _gone(self, count: int) -> None:
+    def _refuse_negative(self, count: int) -> None:
         raise CorruptStore(f"{self.declaration.name}: a group would have {count} entities; call store.repair()")
 
     def to_json(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class _Step:
     """What is calculated or removed, as a user could have written it."""
     calculate: Callable[[Any], Any] | None = None
     """Makes the value from an entity, not checked yet; None for a constant."""
-    added: Any = None
+    increment: Any = None
     """What is added to the value, if no more is calculated."""
 
     @property
@@ -102,10 +102,10 @@ class Assignments:
                 stored_constant = None if step.constant is None else f.type.store(step.constant)
                 values[at] = names.name("constant", stored_constant)
                 texts += len(stored_constant) if f.type.spillable and stored_constant is not None else 0
-            elif step.added is None:
+            elif step.increment is None:
                 return None
             else:
-                field, increment = names.name("field", f), names.name("added", step.added)
+                field, increment = names.name("field", f), names.name("added", step.increment)
                 values[at] = f"check({field}, {increment} if row[{at}] is None else row[{at}] + {increment})"
         small = f" or most(row) + {4 * texts} > {SAFE_LENGTH}" if texts else ""
         names["most"], names["sound"] = model.most, sound_test(model, places)

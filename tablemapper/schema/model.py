@@ -338,12 +338,12 @@ def _overlaps(table: str, models: list[Model]) -> Iterator[str]:
             if disjoint(first, second) == "overlap":
                 yield (
                     f'{a.name} and {b.name} share the table "{table}", but their keys can be equal: '
-                    f"{_shown(first)} and {_shown(second)}; give one a literal of its own, as in "
+                    f"{_template_text(first)} and {_template_text(second)}; give one a literal of its own, as in "
                     f'row=("{b.name.lower()}", …)'
                 )
 
 
-def _shown(templates: tuple[Template, Template]) -> str:
+def _template_text(templates: tuple[Template, Template]) -> str:
     return " / ".join(repr(template.text) for template in templates)
 
 

@@ -275,7 +275,7 @@ def read_source(field: FieldModel, variable: str, names: Names) -> str:
     load = load_source(field, variable, names)
     if field.wide or field.type.load_refuses:
         return load
-    is_stored = f"{variable}.__class__ is {_STORED[field.type.edm].__name__}"
+    is_stored = f"{variable}.__class__ is {_STORED_TYPES[field.type.edm].__name__}"
     refuse = f"{names.name('refuse', partial(_refuse, field))}({variable})"
     if field.optional or field.measure is not None:
         return f"{load} if {variable} is None or {is_stored} else {refuse}"
@@ -321,7 +321,7 @@ def _fault(field: FieldModel, value: Any) -> str | None:
     return check_value(field.name, value) if field.type.spillable and not field.type.undeclared else None
 
 
-_STORED: dict[Edm, type] = {
+_STORED_TYPES: dict[Edm, type] = {
     "String": str, "DateTime": str, "Guid": str, "Int32": int, "Int64": int, "Boolean": int, "Double": float, "Binary": bytes
 }  # fmt: skip
 """The class of stored values, by the type of the property."""

@@ -290,7 +290,7 @@ _ANYTHING = list[Any] | dict[str, Any]
 _ANNOTATIONS: dict[str, Any] = {
     **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
     "json[tuple[str, ...]]": tuple[str, ...],
-    **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (Builtin.datetime, time) for one in ("s", "ms", "us")},
+    **{f"{kind.__name__}[{unit}]": Annotated[kind, Precision(unit)] for kind in (Builtin.datetime, time) for unit in ("s", "ms", "us")},
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ class TransactionBuffer:
         self.versions: dict[_Place, int | None] = {}
         """The timestamp of each stored entity that was read; None: it was not there."""
         self._pending: dict[_Place, Operation] = {}
-        self._read: list[Record] = []
+        self._entities_read: list[Record] = []
         self._read_back: list[tuple[Record, Row]] = []  # from the buffer, with the row that each was built from
         self._across = across
         self._most = 0
@@ -86,7 +86,7 @@ class TransactionBuffer:
             InvalidTransaction: an entity that was read in the block was changed, and would not be written.
         """
         pending, self._pending = self._pending, {}
-        entities, read_back, self._read, self._read_back = self._read, self._read_back, [], []
+        entities, read_back, self._entities_read, self._read_back = self._entities_read, self._read_back, [], []
         self._over = True
         self._owner = _NOBODY
         if self._block is not None:
@@ -139,7 +139,7 @@ class TransactionBuffer:
                 return None
             entity = model.build_one(old_row)
             if handed_out:
-                self._read.append(entity)
+                self._entities_read.append(entity)
         else:
             new = pending.new
             if pending.change is not None:

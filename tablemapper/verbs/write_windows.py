@@ -246,7 +246,7 @@ def _write_windows(operations: Operations, stream: Iterator[Operation], meter: M
 def _parts(engine: Engine, operations: list[Operation]) -> Iterator[list[Operation]]:
     """Yield operations in the parts that the engine writes in one transaction each."""
     if not engine.capabilities.across_partitions:
-        operations.sort(key=lambda one: (one.model.table, *one.key))
+        operations.sort(key=lambda operation: (operation.model.table, *operation.key))
     while operations:
         count = engine.together(operations)
         yield operations[:count]
