@@ -117,21 +117,14 @@ def _lent(base: type) -> Iterator[str]:
 
 def plain_annotations(bases: tuple[Any, ...], fields: Collection[str]) -> Iterator[str]:
     """Yield the faults of classes that are no entities, and annotate what looks like a field: they give none."""
-    for base in dict.fromkeys(
-        cls for base_class in bases for cls in base_class.__mro__ if "__declaration__" not in cls.__dict__
-    ):
+    for base in dict.fromkeys(cls for b in bases for cls in b.__mro__ if "__declaration__" not in cls.__dict__):
         if base.__module__.partition(".")[0] in ("tablemapper", "typing", "typing_extensions", "abc", "builtins"):
             continue
         if any(_lent(base)):
             continue  # (it is told already)
         for name, annotation in annotations_of(base.__dict__).items():
             constant = "ClassVar" in (annotation if isinstance(annotation, str) else repr(annotation))
-            if (
-                not constant
-                and name[0] != "_"
-                and name not in fields
-                and not any(hasattr(base_class, name) for base_class in bases)
-            ):
+            if not constant and name[0] != "_" and name not in fields and not any(hasattr(b, name) for b in bases):
                 yield (
                     f"{base.__name__}.{name}: an annotation of a class that is no entity gives no field; write {name}: "
                     f"tm.Field[…] in class {base.__name__}(tm.Entity), or ClassVar if it is none"
@@ -189,11 +182,8 @@ def read_body(
         default = f"write a default as tm.field(default=…), not as = {safe_repr(value)}"
         faults.append(f"{clash}: {default if clash in annotations else message}")
     ambiguous, generated = sorted(fields.keys() & declarations.keys()), sorted(_GENERATED & body.keys())
-    faults += [f"{member_name}: it is a field already; give the index another name" for member_name in ambiguous]
-    faults += [
-        f"{member_name} is generated, with all checks; write a classmethod beside it instead"
-        for member_name in generated
-    ]
+    faults += [f"{k}: it is a field already; give the index another name" for k in ambiguous]
+    faults += [f"{k} is generated, with all checks; write a classmethod beside it instead" for k in generated]
     bare = [k for k in specifiers if k not in annotations_of(body)]
     faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in bare]
     _check_fields(fields, faults)

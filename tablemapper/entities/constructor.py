@@ -40,10 +40,8 @@ def _variables(declaration: Declaration) -> dict[str, str]:
 
 def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     variables = _variables(declaration)
-    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
-    yield from _init_source(
-        declaration, variables, names, validated=any(attribute.validator for attribute in attributes.values())
-    )
+    attributes = {a.name: a for a in attrs.fields(declaration.cls)}
+    yield from _init_source(declaration, variables, names, validated=any(a.validator for a in attributes.values()))
     for at, f in enumerate(declaration.fields):
         yield from _setter_source(declaration, at, f, attributes[f.name], names)
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"

@@ -503,9 +503,9 @@ def compile_index(
     if not is_name(name.partition("#")[0]):  # (a former definition has a number)
         faults.append(f"{name}: this is no name of an attribute in Python; choose another for the index")
     faults += [f"{name}: {fault}" for fault in accept_faults(index.accept, index=True)]
-    table_name = index_table(table, name) if index.table is None else index.table
-    if (fault := check_table_name(table_name)) is not None:
-        faults.append(f"{name}: its table {safe_repr(table_name)}: {fault}; write table=…")
+    target = index_table(table, name) if index.table is None else index.table
+    if (fault := check_table_name(target)) is not None:
+        faults.append(f"{name}: its table {safe_repr(target)}: {fault}; write table=…")
     where = _condition(f"{name}: where=", index.where, cls, faults)
     if partition is None or row is None:
         return None
@@ -518,16 +518,7 @@ def compile_index(
         return None
     fan_out, everything = list_fields[0] if list_fields else None, index.include == "all"
     return IndexModel(
-        name,
-        table_name,
-        partition,
-        row,
-        tuple(include),
-        index.unique,
-        where,
-        fan_out,
-        everything,
-        accepted(index.accept),
+        name, target, partition, row, tuple(include), index.unique, where, fan_out, everything, accepted(index.accept)
     )
 
 

@@ -306,26 +306,19 @@ class Record(metaclass=RecordType):
             for name in changes
             if name not in values and name not in maintained
         ]
-        for assignment in assignments:
-            if not isinstance(assignment, Assignment):
-                faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(assignment)}")
-            elif assignment.attr.name in maintained:
-                faults.append(maintained_fault(maintained[assignment.attr.name]))
-            elif (
-                assignment.attr.name not in values
-                or assignment.attr.path
-                or assignment.attr.part
-                or not issubclass(cls, assignment.attr.owner)
-            ):
-                faults.append(f"{assignment.attr!r} is not a field of {cls.__name__}")
-            elif assignment.adds or isinstance(assignment.value, Number):
-                faults.append(
-                    f"{assignment.attr.name}: expected a value; only the store calculates, in merge and update"
-                )
-            elif assignment.attr.name in changes:
-                faults.append(f"{assignment.attr.name}: it is assigned twice")
+        for a in assignments:
+            if not isinstance(a, Assignment):
+                faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(a)}")
+            elif a.attr.name in maintained:
+                faults.append(maintained_fault(maintained[a.attr.name]))
+            elif a.attr.name not in values or a.attr.path or a.attr.part or not issubclass(cls, a.attr.owner):
+                faults.append(f"{a.attr!r} is not a field of {cls.__name__}")
+            elif a.adds or isinstance(a.value, Number):
+                faults.append(f"{a.attr.name}: expected a value; only the store calculates, in merge and update")
+            elif a.attr.name in changes:
+                faults.append(f"{a.attr.name}: it is assigned twice")
             else:
-                changes[assignment.attr.name] = assignment.value
+                changes[a.attr.name] = a.value
         if faults:
             raise InvalidEntity(f"{cls.__name__}.replace", faults)
         copy = cls(**(values | changes))
@@ -338,10 +331,8 @@ class Record(metaclass=RecordType):
 
         def __getitem__(self, name: object) -> NoReturn:  # dict(entity) comes here too
             is_field = any(field.name == name for field in declaration_of(type(self)).fields)
-            attribute_access = f"entity.{name}, or " if is_field else ""
-            raise TypeError(
-                f"{type(self).__name__} entities are no mappings; write {attribute_access}tm.to_dict(entity)"
-            )
+            access = f"entity.{name}, or " if is_field else ""
+            raise TypeError(f"{type(self).__name__} entities are no mappings; write {access}tm.to_dict(entity)")
 
     @property
     def _timestamp(self) -> datetime:

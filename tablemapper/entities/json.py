@@ -239,19 +239,17 @@ def _read(
         except ValueFault as error:
             faults.append(located(name, error))
         faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
-    unread = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
-    if len(unread) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
+    extra = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
+    if len(extra) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
         faults.append(
-            f"{len(unread)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
+            f"{len(extra)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
         )
     elif form.extra is not None:
-        values[form.extra.name], wrong = read_members(unread)
+        values[form.extra.name], wrong = read_members(extra)
         faults += wrong
     else:
-        field_names = ", ".join(form.fields)
-        faults += [
-            f"{name}: no such field (fields: {field_names}){did_you_mean(str(name), form.fields)}" for name in unread
-        ]
+        names = ", ".join(form.fields)
+        faults += [f"{name}: no such field (fields: {names}){did_you_mean(str(name), form.fields)}" for name in extra]
     timestamp = _timestamp(members.get(_ETAG), faults)
     if faults:
         raise InvalidEntity(cls.__name__, faults)
@@ -319,9 +317,7 @@ def _bounds(f: FieldModel, schema: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if f.type.kind is Decimal:  # which is text there: no word of JSON Schema bounds its number
         return {
-            "description": f"{description}; {f.constraint.text}"
-            if (description := schema.get("description"))
-            else f.constraint.text
+            "description": f"{text}; {f.constraint.text}" if (text := schema.get("description")) else f.constraint.text
         }
     return {_BOUNDS[name]: bound for name, bound in f.constraint.bounds.items()}
 

@@ -45,9 +45,7 @@ def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
         if not isinstance(source, type) or "__declaration__" not in source.__dict__:
             yield f"{field.name}: of={safe_repr(source)}: expected the class of the entities that it measures"
             continue
-        if missing := [
-            argument for argument in declaration.arguments if argument not in abstract_declaration(source).properties
-        ]:
+        if missing := [name for name in declaration.arguments if name not in abstract_declaration(source).properties]:
             yield (
                 f"{field.name}: it is over the entities with the values of this key, but {source.__name__} has no field "
                 f"{_name_list(set(missing))}"
