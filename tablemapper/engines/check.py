@@ -64,13 +64,13 @@ class CheckReport:
         return not self.problems
 
     def __str__(self) -> str:
-        found = f"{self.entities:,} entities, {self.index_rows:,} index rows, {self.groups:,} groups: "
+        counts = f"{self.entities:,} entities, {self.index_rows:,} index rows, {self.groups:,} groups: "
         return "\n".join(
             [
-                found + (f"{len(self.problems)} problems" if self.problems else "ok"),
+                counts + (f"{len(self.problems)} problems" if self.problems else "ok"),
                 *map(str, self.problems),
-                *(f"foreign: {one}" for one in self.foreign),
-                *(f"not compared: {one}" for one in self.unchecked),
+                *(f"foreign: {line}" for line in self.foreign),
+                *(f"not compared: {line}" for line in self.unchecked),
             ]
         )
 
@@ -93,12 +93,12 @@ class RepairReport:
         return not self.remaining
 
     def __str__(self) -> str:
-        found = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.remaining):,} left"
-        return "\n".join([found, *map(str, self.remaining)])
+        counts = f"{self.entities:,} entities, {len(self.repaired):,} problems repaired, {len(self.remaining):,} left"
+        return "\n".join([counts, *map(str, self.remaining)])
 
 
 class CheckView(Protocol):
-    """What a store holds, all of one state. A row that cannot be had at all is CorruptStore."""
+    """A view of a store, all of one state. A row that cannot be had at all is CorruptStore."""
 
     def whole(self, model: Model) -> Model:
         """Return a class with all that is stored of it, which may be more than its code declares."""
@@ -172,9 +172,9 @@ class _Digest:
 
     def add(self, rows: Iterable[IndexRow]) -> None:
         hashes = map(_hash, rows)
-        while some := list(islice(hashes, _BLOCK)):
-            self.count += len(some)
-            self.total += sum(some)
+        while block := list(islice(hashes, _BLOCK)):
+            self.count += len(block)
+            self.total += sum(block)
 
 
 def _hash(row: IndexRow) -> int:
@@ -203,15 +203,15 @@ class ConsistencyCheck:
     def __init__(
         self,
         maintained: Mapping[Model, Sequence[MaintenanceRule]],
-        stored: CheckView,
-        last: int | None,
+        view: CheckView,
+        last_timestamp: int | None,
         meter: Meter,
         is_counted: Callable[[Model, Row], bool] | None = None,
     ) -> None:
         self._is_counted = is_counted
         self._maintained = maintained
-        self._stored = stored
-        self._last = last
+        self._view = view
+        self._last_timestamp = last_timestamp
         self._meter = meter
         self._groups: dict[AggregateMaintenance, Groups] = {
             aggregate: {} for duties in maintained.values() for part, _ in duties for aggregate in part.aggregates
@@ -221,20 +221,20 @@ class ConsistencyCheck:
         self.index_count: int = 0
         self.group_count: int = 0
 
-    def findings(self, own: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
+    def findings(self, engine_findings: Iterable[CheckFinding]) -> Iterator[CheckFinding]:
         """Yield what is wrong: entities and their index rows first, then the groups that they add up to.
 
         Args:
-            own: what is wrong with what the engine keeps besides; it is read last.
+            engine_findings: what is wrong with what the engine keeps besides; it is read last.
         """
         models = [model for model in self._maintained if model.aggregate is None]
         try:
-            self._meter.expect(lambda: sum(map(self._stored.count, models)))
+            self._meter.expect(lambda: sum(map(self._view.count, models)))
             for model in models:
                 yield from self._entities(model)
             for aggregate, groups in self._groups.items():
                 yield from self._aggregate(aggregate, groups)
-            yield from own
+            yield from engine_findings
         except CorruptStore as error:  # nothing more can be read
             yield CheckFinding(Problem("damaged", "file", (), str(error)))
 
@@ -250,10 +250,14 @@ class ConsistencyCheck:
 
     def _duties(self, model: Model, row: Row) -> Maintenance:
         """Return what is maintained from an entity or a group."""
-        (whole, _), *rest = self._maintained[model]
+        (of_class, _), *partial_rules = self._maintained[model]
         if not self._are_counted(model, (row,)):
-            return whole.where(lambda _: False)
-        return whole.joined([part for part, passed in rest if passed is None or passed(row)]) if rest else whole
+            return of_class.where(lambda _: False)
+        return (
+            of_class.joined([part for part, applies in partial_rules if applies is None or applies(row)])
+            if partial_rules
+            else of_class
+        )
 
     def _are_counted(self, model: Model, rows: Sequence[Row]) -> bool:
         test = self._is_counted
@@ -262,19 +266,19 @@ class ConsistencyCheck:
     # ------------------------------------------------------------------------------------------ entities
 
     def _entities(self, model: Model) -> Iterator[CheckFinding]:
-        whole, digests = self._stored.whole(model), self._digests(model)
+        whole_model, digests = self._view.whole(model), self._digests(model)
         (maintenance, _), *parts = self._maintained[model]
-        is_written, stream = written_test(whole), iter(self._stored.rows(model))
-        unknown = self._stored.unknown(model)
+        is_written, stream = written_test(whole_model), iter(self._view.rows(model))
+        unknown = self._view.unknown(model)
         while rows := list(islice(stream, _BLOCK)):
             self.entity_count += len(rows)
             self._meter.advance(len(rows))
             if unknown is not None:
                 yield from _unknown(model, unknown, rows)
             singly = parts or not self._are_counted(model, rows)
-            if singly or not (is_written(rows, self._last) and self._adds(maintenance, rows, digests)):
+            if singly or not (is_written(rows, self._last_timestamp) and self._adds(maintenance, rows, digests)):
                 for row in rows:
-                    yield from self._entity(whole, row, self._duties(model, row), digests)
+                    yield from self._entity(whole_model, row, self._duties(model, row), digests)
         yield from self._indexes(model, digests)
 
     def _entity(
@@ -306,8 +310,8 @@ class ConsistencyCheck:
             aggregate.collect(rows, {}, 1)
         for aggregate in maintenance.aggregates:
             aggregate.collect(rows, self._groups[aggregate], 1)
-        for index, added in entries:
-            digests[index].add(added)
+        for index, index_rows in entries:
+            digests[index].add(index_rows)
 
     def _faults(self, model: Model, row: Row) -> Iterator[CheckFinding]:
         """Check what a row says of itself; raises if it cannot be read."""
@@ -316,10 +320,10 @@ class ConsistencyCheck:
         entity = model.build_one(row)
         key = model.cls.key(*(getattr(entity, name) for name in model.declaration.arguments))
         if key[1:] != row[:2]:
-            what = "its" if is_key(model.declaration.templates, row[:2]) else "a foreign key: its"
-            detail = f"{what} fields make the key {key[1:]}"
+            subject = "its" if is_key(model.declaration.templates, row[:2]) else "a foreign key: its"
+            detail = f"{subject} fields make the key {key[1:]}"
             yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy=_remedy(model, row))
-        if self._last is not None and not 0 < row[2] <= self._last:
+        if self._last_timestamp is not None and not 0 < row[2] <= self._last_timestamp:
             detail = f"its timestamp {row[2]} was never issued"
             yield CheckFinding(Problem("wrong", model.name, row[:2], detail), remedy="write the entity again")
 
@@ -331,42 +335,42 @@ class ConsistencyCheck:
     def _indexes(self, model: Model, expected: dict[IndexMaintenance, _Digest]) -> Iterator[CheckFinding]:
         """Check the indexes of a class, each whole, and row by row if that differs from what was expected."""
         for index, digest in expected.items():
-            stored = _Digest()
-            stored.add(self._stored.index_rows(index))
-            self.index_count += stored.count
-            if digest != stored:
-                yield from self._index(model, index, stored.count)
+            stored_digest = _Digest()
+            stored_digest.add(self._view.index_rows(index))
+            self.index_count += stored_digest.count
+            if digest != stored_digest:
+                yield from self._index(model, index, stored_digest.count)
             yield from self._notes(model, index)
 
-    def _index(self, model: Model, index: IndexMaintenance, stored: int) -> Iterator[CheckFinding]:
+    def _index(self, model: Model, index: IndexMaintenance, stored_count: int) -> Iterator[CheckFinding]:
         """Check that the rows of an index are there, and that it has no others."""
         of_groups = model.aggregate is not None
-        rows = (row for row, _ in self._stored.groups(model)) if of_groups else self._stored.rows(model)
+        rows = (row for row, _ in self._view.groups(model)) if of_groups else self._view.rows(model)
         count = 0
         for row in rows:
             for entry in self._expected_of(model, index, row):
                 key, where = entry[:4], index.label
-                found = self._stored.index_row(index, key)
-                if found is None and self._stored.is_noted(index, key):
+                stored_row = self._view.index_row(index, key)
+                if stored_row is None and self._view.is_noted(index, key):
                     continue
-                if found is None:
+                if stored_row is None:
                     detail = f"the {index.owner.name} has no such row in the index"
                     yield CheckFinding(Problem("missing", where, key, detail), index)
                     continue
                 count += 1
-                if not same_rows(found, entry):
-                    detail = f"expected {entry[4:]}, found {found[4:]}"
+                if not same_rows(stored_row, entry):
+                    detail = f"expected {entry[4:]}, found {stored_row[4:]}"
                     yield CheckFinding(Problem("wrong", where, key, detail), index)
-        if count != stored:
+        if count != stored_count:
             yield from self._dangling(model, index)
-            self.index_count -= stored - count
+            self.index_count -= stored_count - count
 
     def _notes(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
         """Check those that are noted as further holders of a value in a unique index."""
-        for key in self._stored.notes(index):
+        for key in self._view.notes(index):
             expected = self._expected(model, index, key)
-            holder = self._stored.holder(index, key[0], key[1])
-            if not any(one[:4] == key for one in expected):
+            holder = self._view.holder(index, key[0], key[1])
+            if not any(expected_row[:4] == key for expected_row in expected):
                 detail = f"the {model.name} is noted for a value that it does not have"
                 yield CheckFinding(Problem("dangling", index.label, key, detail), index)
             elif holder is None:
@@ -378,17 +382,17 @@ class ConsistencyCheck:
 
     def _expected(self, model: Model, index: IndexMaintenance, key: IndexRow) -> list[IndexRow]:
         """Return the rows that the entity or the group of an index's row should have there."""
-        return self._expected_of(model, index, self._stored.row(model, key[2], key[3]))
+        return self._expected_of(model, index, self._view.row(model, key[2], key[3]))
 
     def _expected_of(self, model: Model, index: IndexMaintenance, row: Row | None) -> list[IndexRow]:
         if row is not None and index not in self._duties(model, row).indexes:
             return []
-        return index.rows_of(row, self._stored.whole(model))
+        return index.rows_of(row, self._view.whole(model))
 
     def _dangling(self, model: Model, index: IndexMaintenance) -> Iterator[CheckFinding]:
-        for entry in self._stored.index_rows(index):
+        for entry in self._view.index_rows(index):
             expected = self._expected(model, index, entry)
-            if not any(one[:4] == entry[:4] for one in expected):
+            if not any(expected_row[:4] == entry[:4] for expected_row in expected):
                 detail = f"no {model.name} has this row"
                 yield CheckFinding(Problem("dangling", index.label, entry[:4], detail), index)
 
@@ -403,9 +407,9 @@ class ConsistencyCheck:
                 deltas[aggregate.key(group)] = delta
             except UNREADABLE as error:
                 yield CheckFinding(Problem("damaged", model.name, (group,), str(error)))
-        digests, unknown = self._digests(model), self._stored.unknown(model)
+        digests, unknown = self._digests(model), self._view.unknown(model)
         seen = set()
-        for row, blob in self._stored.groups(model):
+        for row, blob in self._view.groups(model):
             key = (row[0], row[1])
             seen.add(key)
             self.group_count += 1
@@ -434,7 +438,7 @@ class ConsistencyCheck:
             for number in aggregate.aggregate.counted_slots
             for value, count in delta[number + 1].items()
         }
-        for *place, count in self._stored.values(aggregate.model):
+        for *place, count in self._view.values(aggregate.model):
             if expected.pop(tuple(place), None) != count:
                 yield CheckFinding(Problem("wrong", where, tuple(place), f"counted {count} times"), aggregate)
         for place_, count in expected.items():
@@ -464,13 +468,13 @@ def _wrong_group(aggregate: AggregateMaintenance, row: Row, blob: bytes, delta: 
         return Problem("dangling", name, key, "the group has no entity")
     if expected != state:
         return Problem("wrong", name, key, f"expected {groups.shown(expected)}, found {groups.shown(state)}")
-    shown = aggregate.row(row[0], row[1], row[2], state)
-    if not same_rows(shown, row[: len(shown)]):
-        return Problem("wrong", name, key, f"its columns show {row[3:]}, but its state is {shown[3:]}")
+    shown_row = aggregate.row(row[0], row[1], row[2], state)
+    if not same_rows(shown_row, row[: len(shown_row)]):
+        return Problem("wrong", name, key, f"its columns show {row[3:]}, but its state is {shown_row[3:]}")
     return None
 
 
-def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | None) -> State | None:
+def _expected_state(aggregate: AggregateModel, delta: Delta, stored_state: State | None) -> State | None:
     """Return the state of a group that ``delta`` adds up to.
 
     What ``_ever`` measures hold cannot be recomputed: it is taken from what is stored, if that is no less extreme than
@@ -482,7 +486,7 @@ def _expected_state(aggregate: AggregateModel, delta: Delta, stored: State | Non
         return (min if end == "min" else max)(values, default=None)
 
     state = aggregate.combine(None, delta, seek)
-    if state is not None and stored is not None:
+    if state is not None and stored_state is not None:
         for number, slot in enumerate(aggregate.slots, 1):
-            state[number] = slot.expected(state[number], stored[number])
+            state[number] = slot.expected(state[number], stored_state[number])
     return state

@@ -27,15 +27,15 @@ def count(engine: Engine, model: Model, recent: timedelta, top: int, meter: Mete
 
     Each entity counts as it is when it is read, and the rows of indexes as they follow from it.
     """
-    if lacking := [label for label in engine.needed(model) if label in engine.unready]:
-        raise engine.describe(lacking[0]).error()
-    now = Builtin.datetime.now(UTC)
-    entities = _Entities(engine, model, recent_since(now, recent))
+    if unready := [label for label in engine.needed(model) if label in engine.unready]:
+        raise engine.describe(unready[0]).error()
+    counted_at = Builtin.datetime.now(UTC)
+    entities = _Entities(engine, model, recent_since(counted_at, recent))
     partitions, number, total = partitions_of(entities.partitions(meter), model.declaration.partition, top)
-    indexes = {one.index.name: one.statistics(top) for one in entities.indexes}
+    indexes = {index_rows.index.name: index_rows.statistics(top) for index_rows in entities.indexes}
     seconds = Counter(moment // _SECOND for moment in entities.moments)
     return Statistics(
-        model=model.name, at=now, entities=number, bytes=total, total_bytes=total + sum(one.bytes for one in indexes.values()),
+        model=model.name, at=counted_at, entities=number, bytes=total, total_bytes=total + sum(index_rows.bytes for index_rows in indexes.values()),
         sizes=entities.sizes.quantiles(total), largest_key=entities.largest[1], partitions=partitions,
         writes=len(entities.moments), busiest=max(seconds.values(), default=0), newest=time_of(entities.newest), indexes=indexes,
         recent=recent,
@@ -50,7 +50,7 @@ class _Entities:
         self._model = model
         self._since = since
         self.indexes = [
-            _Rows(model, one) for one in model.indexes if engine.label(model, one.name) not in engine.unready
+            _Rows(model, index) for index in model.indexes if engine.label(model, index.name) not in engine.unready
         ]
         self.sizes = Sizes()
         self.largest: tuple[int, tuple[str, str] | None] = (MAX_VALUE, None)

@@ -1,4 +1,4 @@
-"""What the running thread or task is inside of: transactions.
+"""The transaction that the running thread or task is inside of.
 
 What a store writes by itself in the block of a transaction would stay when that fails, and is hardly ever meant. So a
 transaction enters the context of its thread or task, and whatever else writes to the same engine looks there first.

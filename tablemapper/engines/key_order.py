@@ -18,10 +18,10 @@ _CHUNK = 1_000  # rows that are read at a time: no state of a store is held whil
 def rows_by_key(engine: Engine, model: Model, layout: RowLayout = ENTITIES) -> Iterator[Row]:
     """Yield the rows of a class in the order of keys, some of one state at a time."""
     bound = bind(plan_by_key(model), ())
-    after: tuple[str, str] | None = None
+    last_key: tuple[str, str] | None = None
     while True:
-        rows = list(chain.from_iterable(engine.reads.rows(bound, layout, after=after, limit=_CHUNK)))
+        rows = list(chain.from_iterable(engine.reads.rows(bound, layout, after=last_key, limit=_CHUNK)))
         yield from rows
         if len(rows) < _CHUNK:
             return
-        after = rows[-1][0], rows[-1][1]
+        last_key = rows[-1][0], rows[-1][1]

@@ -1,4 +1,4 @@
-"""From what a user names to an engine: the only place that knows which engines there are."""
+"""The locations of stores, and their engines: the only module that knows which engines there are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ASSIGNMENT = re.compile(r"\s*(?:(?:export|set)\s+)?([A-Za-z_]\w*)\s*=(.*)", re.
 
 
 class StoreLocation(Protocol):
-    """Where a store is kept: what a user names, as what can open it."""
+    """The location of a store, which can open it."""
 
     def open(
         self,
@@ -86,24 +86,24 @@ class _Account:
         adopt: bool | Sequence[str] = False,
         **options: Any,
     ) -> Engine:
-        given = self._connect(durability, timeout)
+        connection = self._connect(durability, timeout)
         from .azure.engine import AzureEngine
         from .azure.tables.background import Background
 
-        return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, background=Background, **given)
+        return AzureEngine.open(schema=schema, read_only=read_only, adopt=adopt, background=Background, **connection)
 
     def remove(self) -> None:
         """Delete the tables of the store."""
-        given = self._connect("full", None)
+        connection = self._connect("full", None)
         from .azure.dropping import remove
 
-        remove(given["service"], given["name"], given["catalogue"], given["timeout"])
+        remove(connection["service"], connection["name"], connection["catalogue"], connection["timeout"])
 
     def migrations(self, *, durability: str, timeout: float | None) -> MigrationEngine:
-        given = self._connect(durability, timeout)
+        connection = self._connect(durability, timeout)
         from .azure.migrations.migrating import AzureMigrations
 
-        return AzureMigrations.open(**given)
+        return AzureMigrations.open(**connection)
 
     def _connect(self, durability: str, timeout: float | None) -> dict[str, Any]:
         """Return what an engine is given to send requests to the account."""
@@ -178,9 +178,9 @@ def named_place(where: str) -> str:
         name = where.removeprefix("env:")
         place = os.environ.get(name, "").strip()
         if not place:
-            shown = name if is_public(name) else "…"
+            shown_name = name if is_public(name) else "…"
             raise NotAStore(
-                f"env:{shown}: there is no environment variable {shown}; set it to the file of a store, or an account"
+                f"env:{shown_name}: there is no environment variable {shown_name}; set it to the file of a store, or an account"
             )
         if place.startswith("env:"):
             raise NotAStore(f"{where}: the variable names another variable; name that, or the place")
@@ -224,10 +224,12 @@ def place_of(where: Where, credential: Any = None, prefix: str | None = None) ->
         ValueError: the prefix is no name of a table, or it is a file.
     """
     if isinstance(where, str):
-        where, own = split_prefix(where)
-        if prefix is not None and own is not None and prefix.lower() != own.lower():
-            raise ValueError(f"prefix={safe_repr(prefix)}, and {where}/{own} names another one; leave out one of them")
-        prefix = own if prefix is None else prefix
+        where, own_prefix = split_prefix(where)
+        if prefix is not None and own_prefix is not None and prefix.lower() != own_prefix.lower():
+            raise ValueError(
+                f"prefix={safe_repr(prefix)}, and {where}/{own_prefix} names another one; leave out one of them"
+            )
+        prefix = own_prefix if prefix is None else prefix
         if prefix is not None and (fault := check_table_name(prefix)) is not None:
             raise ValueError(f"prefix=: {fault}")
         if is_account(where := named_place(where)):
@@ -286,8 +288,8 @@ def open_engine(
             raise ValueError("adopt= is for tables of an account of Azure; a file holds what this library wrote")
         reads["adopt"] = adopt
     engine = place.open(schema, durability=durability, timeout=timeout, waited=waited, ways_back=ways_back, **reads)
-    for label, told in engine.schema.lost.items():
-        _log.warning("%s cannot be read without its class: %s", label, told.partition("\n")[0])
+    for label, reason in engine.schema.lost.items():
+        _log.warning("%s cannot be read without its class: %s", label, reason.partition("\n")[0])
     return engine
 
 
@@ -341,12 +343,12 @@ def status(place: Where, *, credential: Any = None, timeout: float | None = None
     Raises:
         StoreError: there is no store in this place, or it cannot be used.
     """
-    named = place_of(place, credential, prefix)
-    if isinstance(named, _File):
+    location = place_of(place, credential, prefix)
+    if isinstance(location, _File):
         from .sqlite.online.status import status_of_file
 
-        return status_of_file(named.path, timeout=5.0 if timeout is None else timeout)
-    engine = open_engine(named, None, read_only=True, timeout=timeout)
+        return status_of_file(location.path, timeout=5.0 if timeout is None else timeout)
+    engine = open_engine(location, None, read_only=True, timeout=timeout)
     try:
         return engine.status()
     finally:
@@ -401,16 +403,16 @@ def _check_path(where: str) -> None:
         raise NotAStore(f'{safe_repr(where)} is no path; write ":memory:" for a store that is never saved')
     if (url := _URL.match(where)) is None:
         return
-    scheme, rest = url.groups()
+    scheme, address = url.groups()
     if scheme.startswith(("sqlite", "file")):  # sqlite:///shop.db, sqlite:////home/ann/shop.db, file:shop.db?mode=ro
-        path = rest[3:] if scheme.startswith("sqlite") else rest.removeprefix("//")
+        path = address[3:] if scheme.startswith("sqlite") else address.removeprefix("//")
         raise NotAStore(
             f"{safe_repr(where)} is a URL; a store is opened by its path: {path.partition('?')[0] or ':memory:'!r}"
         )
-    what = "that cannot be opened"
+    expectation = "that cannot be opened"
     if scheme in ("https", "http"):
-        what = "an account of Azure is named azure://account, or by its connection string"
-        raise NotAStore(f'"{scheme}:…": {what}, and a file by its path, as in tm.open("shop.db", models=…)')
+        expectation = "an account of Azure is named azure://account, or by its connection string"
+        raise NotAStore(f'"{scheme}:…": {expectation}, and a file by its path, as in tm.open("shop.db", models=…)')
     if scheme == "azure":
-        what = "this call is possible for a file only"
-    raise NotAStore(f'"{scheme}:…": {what}; name a file, as in tm.open("shop.db", models=…)')
+        expectation = "this call is possible for a file only"
+    raise NotAStore(f'"{scheme}:…": {expectation}; name a file, as in tm.open("shop.db", models=…)')

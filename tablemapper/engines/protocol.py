@@ -1,4 +1,4 @@
-"""What a store needs of an engine.
+"""The protocol of engines: what a store needs of one.
 
 An engine keeps rows (`tablemapper.schema.rows`) and applies operations. Everything about values, keys, limits and
 maintenance is decided before or beside it, once for all engines.
@@ -91,7 +91,7 @@ class Batch:
 
     @property
     def count(self) -> int:
-        """How many entities there are, once they are written."""
+        """The number of entities, once they are written."""
         return len(self.rows) if self.parts is None else self.made
 
 
@@ -105,7 +105,7 @@ class Note:
 
 
 class NoteConflict(Exception):
-    """What is noted is not what a `Note` says that it was."""
+    """The note of a store is not what a `Note` says that it was."""
 
 
 _STATES = {
@@ -129,10 +129,10 @@ class PendingBuild:
 
     def __str__(self) -> str:
         if self.state == "building":
-            done = (
+            progress = (
                 f"{100 * self.done // max(self.total, self.done)} %" if self.total else f"{self.done:,} entities so far"
             )
-            return f"it is being built ({done})"
+            return f"it is being built ({progress})"
         return _STATES.get(self.state, "it must be built again")
 
     def error(self) -> NotReady:
@@ -164,7 +164,7 @@ class DuplicateValue:
 
 @attrs.frozen
 class StepTiming:
-    """How a transaction of a job went."""
+    """The duration of a job's transaction."""
 
     seconds: float = 0.0
     """From the begin of the transaction to the end of its commit, without the time that it waited for others."""
@@ -174,7 +174,7 @@ class StepTiming:
 
 @attrs.frozen
 class BuildStep:
-    """What one transaction of a job built."""
+    """The result of one transaction of a build."""
 
     owner: str
     """The class whose entities were read."""
@@ -195,7 +195,7 @@ Position: TypeAlias = tuple[Any, ...]
 
 @attrs.frozen
 class DatabasePlan:
-    """What a database itself says of a plan."""
+    """The plan of a query in the words of the database itself."""
 
     lines: Sequence[str] = ()
     requests: int | None = None
@@ -205,7 +205,7 @@ class DatabasePlan:
 
 
 class Reads(Protocol):
-    """How an engine reads the rows of plans."""
+    """The reads of an engine, for the rows of plans."""
 
     def rows(
         self,
@@ -251,7 +251,7 @@ class Reads(Protocol):
         """Return totals by groups of fields that are stored alike; None if they have to be found out in Python.
 
         Each row has the stored values of the fields, without repetitions, of one entity of the group, then the number
-        of its entities, then of the measured one how many values it has and their sum, or the least and the greatest.
+        of its entities. Of the measured field it has the number of values and their sum, or the least and the greatest.
         A group can come several times. A damaged value of one of the fields has to be found in Python.
         """
         ...
@@ -299,7 +299,7 @@ class Engine(Protocol):
 
     @property
     def reads(self) -> Reads:
-        """How the rows of plans are read."""
+        """The reader of the rows of plans."""
         ...
 
     def get(self, model: Model, partition: str, row: str) -> Row | None:

@@ -1,4 +1,4 @@
-"""What a store holds of a class, in numbers: of its entities, its partitions and its indexes."""
+"""Statistics of a class in a store: of its entities, its partitions and its indexes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..schema.model import Model
 T = TypeVar("T")
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
 _SMALL = 65_537  # sizes that are counted exactly are below
-_SHOWN = 3  # partitions of a line
+_SHOWN_PARTITIONS = 3  # partitions of a line
 _SAMPLE = 1_024  # partitions
 _TIMES, _TIMES_OF_DAYS, _DAYS = 1_000, 30, 7 * 86_400_000_000  # of writes; µs
 
 
 @attrs.frozen
 class Quantiles:
-    """How numbers are spread: half of them are at most ``p50``, 95 % at most ``p95``. All 0 if there are none."""
+    """The spread of numbers: half of them are at most ``p50``, 95 % at most ``p95``. All 0 if there are none."""
 
     min: int = 0
     p50: int = 0
@@ -88,7 +88,7 @@ class IndexStatistics:
 
 @attrs.frozen
 class Statistics:
-    """What a store holds of a class, at one moment. Sizes are those that Azure Tables counts.
+    """The statistics of a class in a store, at one moment. Sizes are those that Azure Tables counts.
 
     Writes are counted in moments: an entity keeps the time of its last write only, and all that one transaction writes
     has the same time. Deletes leave none.
@@ -131,12 +131,12 @@ class Statistics:
         price = f"{money_text(self.price(prices))} {prices.currency} a month on Azure ({prices.as_of})"
         lines = [f"{self.model}  {entities} in {number}, {bytes_text(self.bytes)}{of_indexes}; {price}"]
         lines.append(f"  partitions  {_spread(parts.entities)} entities (min, median, p95, max)")
-        lines.append(f"  largest     {_listed(parts.largest, lambda one: one.entities)}")
+        lines.append(f"  largest     {_partition_list(parts.largest, lambda partition: partition.entities)}")
         if parts.hottest:
             within = "hour" if self.recent == timedelta(hours=1) else str(self.recent)
-            one = parts.hottest[0]
+            partition = parts.hottest[0]
             lines.append(
-                f"  hottest     {one.key}  {one.writes:,} write{'' if one.writes == 1 else 's'} in the last {within}; {self.busiest:,} in the busiest second of the class"
+                f"  hottest     {partition.key}  {partition.writes:,} write{'' if partition.writes == 1 else 's'} in the last {within}; {self.busiest:,} in the busiest second of the class"
             )
         lines.append(f"  entities    {_spread(self.sizes)} bytes")
         for name, index in self.indexes.items():
@@ -155,7 +155,7 @@ def _plain(_: object, attribute: Any, value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if attribute is not None and attribute.name == "values":
-        return {name: one if isinstance(one, str | int | float | bool) else str(one) for name, one in value.items()}
+        return {name: item if isinstance(item, str | int | float | bool) else str(item) for name, item in value.items()}
     return value
 
 
@@ -163,12 +163,14 @@ def _partitions(number: int) -> str:
     return f"{number:,} partition{'' if number == 1 else 's'}"
 
 
-def _spread(one: Quantiles) -> str:
-    return f"{one.min:,} … {one.p50:,} … {one.p95:,} … {one.max:,}"
+def _spread(numbers: Quantiles) -> str:
+    return f"{numbers.min:,} … {numbers.p50:,} … {numbers.p95:,} … {numbers.max:,}"
 
 
-def _listed(some: tuple[PartitionStatistics, ...], number: Callable[[PartitionStatistics], int]) -> str:
-    return "   ".join(f"{one.key}  {number(one):,}" for one in some[:_SHOWN]) + (" …" if len(some) > _SHOWN else "")
+def _partition_list(partitions: tuple[PartitionStatistics, ...], number: Callable[[PartitionStatistics], int]) -> str:
+    return "   ".join(f"{partition.key}  {number(partition):,}" for partition in partitions[:_SHOWN_PARTITIONS]) + (
+        " …" if len(partitions) > _SHOWN_PARTITIONS else ""
+    )
 
 
 @runtime_checkable
@@ -204,8 +206,8 @@ def quantiles(counts: Mapping[int, int]) -> Quantiles:
 
 
 def _rank(ordered: Iterable[tuple[int, int]], number: int, part: int) -> int:
-    wanted = math.ceil(number * part / 100)
-    return next(value for value, count in ordered if (wanted := wanted - count) <= 0)
+    remaining = math.ceil(number * part / 100)
+    return next(value for value, count in ordered if (remaining := remaining - count) <= 0)
 
 
 class Sizes:
@@ -234,13 +236,15 @@ class Sizes:
 
     def quantiles(self, total: int) -> Quantiles:
         """Return how they are spread, from their sum."""
-        found = quantiles({size: count for size, count in enumerate(self._small) if count} | self._large)
+        of_values = quantiles({size: count for size, count in enumerate(self._small) if count} | self._large)
         if not self._large:
-            return found
-        inner = {name: min(max(getattr(found, name), found.min), self._most) for name in ("p50", "p95", "p99")}
-        least = min(found.min, self._least) if found.min < _SMALL else self._least
+            return of_values
+        between = {
+            name: min(max(getattr(of_values, name), of_values.min), self._most) for name in ("p50", "p95", "p99")
+        }
+        least = min(of_values.min, self._least) if of_values.min < _SMALL else self._least
         number = sum(self._small) + self._large.total()
-        return attrs.evolve(found, min=least, max=self._most, mean=total / number, **inner)
+        return attrs.evolve(of_values, min=least, max=self._most, mean=total / number, **between)
 
 
 @attrs.frozen
@@ -272,46 +276,48 @@ def partitions_of(counts: Iterable[PartitionCount], template: Template, top: int
         top: how many are named.
     """
 
-    def made(one: PartitionCount) -> PartitionStatistics:
-        values = template.decode(one.key, trusted=True)
-        return PartitionStatistics(one.key, values, one.entities, one.bytes, one.writes, time_of(one.newest))
+    def statistics_of(partition: PartitionCount) -> PartitionStatistics:
+        values = template.decode(partition.key, trusted=True)
+        return PartitionStatistics(
+            partition.key, values, partition.entities, partition.bytes, partition.writes, time_of(partition.newest)
+        )
 
     spread: Counter[int] = Counter()
     largest, hottest, order = _Most(top), _Most(top), _WriteOrder()
     smallest: PartitionCount | None = None
     size = 0
-    for one in counts:
-        spread[one.entities] += 1
-        size += one.bytes
-        largest.add(one.entities, one)
-        if one.newest:
-            order.add(one.newest)
-        if one.writes:
-            hottest.add(one.writes, one)
-        if smallest is None or one.entities < smallest.entities:
-            smallest = one
+    for partition in counts:
+        spread[partition.entities] += 1
+        size += partition.bytes
+        largest.add(partition.entities, partition)
+        if partition.newest:
+            order.add(partition.newest)
+        if partition.writes:
+            hottest.add(partition.writes, partition)
+        if smallest is None or partition.entities < smallest.entities:
+            smallest = partition
     entities = sum(value * count for value, count in spread.items())
     parts = PartitionSummary(
-        spread.total(), quantiles(spread), tuple(map(made, largest.sorted())), None if smallest is None else made(smallest),
-        tuple(map(made, hottest.sorted())), order.value,
+        spread.total(), quantiles(spread), tuple(map(statistics_of, largest.sorted())), None if smallest is None else statistics_of(smallest),
+        tuple(map(statistics_of, hottest.sorted())), order.value,
     )  # fmt: skip
     return parts, entities, size
 
 
 class _WriteOrder:
-    """How the times of last writes go with the order of keys: Kendall's rank correlation, of a sample of partitions."""
+    """The correlation of last writes with the order of keys: Kendall's, by rank, of a sample of partitions."""
 
     def __init__(self) -> None:
         self._sample: list[int] = []
         self._number = 0
         self._stride = 1  # each partition of so many is in the sample
         self._times = 0  # that differ from the one before
-        self._last = self._first = self._latest = 0
+        self._last_time = self._first = self._latest = 0
 
     def add(self, newest: int) -> None:
-        if newest != self._last:
+        if newest != self._last_time:
             self._times += 1
-            self._last = newest
+            self._last_time = newest
             self._first = min(self._first or newest, newest)
             self._latest = max(self._latest, newest)
         if self._number % self._stride == 0:
@@ -327,12 +333,12 @@ class _WriteOrder:
         if self._times < _TIMES and not long:
             return None
         up = down = 0
-        before: list[int] = []  # (sorted)
+        earlier: list[int] = []  # (sorted)
         for newest in self._sample:
-            at = bisect_left(before, newest)
+            at = bisect_left(earlier, newest)
             up += at
-            down += len(before) - bisect_right(before, newest, at)
-            before.insert(at, newest)
+            down += len(earlier) - bisect_right(earlier, newest, at)
+            earlier.insert(at, newest)
         return (up - down) / (up + down or 1)
 
 
@@ -344,12 +350,12 @@ class _Most:
         self._number = 0
         self._heap: list[tuple[int, int, PartitionCount]] = []
 
-    def add(self, number: int, one: PartitionCount) -> None:
+    def add(self, number: int, partition: PartitionCount) -> None:
         self._number -= 1
         if len(self._heap) < self._most:
-            heapq.heappush(self._heap, (number, self._number, one))
+            heapq.heappush(self._heap, (number, self._number, partition))
         elif self._heap and number > self._heap[0][0]:
-            heapq.heapreplace(self._heap, (number, self._number, one))
+            heapq.heapreplace(self._heap, (number, self._number, partition))
 
     def sorted(self) -> list[PartitionCount]:
-        return [one for *_, one in sorted(self._heap, key=lambda each: (-each[0], -each[1]))]
+        return [partition for *_, partition in sorted(self._heap, key=lambda entry: (-entry[0], -entry[1]))]

@@ -1,4 +1,4 @@
-"""What a store says of itself: what it maintains, how far that is built, and what migrations did to it."""
+"""The status of a store: its maintained objects, the progress of builds, and its migrations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AppliedMigration:
 
 @attrs.frozen
 class Status:
-    """What a store maintains, the progress of builds, and its migrations."""
+    """The maintained objects of a store, the progress of builds, and its migrations."""
 
     generation: int
     """Of the catalogue: it moves when a state, a class or a table changes."""
@@ -73,9 +73,12 @@ class Status:
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
-            (one.where, one.kind, one.state, "; ".join(_details(one))) for one in self.objects
+            (item.where, item.kind, item.state, "; ".join(_details(item))) for item in self.objects
         ]
-        rows += [(one.id, "migration", one.state, f"since {one.started:%Y-%m-%d %H:%M}") for one in self.history]
+        rows += [
+            (migration.id, "migration", migration.state, f"since {migration.started:%Y-%m-%d %H:%M}")
+            for migration in self.history
+        ]
         frozen = [] if self.frozen is None else [f"frozen since {self.frozen:%Y-%m-%d %H:%M} UTC: it is only read"]
         return "\n".join([*frozen, *_aligned(rows)])
 
@@ -83,32 +86,34 @@ class Status:
 def status_of(
     catalogue: Catalogue,
     generation: int,
-    done: Mapping[str, tuple[int, int]],
-    held: Mapping[str, int],
+    progress: Mapping[str, tuple[int, int]],
+    duplicates: Mapping[str, int],
     copies: Iterable[ObjectStatus] = (),
     **file: Any,
 ) -> Status:
     """Return what a catalogue says.
 
     Args:
-        done: how many entities are in what is being built, and of how many, by label.
-        held: how many values are held twice, by label.
+        progress: how many entities are in what is being built, and of how many, by label.
+        duplicates: how many values are held twice, by label.
         file: of a file, what `Status` says of it.
     """
-    items = (*_items(catalogue, done, held), *_dropped(catalogue), *copies)
+    items = (*_items(catalogue, progress, duplicates), *_dropped_objects(catalogue), *copies)
     return Status(generation, items, tuple(_history(catalogue)), frozen=catalogue.frozen_since, **file)
 
 
 def _items(
-    catalogue: Catalogue, done: Mapping[str, tuple[int, int]], held: Mapping[str, int]
+    catalogue: Catalogue, progress: Mapping[str, tuple[int, int]], duplicates: Mapping[str, int]
 ) -> Iterator[ObjectStatus]:
     """Yield the classes of a catalogue, and what is maintained from them."""
 
     def item(where: str, kind: Kind) -> ObjectStatus:
         form = catalogue.states.get(where)
-        state, declared = ("ready", True) if form is None else (form.state, form.declared)
-        shown = "building" if state == "announced" else state
-        return ObjectStatus(where, kind, shown, declared, *done.get(where, (0, 0)), held.get(where, 0))
+        state, is_declared = ("ready", True) if form is None else (form.state, form.declared)
+        shown_state = "building" if state == "announced" else state
+        return ObjectStatus(
+            where, kind, shown_state, is_declared, *progress.get(where, (0, 0)), duplicates.get(where, 0)
+        )
 
     for name, form in catalogue.models.items():
         yield item(name, "aggregate" if form.aggregate else "class")
@@ -116,9 +121,9 @@ def _items(
             yield item(f"{name}.{index}", "index")
 
 
-def _dropped(catalogue: Catalogue) -> Iterator[ObjectStatus]:
+def _dropped_objects(catalogue: Catalogue) -> Iterator[ObjectStatus]:
     """Yield the dropped indexes, aggregates and classes whose names are not used again."""
-    for tombstone in {each.label: each for each in catalogue.tombstones}.values():
+    for tombstone in {entry.label: entry for entry in catalogue.tombstones}.values():
         owner, index = Label.of(tombstone.label)
         form = catalogue.models.get(owner)
         if form is None or (index and index not in form.indexes):
@@ -127,16 +132,16 @@ def _dropped(catalogue: Catalogue) -> Iterator[ObjectStatus]:
 
 
 def _history(catalogue: Catalogue) -> Iterator[AppliedMigration]:
-    for one in [entry for entry in catalogue.history if entry.undone is None]:
-        state = "contracted" if one.contracted else "switched" if one.switched else "running"
-        started = Builtin.datetime.fromtimestamp(one.started / 1e6, UTC)
-        yield AppliedMigration(one.id, state, started, one.entities)  # type: ignore[arg-type]
+    for migration in [entry for entry in catalogue.history if entry.undone is None]:
+        state = "contracted" if migration.contracted else "switched" if migration.switched else "running"
+        started = Builtin.datetime.fromtimestamp(migration.started / 1e6, UTC)
+        yield AppliedMigration(migration.id, state, started, migration.entities)  # type: ignore[arg-type]
 
 
 def _details(item: ObjectStatus) -> Iterator[str]:
     if item.state in ("building", "copying"):
-        counted = f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
-        yield counted if item.total else f"{item.done:,} entities so far"
+        progress = f"{item.done:,} of {item.total:,} ({100 * item.done // max(item.done, item.total, 1)} %)"
+        yield progress if item.total else f"{item.done:,} entities so far"
     if item.violations:
         yield f"{item.violations:,} values are held twice"
     if not item.declared:

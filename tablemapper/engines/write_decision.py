@@ -1,4 +1,4 @@
-"""What operations do to a store: their outcomes, and everything that follows from them, in its order.
+"""The decision of a write: the outcomes of operations, and everything that follows from them, in its order.
 
 This is the one definition of a write. It reads what is stored through `WriteView`, writes nothing, and knows no engine. An
 engine either writes what a `Decision` says, or has a faster path of its own, which must come to the same.
@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class WriteView(Protocol):
-    """What a decision reads of a store, all of one state."""
+    """The view of a store that a decision reads, all of one state."""
 
     def row(self, model: Model, key: Key) -> Row | None:
         """Return an entity, with the maintained fields that it has now."""
@@ -57,7 +57,7 @@ class WriteView(Protocol):
 
 
 class MaintenanceRules(Protocol):
-    """What is maintained from each class."""
+    """The maintenance rules of each class."""
 
     def duties(self, model: Model) -> Sequence[MaintenanceRule]:
         """Return the maintenance of a class: for each part, which entities it concerns; None: all."""
@@ -112,7 +112,7 @@ class Decision:
 def decide(
     maintained: MaintenanceRules,
     operations: Sequence[Operation],
-    stored: WriteView,
+    view: WriteView,
     timestamp: int,
     maintained_limit: int | None = None,
 ) -> Decision:
@@ -130,23 +130,23 @@ def decide(
     """
     decision, inserted = Decision(), dict[tuple[str, str, str], Row]()
     for operation in operations:
-        change = _judged(operation, stored, timestamp)
+        change = _judged(operation, view, timestamp)
         decision.entities.append(change)
         if operation.verb == "insert" and change.new is not None:
             place = (operation.model.table, *operation.key)
             if (first := inserted.setdefault(place, change.new)) is not change.new:
                 raise exists(operation.model, change.new, first)
-    written = [change for change in decision.entities if change.operation.verb != "require"]
-    _decide_groups(decision, maintained, written, stored, timestamp)
-    for change in written:
+    entity_changes = [change for change in decision.entities if change.operation.verb != "require"]
+    _decide_groups(decision, maintained, entity_changes, view, timestamp)
+    for change in entity_changes:
         if change.new is not None:
-            change.new = _with_maintained(maintained, change.operation.model, change.new, decision, stored)
-    for change in written:
-        for maintenance, passed in maintained.duties(change.operation.model):
-            if passed is None or passed(change.operation.key):
+            change.new = _with_maintained(maintained, change.operation.model, change.new, decision, view)
+    for change in entity_changes:
+        for maintenance, applies in maintained.duties(change.operation.model):
+            if applies is None or applies(change.operation.key):
                 rows = maintained.concerned(maintenance, change.old, change.new)
                 _add(decision.changes, maintenance.of_indexes, *rows)
-    _check_unique(decision.changes, stored)
+    _check_unique(decision.changes, view)
     if maintained_limit is not None:
         check_limit(len(operations), decision.changes, maintained_limit)
     return decision
@@ -161,9 +161,9 @@ def check_limit(operations: int, changes: ChangeSet, most: int) -> None:
         )
 
 
-def _judged(operation: Operation, stored: WriteView, timestamp: int) -> EntityChange:
+def _judged(operation: Operation, view: WriteView, timestamp: int) -> EntityChange:
     """Return what an operation does to its entity, if its condition holds."""
-    old = stored.row(operation.model, operation.key)
+    old = view.row(operation.model, operation.key)
     if operation.verb == "insert" and old is not None:
         assert operation.new is not None
         raise exists(operation.model, operation.new, old)
@@ -197,64 +197,66 @@ def _add(changes: ChangeSet, maintenance: Maintenance, old: Row | None, new: Row
 
 
 def _decide_groups(
-    decision: Decision, maintained: MaintenanceRules, written: Sequence[EntityChange], stored: WriteView, timestamp: int
+    decision: Decision,
+    maintained: MaintenanceRules,
+    entity_changes: Sequence[EntityChange],
+    view: WriteView,
+    timestamp: int,
 ) -> None:
     """Decide what becomes of groups, of the indexes on them, and of indexes over the fields that they maintain."""
     changes = decision.changes
-    for change in written:
-        for maintenance, passed in maintained.duties(change.operation.model):
-            if passed is None or passed(change.operation.key):
+    for change in entity_changes:
+        for maintenance, applies in maintained.duties(change.operation.model):
+            if applies is None or applies(change.operation.key):
                 rows = maintained.concerned(maintenance, change.old, change.new)
                 _add(changes, maintenance.of_aggregates, *rows)
-    own = {(change.operation.model, change.operation.key) for change in written}
+    written_keys = {(change.operation.model, change.operation.key) for change in entity_changes}
     dependents: dict[tuple[Model, Key], Row] = {}
     for aggregate, deltas in changes.groups.items():
         for group, delta in deltas.items():
-            found = _decide_group(decision, aggregate, aggregate.key(group), delta, stored, timestamp)
-            if found is None:
+            group_change = _decide_group(decision, aggregate, aggregate.key(group), delta, view, timestamp)
+            if group_change is None:
                 continue
-            decision.groups[aggregate.model, found.key] = found
+            decision.groups[aggregate.model, group_change.key] = group_change
             owner = maintained.owner(aggregate.model)
-            if owner is not None and (owner, found.key) not in own:
-                entity = stored.row(owner, found.key)
-                dependents |= {} if entity is None else {(owner, found.key): entity}
-            old = None if found.old is None else (*found.key, *found.old[:-1])
-            new = None if found.new is None else found.new[:-1]
+            if owner is not None and (owner, group_change.key) not in written_keys:
+                entity = view.row(owner, group_change.key)
+                dependents |= {} if entity is None else {(owner, group_change.key): entity}
+            old = None if group_change.old is None else (*group_change.key, *group_change.old[:-1])
+            new = None if group_change.new is None else group_change.new[:-1]
             if old is not None and new is not None and old[2] == new[2]:
                 continue  # what is shown did not change
-            for maintenance, passed in maintained.duties(aggregate.model):
-                if passed is None or passed(found.key):
+            for maintenance, applies in maintained.duties(aggregate.model):
+                if applies is None or applies(group_change.key):
                     _add(changes, maintenance.of_indexes, old, new)
     for (owner, key), entity in dependents.items():
-        after = _with_maintained(maintained, owner, entity, decision, stored)
-        for maintenance, passed in maintained.duties(owner):
-            if passed is None or passed(key):
-                changes.changed(maintenance.of_indexes, [(entity, after)])
+        new_row = _with_maintained(maintained, owner, entity, decision, view)
+        for maintenance, applies in maintained.duties(owner):
+            if applies is None or applies(key):
+                changes.changed(maintenance.of_indexes, [(entity, new_row)])
 
 
 def _decide_group(
-    decision: Decision, aggregate: AggregateMaintenance, key: Key, delta: Any, stored: WriteView, timestamp: int
+    decision: Decision, aggregate: AggregateMaintenance, key: Key, delta: Any, view: WriteView, timestamp: int
 ) -> GroupChange | None:
     """Return what becomes of a group; None if nothing does."""
     for slot in aggregate.aggregate.counted_slots:
         decision.values.append((aggregate, key, slot, delta[slot + 1]))
 
     def extreme(slot: int, end: Literal["min", "max"]) -> Any:
-        return stored.extreme(aggregate, key, slot, end, delta[slot + 1])
+        return view.extreme(aggregate, key, slot, end, delta[slot + 1])
 
-    old = stored.group(aggregate, key)
+    old = view.group(aggregate, key)
     new = aggregate.advance(*key, timestamp, old, delta, extreme)
     return None if new is old else GroupChange(aggregate, key, old, new)
 
 
-def _with_maintained(
-    maintained: MaintenanceRules, model: Model, row: Row, decision: Decision, stored: WriteView
-) -> Row:
+def _with_maintained(maintained: MaintenanceRules, model: Model, row: Row, decision: Decision, view: WriteView) -> Row:
     """Return a row with the maintained fields that its key has after what was decided."""
 
     def group(aggregate: Model, key: Key) -> Row | None:
         change = decision.groups.get((aggregate, key))
-        return stored.row(aggregate, key) if change is None else change.new
+        return view.row(aggregate, key) if change is None else change.new
 
     return with_maintained(maintained, model, row, group)
 
@@ -270,10 +272,10 @@ def with_maintained(
         keeper, value = maintained.keeper(model, field), model.defaults[field.property]
         if keeper is None:
             continue
-        held = group(keeper, row[:2])
-        if held is not None:
+        group_row = group(keeper, row[:2])
+        if group_row is not None:
             at = next(at for at, column in enumerate(keeper.columns, FIRST) if column.property == field.property)
-            value = held[at] if held[at] is not None or field.nullable else value
+            value = group_row[at] if group_row[at] is not None or field.nullable else value
         values[model.position[field.name]] = value
     return tuple(values)
 
@@ -281,15 +283,15 @@ def with_maintained(
 # ---------------------------------------------------------------------------------------------- unique values
 
 
-def _check_unique(changes: ChangeSet, stored: WriteView) -> None:
+def _check_unique(changes: ChangeSet, view: WriteView) -> None:
     for index, change in changes.indexes.items():
         if not index.model.unique:
             continue
-        gone = {row[:4] for row in change.deletes}
+        deleted = {row[:4] for row in change.deletes}
 
-        def holder(partition: str, row: str, index: IndexMaintenance = index, gone: Any = gone) -> Key | None:
-            held = stored.holder(index, partition, row)
-            return None if held is None or (partition, row, *held) in gone else held
+        def holder(partition: str, row: str, index: IndexMaintenance = index, deleted: Any = deleted) -> Key | None:
+            owner_key = view.holder(index, partition, row)
+            return None if owner_key is None or (partition, row, *owner_key) in deleted else owner_key
 
         places = [row[:2] for row in change.puts]
         if len(set(places)) < len(places) or any(holder(*place) is not None for place in places):
@@ -304,20 +306,20 @@ def violation(
     Args:
         holder: gives the key of the entity that has a value, once all rows that go are gone.
     """
-    label, shown = index.label, partial(shown_key, index.owner.name, index.owner.declaration.templates)
+    label, shown_entity = index.label, partial(shown_key, index.owner.name, index.owner.declaration.templates)
     for row in puts:
-        held = holder(*row[:2])
-        holders = [] if held is None else [held]
-        holders += [other[2:4] for other in puts if other[:2] == row[:2]]
-        for one in holders:
-            if tuple(one) != row[2:4]:
+        holder_key = holder(*row[:2])
+        holders = [] if holder_key is None else [holder_key]
+        holders += [entry[2:4] for entry in puts if entry[:2] == row[:2]]
+        for other_holder in holders:
+            if tuple(other_holder) != row[2:4]:
                 value = shown_values((index.model.partition, index.model.row), row)
                 if value is None:
                     value = f"{row[0]!r} / {row[1]!r}" if row[1] else repr(row[0])
                 return UniqueViolation(
-                    f"{label}: {shown(row[2:4])} cannot have {value}, which {shown(one)} holds; "
+                    f"{label}: {shown_entity(row[2:4])} cannot have {value}, which {shown_entity(other_holder)} holds; "
                     "change one of them, or swap both in one transaction",
-                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(one),
+                    entity=index.owner.name, key=row[2:4], index=index.model.name, holder=tuple(other_holder),
                 )  # fmt: skip
     return UniqueViolation(f"{label}: a value is held twice", entity=index.owner.name, index=index.model.name)
 
@@ -339,11 +341,11 @@ def missing(operation: Operation) -> EntityNotFound:
     return EntityNotFound(f"{operation}: {fault}", entity=operation.model.name, key=operation.key)
 
 
-def stale(operation: Operation, stored: Row) -> PreconditionFailed:
+def stale(operation: Operation, stored_row: Row) -> PreconditionFailed:
     """Return the error of an operation on an entity that was written since it was read."""
     mend = "" if operation.verb == "require" else ', or pass if_match="*" to overwrite'
     fault = f"it was written since it was read; read it again{mend}"
-    if (operation.etag or 0) > stored[2]:  # (no store goes back)
+    if (operation.etag or 0) > stored_row[2]:  # (no store goes back)
         fault = f"its ETag is newer than the stored one, as if it came from another store; read it here{mend}"
     if operation.etag == NO_ETAG:
         fault = f'if_match= is no ETag: pass tm.info(entity).etag, which looks like {ETAG_FORM}, or "*" for any'
@@ -351,7 +353,7 @@ def stale(operation: Operation, stored: Row) -> PreconditionFailed:
         f"{operation}: {fault}",
         entity=operation.model.name,
         key=operation.key,
-        etag=etag_text(stored[2]),
+        etag=etag_text(stored_row[2]),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a class body declares: fields, key, indexes and aggregates, as frozen data.
+"""The declarations of class bodies: fields, key, indexes and aggregates, as frozen data.
 
 - `fields`: `Field` and its options.
 - `key`: keys as they are declared, and what calling one gives.

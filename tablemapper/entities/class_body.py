@@ -1,6 +1,6 @@
 """A class body, read: its fields, its key and indexes, and what was meant for another library, with what to write here.
 
-An annotation is a field if it is ``tm.Field[…]``, wherever it was evaluated; anything else but ``ClassVar`` is a fault,
+An annotation is a field if it is ``tm.Field[…]``, wherever it was evaluated. Anything else but ``ClassVar`` is a fault,
 as are fields that a base declares without being an entity. Nothing that looks like a declaration is left unread.
 """
 
@@ -33,9 +33,9 @@ from .key import Key
 
 _METHODS = frozenset({"key", "mro", "replace", "self"})
 _GENERATED = frozenset({"__init__", "__new__", "__setattr__", "__delattr__", "__getstate__", "__setstate__"})
-_DECLARED = (FieldOptions, Measure, Key, Index)
+_DECLARATION_TYPES = (FieldOptions, Measure, Key, Index)
 _FAULTY = object()
-_NOW = 60.0  # seconds between the arguments of a field and the end of its class
+_CLASS_SECONDS = 60.0  # seconds between the arguments of a field and the end of its class
 _GREGORIAN = 12_219_292_800_000  # ms from 1582, where the time of a UUID of version 1 begins, to 1970
 _ELSEWHERE = {
     "__tablename__": 'the class statement names the table: class {cls}(…, table="…")',
@@ -94,11 +94,11 @@ def read_bases(name: str, bases: tuple[Any, ...], faults: list[str]) -> None:
             )
         elif (declaration := base.__dict__.get("__declaration__")) is not None and declaration.table is not None:
             faults.append(f"{base.__name__} has a table; derive both from a class without table= instead")
-    others = {cls: None for base in bases for cls in base.__mro__ if "__declaration__" not in cls.__dict__}
-    for base in others:
-        if declared := list(dict.fromkeys(_lent(base))):
+    plain_bases = {cls: None for base in bases for cls in base.__mro__ if "__declaration__" not in cls.__dict__}
+    for base in plain_bases:
+        if field_names := list(dict.fromkeys(_lent(base))):
             faults.append(
-                f"{base.__name__} declares {', '.join(declared)}, but is not an entity, so {name} does not inherit them; make "
+                f"{base.__name__} declares {', '.join(field_names)}, but is not an entity, so {name} does not inherit them; make "
                 f"it one without a table: class {base.__name__}(tm.Entity):"
             )
 
@@ -112,19 +112,19 @@ def _lent(base: type) -> Iterator[str]:
     for name, annotation in annotations_of(base.__dict__).items():
         if "Field[" in annotation if isinstance(annotation, str) else FIELD in _metadata(annotation):
             yield name
-    yield from (name for name, value in base.__dict__.items() if isinstance(value, _DECLARED))
+    yield from (name for name, value in base.__dict__.items() if isinstance(value, _DECLARATION_TYPES))
 
 
 def plain_annotations(bases: tuple[Any, ...], fields: Collection[str]) -> Iterator[str]:
     """Yield the faults of classes that are no entities, and annotate what looks like a field: they give none."""
-    for base in dict.fromkeys(cls for one in bases for cls in one.__mro__ if "__declaration__" not in cls.__dict__):
+    for base in dict.fromkeys(cls for b in bases for cls in b.__mro__ if "__declaration__" not in cls.__dict__):
         if base.__module__.partition(".")[0] in ("tablemapper", "typing", "typing_extensions", "abc", "builtins"):
             continue
         if any(_lent(base)):
             continue  # (it is told already)
         for name, annotation in annotations_of(base.__dict__).items():
             constant = "ClassVar" in (annotation if isinstance(annotation, str) else repr(annotation))
-            if not constant and name[0] != "_" and name not in fields and not any(hasattr(one, name) for one in bases):
+            if not constant and name[0] != "_" and name not in fields and not any(hasattr(b, name) for b in bases):
                 yield (
                     f"{base.__name__}.{name}: an annotation of a class that is no entity gives no field; write {name}: "
                     f"tm.Field[…] in class {base.__name__}(tm.Entity), or ClassVar if it is none"
@@ -165,8 +165,8 @@ def read_body(
     """
     faults += _misplaced(name, body)
     specifiers = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, FieldOptions | Measure)}
-    declared = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
-    faults += [f"{k} {fault}" for k, value in declared.items() for fault in _shape(value)]
+    declarations = {k: body.pop(k) for k, v in list(body.items()) if isinstance(v, Key | Index)}
+    faults += [f"{k} {fault}" for k, value in declarations.items() for fault in _shape(value)]
     fields = dict(_inherited(bases))
     annotations = dict(_evaluated(name, body, faults))
     for field_name, annotation in annotations.items():
@@ -176,26 +176,26 @@ def read_body(
         if (model := _field(field_name, annotation, option, faults, aggregate=options.of is not None)) is not None:
             fields.pop(field_name, None)
             fields[field_name] = model
-    for taken in sorted(fields.keys() & body.keys()):
-        value = body.pop(taken)
-        other = "it is a field already; give the other member of the class body another name"
+    for clash in sorted(fields.keys() & body.keys()):
+        value = body.pop(clash)
+        message = "it is a field already; give the other member of the class body another name"
         default = f"write a default as tm.field(default=…), not as = {safe_repr(value)}"
-        faults.append(f"{taken}: {default if taken in annotations else other}")
-    both, generated = sorted(fields.keys() & declared.keys()), sorted(_GENERATED & body.keys())
-    faults += [f"{one}: it is a field already; give the index another name" for one in both]
-    faults += [f"{one} is generated, with all checks; write a classmethod beside it instead" for one in generated]
+        faults.append(f"{clash}: {default if clash in annotations else message}")
+    ambiguous, generated = sorted(fields.keys() & declarations.keys()), sorted(_GENERATED & body.keys())
+    faults += [f"{k}: it is a field already; give the index another name" for k in ambiguous]
+    faults += [f"{k} is generated, with all checks; write a classmethod beside it instead" for k in generated]
     bare = [k for k in specifiers if k not in annotations_of(body)]
     faults += [f'{k} = …: annotate it, as in "{k}: tm.Field[…] = …"' for k in bare]
     _check_fields(fields, faults)
-    return fields, declared, annotations.keys() - fields.keys()
+    return fields, declarations, annotations.keys() - fields.keys()
 
 
 def _misplaced(name: str, body: dict[str, Any]) -> Iterator[str]:
     """Yield what stands in a class body as what it is not; a declaration is taken out of a tuple, a type is left out."""
     for key, value in list(body.items()):
-        if isinstance(value, tuple) and any(isinstance(item, _DECLARED) for item in value):
+        if isinstance(value, tuple) and any(isinstance(item, _DECLARATION_TYPES) for item in value):
             yield f"{key}: a tuple is not a declaration; is there a comma after it?"
-            body[key] = next(item for item in value if isinstance(item, _DECLARED))
+            body[key] = next(item for item in value if isinstance(item, _DECLARATION_TYPES))
             if isinstance(body[key], FieldOptions | Measure) and key not in annotations_of(body):
                 del body[key]
         elif FIELD in _metadata(value):
@@ -204,38 +204,38 @@ def _misplaced(name: str, body: dict[str, Any]) -> Iterator[str]:
         elif package_of(value) and (kind := type(getattr(value, "decorator_info", None)).__name__) != "NoneType":
             mend = next((mend for name, mend in _DECORATED.items() if kind.startswith(name)), "write a plain method")
             yield f"{key}: only pydantic would call it; {mend}"
-        elif isinstance(value, _DECLARED) or (key in _CLASSES and not isinstance(value, type)):
+        elif isinstance(value, _DECLARATION_TYPES) or (key in _CLASSES and not isinstance(value, type)):
             continue
         elif key in _ELSEWHERE:
             mend = _ELSEWHERE[key].format(cls=name)
             yield mend if mend.startswith(key) else f"{key}: {mend}"
 
 
-def _shape(declared: Key[Any] | Index[Any]) -> Iterator[str]:
+def _shape(declaration: Key[Any] | Index[Any]) -> Iterator[str]:
     """Yield what is no text, no tuple of texts or no tuple of names; it is left out of what is looked at further."""
     for part in ("partition", "row"):
-        value = getattr(declared, part)
+        value = getattr(declaration, part)
         if not (isinstance(value, str) or (isinstance(value, tuple) and all(isinstance(v, str) for v in value))):
             yield f'{part}=: expected text such as "{{name}}", or a tuple of texts, got {safe_repr(value)}'
-            setattr(declared, part, "")
-    if declared.misplaced:
-        yield f"{safe_repr(declared.misplaced[0])}: name the argument, partition= or row="
-    if not isinstance(declared, Index):
+            setattr(declaration, part, "")
+    if declaration.misplaced:
+        yield f"{safe_repr(declaration.misplaced[0])}: name the argument, partition= or row="
+    if not isinstance(declaration, Index):
         return
-    for option in declared.unknown:
+    for option in declaration.unknown:
         mend = _INDEX_OPTIONS.get(option)
         options = ("partition", "row", "include", "where", "unique", "table")
         yield f"{option}= is not an option of an index{f'; {mend}' if mend else did_you_mean(option, options)}"
-    include: Any = declared.include
+    include: Any = declaration.include
     names = isinstance(include, tuple | list) and all(isinstance(name, str) for name in include)
     if not names and not isinstance(include, str):
         yield f'include=: expected a tuple of field names, or "all", got {safe_repr(include)}'
-        declared.include = ()
-    if not isinstance(declared.table, str | None):
-        yield f"table=: the name of a table is text, not {safe_repr(declared.table)}"
-        declared.table = None
-    if not isinstance(declared.unique, bool):
-        yield f"unique=: expected True or False, got {safe_repr(declared.unique)}"
+        declaration.include = ()
+    if not isinstance(declaration.table, str | None):
+        yield f"table=: the name of a table is text, not {safe_repr(declaration.table)}"
+        declaration.table = None
+    if not isinstance(declaration.unique, bool):
+        yield f"unique=: expected True or False, got {safe_repr(declaration.unique)}"
 
 
 def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
@@ -248,11 +248,11 @@ def _inherited(bases: tuple[Any, ...]) -> Iterator[tuple[str, FieldModel]]:
 def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the fields' annotations, evaluated where the class is written, without ``tm.Field``; or `_FAULTY`."""
     frame = calling_frame()
-    inner = {k: v for k, v in body.items() if isinstance(v, type)}
-    for field_name, given in annotations_of(body).items():
-        probe = type(name, (), {"__annotations__": {field_name: given}, "__module__": body["__module__"]})
+    nested_classes = {k: v for k, v in body.items() if isinstance(v, type)}
+    for field_name, annotation in annotations_of(body).items():
+        probe = type(name, (), {"__annotations__": {field_name: annotation}, "__module__": body["__module__"]})
         try:
-            hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **inner}, include_extras=True)
+            hints = get_type_hints(probe, frame.f_globals, {**frame.f_locals, **nested_classes}, include_extras=True)
         except Exception as error:  # evaluating a user's text may raise anything
             faults.append(f"{field_name}: {_unreadable(name, error, [*frame.f_locals, *frame.f_globals])}")
             yield field_name, _FAULTY
@@ -275,7 +275,7 @@ def _evaluated(name: str, body: dict[str, Any], faults: list[str]) -> Iterator[t
             faults.append(f"{field_name}: annotate it tm.Field[{text}], or ClassVar[{text}] if it is not a field")
 
 
-def _unreadable(name: str, error: Exception, known: list[str]) -> str:
+def _unreadable(name: str, error: Exception, names: list[str]) -> str:
     """Return what to do about an annotation that cannot be evaluated."""
     if isinstance(error, NameError) and error.name == name:
         return (
@@ -285,7 +285,7 @@ def _unreadable(name: str, error: Exception, known: list[str]) -> str:
     hint = ""
     if isinstance(error, NameError) and error.name:
         types = [name for name, value in vars(builtins).items() if isinstance(value, type)]
-        hint = did_you_mean(error.name, [*known, *types])
+        hint = did_you_mean(error.name, [*names, *types])
         hint = hint or "; an import under TYPE_CHECKING does not exist when the program runs"
     return f"its annotation cannot be read: {error}{hint}"
 
@@ -370,7 +370,7 @@ def is_time_of(default: object, now: datetime) -> bool:
         seconds = (default - now).total_seconds()
     else:
         return False
-    return abs(seconds) < _NOW
+    return abs(seconds) < _CLASS_SECONDS
 
 
 def _is_fixed(value: object) -> bool:
@@ -388,10 +388,10 @@ def _place_faults(name: str, measure: Measure, *, aggregate: bool) -> Iterator[s
     elif aggregate and measure.of is not None:
         yield f"of= is for a field of an entity; the class statement of an aggregate says what {kind}(…) is over"
     elif not aggregate and measure.of is None:
-        given = "" if measure.attr is None else f"{measure.attr!r}, "
+        argument_text = "" if measure.attr is None else f"{measure.attr!r}, "
         yield (
             f"{kind}(…) belongs in an Aggregate, class …(tm.Aggregate, of=…), or names the class that it measures: "
-            f"{name} = tm.{kind}({given}of=…)"
+            f"{name} = tm.{kind}({argument_text}of=…)"
         )
 
 
@@ -404,13 +404,13 @@ def _option_faults(name: str, settings: FieldOptions) -> Iterator[str]:
         yield f"factory={safe_repr(factory)} cannot be called; give a function, as in factory=list"
     if not isinstance(settings.name, str | None):
         yield f"name={safe_repr(settings.name)}: the name of a property is text"
-    for one in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
-        if not callable(one):
-            yield f"validator={safe_repr(one)} cannot be called; give a function of (entity, attribute, value)"
-    known = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
+    for function in validator if isinstance(validator, list | tuple) else [] if validator is None else [validator]:
+        if not callable(function):
+            yield f"validator={safe_repr(function)} cannot be called; give a function of (entity, attribute, value)"
+    option_names = [field.name for field in attrs.fields(FieldOptions) if field.name != "unknown"]
     for option in settings.unknown:
         mend = _OPTIONS.get(option, "").format(name)
-        yield f"{option}= is not an option of a field{f'; {mend}' if mend else did_you_mean(option, known)}"
+        yield f"{option}= is not an option of a field{f'; {mend}' if mend else did_you_mean(option, option_names)}"
 
 
 def _check_fields(fields: Mapping[str, FieldModel], faults: list[str]) -> None:

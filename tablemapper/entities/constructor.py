@@ -39,9 +39,9 @@ def _variables(declaration: Declaration) -> dict[str, str]:
 
 
 def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
-    inner = _variables(declaration)
-    attributes = {attribute.name: attribute for attribute in attrs.fields(declaration.cls)}
-    yield from _init_source(declaration, inner, names, validated=any(one.validator for one in attributes.values()))
+    variables = _variables(declaration)
+    attributes = {a.name: a for a in attrs.fields(declaration.cls)}
+    yield from _init_source(declaration, variables, names, validated=any(a.validator for a in attributes.values()))
     for at, f in enumerate(declaration.fields):
         yield from _setter_source(declaration, at, f, attributes[f.name], names)
     yield f"SETTERS = {{{', '.join(f'{f.name!r}: set_{at}' for at, f in enumerate(declaration.fields))}}}"
@@ -49,7 +49,7 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     yield "    setter = SETTERS.get(name)"
     yield "    if setter is None: set_other(self, name, value)"
     yield "    else: setter(self, value)"
-    yield from _key_source(declaration, {name: inner[name] for name in declaration.arguments}, names)
+    yield from _key_source(declaration, {name: variables[name] for name in declaration.arguments}, names)
     yield "def key_of(self):"
     yield "    try: row = self._row"
     yield "    except AttributeError: row = None"
@@ -57,11 +57,13 @@ def constructor_source(declaration: Declaration, names: Names) -> Iterator[str]:
     yield f"    return key({', '.join(['Cls', *(f'self.{name}' for name in declaration.arguments)])})"
 
 
-def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, *, validated: bool) -> Iterator[str]:
+def _init_source(
+    declaration: Declaration, variables: dict[str, str], names: Names, *, validated: bool
+) -> Iterator[str]:
     positional, by_name, prologue, tests, assign = list[str](), list[str](), list[str](), list[str](), list[str]()
     missing = names.name("missing", _FACTORY)
     for f in declaration.parameters:
-        parameter, variable = f.name, inner[f.name]
+        parameter, variable = f.name, variables[f.name]
         if f.factory is not None:
             parameter += f"={missing}"
             prologue.append(f"    if {variable} is {missing}: {variable} = {names.name('factory', f.factory)}()")
@@ -73,10 +75,10 @@ def _init_source(declaration: Declaration, inner: dict[str, str], names: Names, 
         tests.append(_test(f, variable, names))
         assign.append(f"    self.{f.name} = {variable}")
     assign += [f"    self.{f.name} = {names.name('empty', f.default)}" for f in declaration.fields if f.maintained]
-    values = ", ".join(inner.values())
+    values = ", ".join(variables.values())
     yield f"def __init__({', '.join(['self', *positional, *(['*', *by_name] if by_name else [])])}):"
-    if any(name != variable for name, variable in inner.items()):
-        yield f"    _init(self, {', '.join(inner)})"
+    if any(name != variable for name, variable in variables.items()):
+        yield f"    _init(self, {', '.join(variables)})"
         yield f"def _init(self, {values}):"
     yield from prologue
     yield f"    if not ({' and '.join(tests) or 'True'}):"
@@ -109,13 +111,13 @@ def _setter_source(declaration: Declaration, at: int, f: FieldModel, attribute: 
 
 def _key_source(declaration: Declaration, plain: dict[str, str], names: Names) -> Iterator[str]:
     fast = [declaration.field(name).type.fast_source(variable, names) for name, variable in plain.items()]
-    given = ", ".join(plain.values())
+    value_list = ", ".join(plain.values())
     yield f"def key({', '.join(['_cls', '/', *plain])}):"
     if any(name != variable for name, variable in plain.items()):
         yield f"    return _key({', '.join(['_cls', *plain])})"
         yield f"def _key({', '.join(['_cls', *plain.values()])}):"
     if plain:
-        yield f"    if not ({' and '.join(fast)}): ({given},) = normalise_key(({given},))"
+        yield f"    if not ({' and '.join(fast)}): ({value_list},) = normalise_key(({value_list},))"
     for variable, template in zip(("partition", "row"), declaration.templates, strict=True):
         yield f"    {variable} = {template.encode_source(plain, names)}"
         yield f"    if len({variable}) > 256: check_key({variable}, what={declaration.name + ' ' + variable + ' key'!r})"

@@ -107,8 +107,8 @@ class AbstractDeclaration:
                 return model
         if name == TIMESTAMP_NAME:
             return _TIMESTAMP
-        known = [model.name for model in self.fields]
-        raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(known)}){did_you_mean(name, known)}')
+        names = [model.name for model in self.fields]
+        raise InvalidQuery(f'{self.name}: no field "{name}" (fields: {", ".join(names)}){did_you_mean(name, names)}')
 
     @cached_property
     def parameters(self) -> tuple[FieldModel, ...]:
@@ -150,7 +150,7 @@ class Declaration(AbstractDeclaration):
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
-        """What ``Product.key`` takes: the key's fields, each once, in order of first appearance."""
+        """The arguments of ``Product.key``: the key's fields, each once, in order of first appearance."""
         return tuple(dict.fromkeys(f for t in self.templates for f in t.fields))
 
     @property
@@ -253,7 +253,7 @@ def declare(
     cls: Any,
     options: Options,
     fields: dict[str, FieldModel],
-    declared: dict[str, Any],
+    declarations: dict[str, Any],
     faulty: set[str],
     faults: list[str],
 ) -> AbstractDeclaration:
@@ -262,8 +262,8 @@ def declare(
     A key or an index over a field that has a fault itself is not judged: what is wrong with the field is said once.
     """
     models = tuple(fields.values())
-    keys = {name: value for name, value in declared.items() if isinstance(value, Key)}
-    indexes = {name: value for name, value in declared.items() if isinstance(value, Index)}
+    keys = {name: value for name, value in declarations.items() if isinstance(value, Key)}
+    indexes = {name: value for name, value in declarations.items() if isinstance(value, Index)}
     where = _condition("where=", options.where, options.of or cls, faults)
     faults += accept_faults(options.accept, index=False)
     if options.table is None:
@@ -275,7 +275,7 @@ def declare(
         faults += [
             f"{name}: a class without table= has no key and no indexes; name its table, as in "
             f'class {cls.__name__}(…, table="…")'
-            for name in declared
+            for name in declarations
         ]
         return AbstractDeclaration(cls=cls, table=None, fields=models, of=options.of, where=where)
     table = options.table
@@ -287,7 +287,7 @@ def declare(
     if set(keys) != {"key"}:
         wrong = "".join(f", not {name}" for name in keys if name != "key")
         faults.append(f'declare exactly one key, named "key"{wrong}: key = tm.Key(partition="{{…}}", row="{{…}}")')
-    judged = {name for name, value in declared.items() if faulty.isdisjoint(_named(value))}
+    judged = {name for name, value in declarations.items() if faulty.isdisjoint(_field_names(value))}
     partition, row = key_templates(keys["key"], fields, faults) if "key" in judged & keys.keys() else (None, None)
     compiled = [
         model
@@ -335,10 +335,10 @@ def key_templates(
 
 def _too_fine(fields: Mapping[str, FieldModel], partition: Template, row: Template) -> Iterator[str]:
     """Yield the times that are kept finer than a key holds them, so that two of them could share it."""
-    known = composed_fields((partition, row)) | partition.lossless_fields | row.lossless_fields
+    lossless = composed_fields((partition, row)) | partition.lossless_fields | row.lossless_fields
     cut = {slot.field: f"{slot}" for template in (partition, row) for slot in template.slots if slot.text.codes}
     for name, slot in cut.items():
-        if (precision := fields[name].type.precision) and name not in known:
+        if (precision := fields[name].type.precision) and name not in lossless:
             yield (
                 f'{name}: precision="{precision}" is finer than what the key holds of it ({slot}); add the parts that '
                 "are missing, or leave the precision out"
@@ -370,15 +370,15 @@ def _condition(
 
 def _templates(
     name: str,
-    declared: Key[Any] | Index[Any],
+    key_or_index: Key[Any] | Index[Any],
     kinds: Mapping[str, Any],
     fields: Mapping[str, FieldModel],
     faults: list[str],
 ) -> tuple[Template | None, Template | None]:
     templates: list[Template | None] = []
-    is_key = isinstance(declared, Key)
+    is_key = isinstance(key_or_index, Key)
     for part in ("partition", "row"):
-        text = getattr(declared, part)
+        text = getattr(key_or_index, part)
         if is_key and part == "row":
             levels = {name: tuple for name, field in fields.items() if field.type.hierarchy and not field.optional}
             kinds = {**kinds, **levels}
@@ -437,21 +437,21 @@ def _slots(template: Any) -> list[str]:
     return list(dict.fromkeys(piece.split("}")[0].split(":")[0] for piece in pieces))
 
 
-def _named(declared: Key[Any] | Index[Any]) -> Iterator[str]:
+def _field_names(key_or_index: Key[Any] | Index[Any]) -> Iterator[str]:
     """Yield the fields that a key or an index names."""
-    for slot in (*_slots(declared.partition), *_slots(declared.row)):
+    for slot in (*_slots(key_or_index.partition), *_slots(key_or_index.row)):
         yield slot.partition(".")[0]
-    if isinstance(declared, Index) and not isinstance(declared.include, str):
-        yield from declared.include
+    if isinstance(key_or_index, Index) and not isinstance(key_or_index.include, str):
+        yield from key_or_index.include
 
 
 def _compare_parameters(
-    name: str, declared: Any, types: Mapping[str, ValueType], fields: Mapping[str, FieldModel], faults: list[str]
+    name: str, key_or_index: Any, types: Mapping[str, ValueType], fields: Mapping[str, FieldModel], faults: list[str]
 ) -> None:
     """Compare the type parameters of a key or an index with the fields that it is made of."""
-    literals = (*_texts(declared.partition), *_texts(declared.row))
+    literals = (*_texts(key_or_index.partition), *_texts(key_or_index.row))
     hint = next((f'; did you mean "{{{text}}}"?' for text in literals if text in fields), "")
-    parameters = get_args(getattr(declared, "__orig_class__", None))
+    parameters = get_args(getattr(key_or_index, "__orig_class__", None))
     if hint and not types:
         faults.append(f"{name}: its templates contain no field in braces{hint}")
         return
@@ -465,13 +465,13 @@ def _compare_parameters(
         return
     for (argument, kind), parameter in zip(types.items(), parameters, strict=True):
         try:
-            given, _ = value_type(parameter)
+            parameter_type, _ = value_type(parameter)
         except (ValueError, NameError) as error:
             faults.append(f"{name}: type parameter of {argument}: {error}")
             continue
-        if given.name != kind.plain.name:
+        if parameter_type.name != kind.plain.name:
             faults.append(
-                f"{name}: the type parameter of {argument} is {given.name}, but the field is {kind.plain.name}"
+                f"{name}: the type parameter of {argument} is {parameter_type.name}, but the field is {kind.plain.name}"
             )
 
 
@@ -485,7 +485,7 @@ def compile_index(
 ) -> IndexModel | None:
     types = dict(_index_types(index, fields))
     lists = [f for f in types if fields[f.partition(".")[0]].type.element is not None and "." not in f]
-    before = len(faults)
+    fault_count = len(faults)
     partition, row = _templates(name, index, {f: t.key_kind for f, t in types.items()}, fields, faults)
     include: list[FieldModel] = []
     if index.include == "all":
@@ -493,32 +493,32 @@ def compile_index(
     elif isinstance(index.include, str):
         faults.append(f'{name}: include={safe_repr(index.include)}: a tuple of field names, or "all"')
     else:
-        for wanted in index.include:
-            if wanted in fields:
-                include.append(fields[wanted])
+        for included_name in index.include:
+            if included_name in fields:
+                include.append(fields[included_name])
             else:
                 faults.append(
-                    f'{name}: no field "{wanted}" (fields: {", ".join(fields)}){did_you_mean(wanted, fields)}'
+                    f'{name}: no field "{included_name}" (fields: {", ".join(fields)}){did_you_mean(included_name, fields)}'
                 )
     if not is_name(name.partition("#")[0]):  # (a former definition has a number)
         faults.append(f"{name}: this is no name of an attribute in Python; choose another for the index")
     faults += [f"{name}: {fault}" for fault in accept_faults(index.accept, index=True)]
-    named = index_table(table, name) if index.table is None else index.table
-    if (fault := check_table_name(named)) is not None:
-        faults.append(f"{name}: its table {safe_repr(named)}: {fault}; write table=…")
+    target = index_table(table, name) if index.table is None else index.table
+    if (fault := check_table_name(target)) is not None:
+        faults.append(f"{name}: its table {safe_repr(target)}: {fault}; write table=…")
     where = _condition(f"{name}: where=", index.where, cls, faults)
     if partition is None or row is None:
         return None
-    used = [f for f in dict.fromkeys((*partition.fields, *row.fields)) if f in lists]
-    if len(used) > 1:
-        faults.append(f"{name}: {' and '.join(used)} are lists; an index can fan out over one")
+    list_fields = [f for f in dict.fromkeys((*partition.fields, *row.fields)) if f in lists]
+    if len(list_fields) > 1:
+        faults.append(f"{name}: {' and '.join(list_fields)} are lists; an index can fan out over one")
     arguments = dict.fromkeys((*partition.arguments, *row.arguments))
     _compare_parameters(name, index, {f: types[f] for f in arguments}, fields, faults)
-    if len(faults) > before:
+    if len(faults) > fault_count:
         return None
-    fan_out, everything = used[0] if used else None, index.include == "all"
+    fan_out, everything = list_fields[0] if list_fields else None, index.include == "all"
     return IndexModel(
-        name, named, partition, row, tuple(include), index.unique, where, fan_out, everything, accepted(index.accept)
+        name, target, partition, row, tuple(include), index.unique, where, fan_out, everything, accepted(index.accept)
     )
 
 

@@ -81,28 +81,28 @@ def _make_class(
     faults += [] if is_name(name) else [f"{safe_repr(name)} is no name of a class in Python"]
     kind: Any = next(base for base in bases if isinstance(base, RecordType))
     options = kind._options(options, faults)
-    before = len(faults)
+    fault_count = len(faults)
     read_bases(name, bases, faults)
-    impossible = len(faults) > before
-    fields, declared, faulty = read_body(name, body, bases, options, faults)
+    impossible = len(faults) > fault_count
+    fields, declarations, faulty = read_body(name, body, bases, options, faults)
     if options.table is not None:
         faults += plain_annotations(bases, fields)
     if impossible:
         raise InvalidModel(name, faults)
     concrete = options.table is not None
-    own = type(f"{name}Type", (mcls,), {}) if concrete else mcls
+    own_metaclass = type(f"{name}Type", (mcls,), {}) if concrete else mcls
     cached = cached_attributes(bases, body) if concrete else {}
     slots = (*fields, *([CACHE] if cached else [])) if concrete else ()
-    cls: Any = type.__new__(own, name, bases, {**body, **cached, "__slots__": slots})
+    cls: Any = type.__new__(own_metaclass, name, bases, {**body, **cached, "__slots__": slots})
     if concrete:
         for model in fields.values():
-            setattr(own, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
+            setattr(own_metaclass, model.name, ClassAccess(cls, Attr(cls, model.name, model.type)))
     else:
         # While its conditions are read, an abstract class knows its fields already.
         type.__setattr__(
             cls, "__declaration__", AbstractDeclaration(cls=cls, table=None, fields=tuple(fields.values()))
         )
-    declaration = declare(cls, options, fields, declared, faulty, faults)
+    declaration = declare(cls, options, fields, declarations, faulty, faults)
     faults += cls._faults(declaration)
     if faults:
         raise InvalidModel(name, faults)
@@ -112,14 +112,14 @@ def _make_class(
     if concrete:
         names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": slots}
         type.__setattr__(cls, "__raw__", type.__new__(mcls, name, bases, names))
-        _finish(cls, own, declaration_of(cls))
+        _finish(cls, own_metaclass, declaration_of(cls))
     return cls
 
 
 # ---------------------------------------------------------------------------------------------- generated functions
 
 
-def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
+def _finish(cls: Any, own_metaclass: Any, declaration: Declaration) -> None:
     """Add what is generated: attrs' methods, the constructor, ``__setattr__``, and the access to key and indexes."""
     attrs.define(
         cls,
@@ -153,12 +153,12 @@ def _finish(cls: Any, own: Any, declaration: Declaration) -> None:
     functions["key"].__qualname__ = f"{cls.__qualname__}.key"
     functions["key"].__annotations__ = {name: annotations[name] for name in declaration.arguments}
     type.__setattr__(cls, "key", property(functions["key_of"], doc="The entity's key."))
-    own.key = ClassAccess(cls, MethodType(functions["key"], cls))
+    own_metaclass.key = ClassAccess(cls, MethodType(functions["key"], cls))
     for index in declaration.indexes:
         call = IndexCall(
             cls, index.name, tuple((name, _argument_type(declaration, name).check) for name in index.arguments)
         )
-        setattr(own, index.name, ClassAccess(cls, call))
+        setattr(own_metaclass, index.name, ClassAccess(cls, call))
 
 
 def _default(f: FieldModel) -> Any:
@@ -299,26 +299,26 @@ class Record(metaclass=RecordType):
         cls = type(self)
         declaration = declaration_of(cls)
         values = {model.name: getattr(self, model.name) for model in declaration.parameters}
-        kept = {model.name: model for model in declaration.maintained}
-        faults = [maintained_fault(kept[name]) for name in changes if name in kept]
+        maintained = {model.name: model for model in declaration.maintained}
+        faults = [maintained_fault(maintained[name]) for name in changes if name in maintained]
         faults += [
             f'no field "{name}"{did_you_mean(name, values)}'
             for name in changes
-            if name not in values and name not in kept
+            if name not in values and name not in maintained
         ]
-        for one in assignments:
-            if not isinstance(one, Assignment):
-                faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(one)}")
-            elif one.attr.name in kept:
-                faults.append(maintained_fault(kept[one.attr.name]))
-            elif one.attr.name not in values or one.attr.path or one.attr.part or not issubclass(cls, one.attr.owner):
-                faults.append(f"{one.attr!r} is not a field of {cls.__name__}")
-            elif one.adds or isinstance(one.value, Number):
-                faults.append(f"{one.attr.name}: expected a value; only the store calculates, in merge and update")
-            elif one.attr.name in changes:
-                faults.append(f"{one.attr.name}: it is assigned twice")
+        for a in assignments:
+            if not isinstance(a, Assignment):
+                faults.append(f"expected {cls.__name__}.field.set(…), got {safe_repr(a)}")
+            elif a.attr.name in maintained:
+                faults.append(maintained_fault(maintained[a.attr.name]))
+            elif a.attr.name not in values or a.attr.path or a.attr.part or not issubclass(cls, a.attr.owner):
+                faults.append(f"{a.attr!r} is not a field of {cls.__name__}")
+            elif a.adds or isinstance(a.value, Number):
+                faults.append(f"{a.attr.name}: expected a value; only the store calculates, in merge and update")
+            elif a.attr.name in changes:
+                faults.append(f"{a.attr.name}: it is assigned twice")
             else:
-                changes[one.attr.name] = one.value
+                changes[a.attr.name] = a.value
         if faults:
             raise InvalidEntity(f"{cls.__name__}.replace", faults)
         copy = cls(**(values | changes))
@@ -330,13 +330,13 @@ class Record(metaclass=RecordType):
     if not TYPE_CHECKING:
 
         def __getitem__(self, name: object) -> NoReturn:  # dict(entity) comes here too
-            known = any(field.name == name for field in declaration_of(type(self)).fields)
-            read = f"entity.{name}, or " if known else ""
-            raise TypeError(f"{type(self).__name__} entities are no mappings; write {read}tm.to_dict(entity)")
+            is_field = any(field.name == name for field in declaration_of(type(self)).fields)
+            access = f"entity.{name}, or " if is_field else ""
+            raise TypeError(f"{type(self).__name__} entities are no mappings; write {access}tm.to_dict(entity)")
 
     @property
     def _timestamp(self) -> datetime:
-        """When it was last written; conditions on `tablemapper.timestamp` read it."""
+        """The time of the last write; conditions on `tablemapper.timestamp` read it."""
         return TIMESTAMP.load(self._row[2])  # type: ignore[no-any-return]
 
     @classmethod

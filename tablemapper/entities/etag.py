@@ -17,13 +17,13 @@ _OF_A_SERVICE = re.compile(
 
 
 class Stamp(int):
-    """When an entity was last written, in µs, with the ETag that a service gave it: two are equal if their ETags are."""
+    """The time of an entity's last write, in µs, with the ETag that a service gave it: two are equal if their ETags are."""
 
     etag: str
 
     def __new__(cls, etag: str) -> Stamp:
-        found = _OF_A_SERVICE.fullmatch(etag)
-        time = "1970-01-01T00:00:00" if found is None else f"{found[1]}:{found[2]}:{found[3]}.{found[4] or '':0<6.6}"
+        match = _OF_A_SERVICE.fullmatch(etag)
+        time = "1970-01-01T00:00:00" if match is None else f"{match[1]}:{match[2]}:{match[3]}.{match[4] or '':0<6.6}"
         self = super().__new__(cls, TIMESTAMP.store(Builtin.datetime.fromisoformat(f"{time}+00:00")))
         self.etag = etag
         return self

@@ -1,7 +1,7 @@
-"""What stands behind a field's name in a class body: its type for the checkers, its options for the library.
+"""Fields of class bodies: their types for the checkers, their options for the library.
 
-At run time ``Field[T]`` is ``T`` with a mark, which the class takes off again, so that attrs, cattrs and msgspec see
-plain annotations; for the checkers it is a descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
+At run time ``Field[T]`` is ``T`` with a mark. The class takes it off again, so attrs, cattrs and msgspec see plain
+annotations. For the checkers it is a descriptor: ``Product.price`` is an `Attr`, ``product.price`` a value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ Validator: TypeAlias = Callable[[Any, Any, Any], Any]
 
 @attrs.frozen(eq=False)
 class FieldOptions:
-    """What `field` was called with."""
+    """The arguments of `field`."""
 
     default: Any = attrs.field(factory=lambda: attrs.NOTHING)
     factory: Callable[[], Any] | None = None
@@ -444,7 +444,7 @@ class FieldModel:
 
     @_property
     def missing(self) -> Any:
-        """What the field reads as where no property is stored: None if it is optional, else its default."""
+        """The value of the field where no property is stored: None if it is optional, else its default."""
         if self.type.undeclared and not self.optional:
             return Extra()
         return None if self.optional or self.default is attrs.NOTHING else self.default

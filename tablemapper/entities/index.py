@@ -122,7 +122,7 @@ if TYPE_CHECKING:  # (with as many leading values as one likes)
 @refuse_foreign_names("index", lambda call: (repr(call), repr(call)), "either")
 @attrs.frozen
 class IndexCall:
-    """What ``Product.by_name`` is when the program runs: called with leading values, it gives an `IndexRange`."""
+    """The run-time value of ``Product.by_name``: called with leading values, it gives an `IndexRange`."""
 
     entity: type[Any]
     index: str
@@ -131,8 +131,8 @@ class IndexCall:
 
     def __call__(self, *values: Any) -> IndexRange[Any]:
         if len(values) > len(self.arguments):
-            wanted = ", ".join(name for name, _ in self.arguments)
-            raise InvalidQuery(f"{self!r}: {len(values)} values, but it has {len(self.arguments)}: {wanted}")
+            argument_names = ", ".join(name for name, _ in self.arguments)
+            raise InvalidQuery(f"{self!r}: {len(values)} values, but it has {len(self.arguments)}: {argument_names}")
         checked = []
         for (name, check), value in zip(self.arguments, values, strict=False):
             try:

@@ -65,7 +65,7 @@ class JsonForm:
         }
         members = [(f"member_{at}", Any) for at in range(len(self.fields))]
         names = Names(
-            encode=_encode, joined=_joined,
+            encode=_encode, joined=_joined_objects,
             Members=msgspec.defstruct(
                 declaration.name, members, rename=dict(zip([name for name, _ in members], self.fields, strict=True)), gc=False
             ),
@@ -111,7 +111,7 @@ def _empty(f: FieldModel) -> Callable[[], Any] | None:
     return lambda: value
 
 
-def _joined(first: bytes, second: bytes) -> bytes:
+def _joined_objects(first: bytes, second: bytes) -> bytes:
     """Return one JSON object of two; what is in the second comes last."""
     return b"%s,%s" % (first[:-1], second[1:]) if len(second) > 2 else first
 
@@ -142,7 +142,7 @@ def to_json(entity: _Record, *, etag: bool = False) -> bytes:
         text = entity.__json__()
         if not etag or entity._row is None:
             return text
-        return _joined(_encode({_ETAG: etag_text(entity._row[2])}), text)
+        return _joined_objects(_encode({_ETAG: etag_text(entity._row[2])}), text)
     except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
         raise _unwritable(entity, error) from error
 
@@ -239,17 +239,17 @@ def _read(
         except ValueFault as error:
             faults.append(located(name, error))
         faults += [located(name, fault) for fault in islice(reader.losses(members[name]), MAX_PROPERTIES)]
-    rest = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
-    if len(rest) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
+    extra = {name: value for name, value in members.items() if name not in form.fields and name != _ETAG}
+    if len(extra) > 2 * MAX_PROPERTIES:  # (each can have another member that says its type)
         faults.append(
-            f"{len(rest)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
+            f"{len(extra)} members are none of its fields, and an entity has at most {MAX_PROPERTIES} properties"
         )
     elif form.extra is not None:
-        values[form.extra.name], wrong = read_members(rest)
+        values[form.extra.name], wrong = read_members(extra)
         faults += wrong
     else:
-        known = ", ".join(form.fields)
-        faults += [f"{name}: no such field (fields: {known}){did_you_mean(str(name), form.fields)}" for name in rest]
+        names = ", ".join(form.fields)
+        faults += [f"{name}: no such field (fields: {names}){did_you_mean(str(name), form.fields)}" for name in extra]
     timestamp = _timestamp(members.get(_ETAG), faults)
     if faults:
         raise InvalidEntity(cls.__name__, faults)
@@ -317,7 +317,7 @@ def _bounds(f: FieldModel, schema: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if f.type.kind is Decimal:  # which is text there: no word of JSON Schema bounds its number
         return {
-            "description": f"{said}; {f.constraint.text}" if (said := schema.get("description")) else f.constraint.text
+            "description": f"{text}; {f.constraint.text}" if (text := schema.get("description")) else f.constraint.text
         }
     return {_BOUNDS[name]: bound for name, bound in f.constraint.bounds.items()}
 

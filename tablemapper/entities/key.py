@@ -21,8 +21,8 @@ def dotted(template: TemplateText) -> Any:
     """Return a template with ``{more[color]}`` as ``{more.color}``, as all nested values are named within."""
     if isinstance(template, str):
         return _ENTRY.sub(r"\1.\2", template)
-    given: Any = template  # (what is no tuple of texts is refused with the class)
-    return tuple(map(dotted, given)) if isinstance(given, tuple) else given
+    value: Any = template  # (what is no tuple of texts is refused with the class)
+    return tuple(map(dotted, value)) if isinstance(value, tuple) else value
 
 
 @refuse_foreign_names("key", lambda key: (f"a key of {key.entity.__name__}", key.entity.__name__), "either")

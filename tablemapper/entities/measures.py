@@ -1,6 +1,6 @@
-"""What an aggregate may measure, and group by: every fault of a declaration.
+"""The rules of measures and groups of aggregates: every fault of a declaration.
 
-A maintained field of an entity is the measure of an aggregate that nobody sees: it is grouped by the fields of the
+A maintained field of an entity is the measure of an aggregate that nobody sees. That is grouped by the fields of the
 entity's key, and the source has fields of the same names.
 """
 
@@ -26,11 +26,11 @@ def measures_of(declaration: Declaration, field: FieldModel) -> dict[str, Measur
     """
     assert field.measure is not None
     source = field.measure.of
-    found = {}
+    measures = {}
     for name in declaration.arguments:
         attr: Attr[Any, Any] = Attr(source, name, abstract_declaration(source).field(name).type)
-        found[name] = Measure("group", attr, None, declaration.field(name).property)
-    return found | {field.name: attrs.evolve(field.measure, of=None, name=field.property)}
+        measures[name] = Measure("group", attr, None, declaration.field(name).property)
+    return measures | {field.name: attrs.evolve(field.measure, of=None, name=field.property)}
 
 
 def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
@@ -45,14 +45,14 @@ def maintained_faults(declaration: AbstractDeclaration) -> Iterator[str]:
         if not isinstance(source, type) or "__declaration__" not in source.__dict__:
             yield f"{field.name}: of={safe_repr(source)}: expected the class of the entities that it measures"
             continue
-        if lost := [one for one in declaration.arguments if one not in abstract_declaration(source).properties]:
+        if missing := [name for name in declaration.arguments if name not in abstract_declaration(source).properties]:
             yield (
                 f"{field.name}: it is over the entities with the values of this key, but {source.__name__} has no field "
-                f"{_listed(set(lost))}"
+                f"{_name_list(set(missing))}"
             )
             continue
         measures = measures_of(declaration, field)
-        fields = tuple([attrs.evolve(declaration.field(name), measure=one) for name, one in measures.items()])
+        fields = tuple([attrs.evolve(declaration.field(name), measure=measure) for name, measure in measures.items()])
         faults = aggregate_faults(attrs.evolve(declaration, of=source, fields=fields))
         yield from (fault if fault.startswith(f"{field.name}: ") else f"{field.name}: {fault}" for fault in faults)
 
@@ -80,15 +80,15 @@ def aggregate_faults(declaration: AbstractDeclaration) -> list[str]:
         lossless = declaration.partition.lossless_fields | declaration.row.lossless_fields
         if declaration.key_fields != groups:
             faults.append(
-                f"its key is made of {_listed(declaration.key_fields)}, but must be of exactly the group_by fields, "
-                f"{_listed(groups)}"
+                f"its key is made of {_name_list(declaration.key_fields)}, but must be of exactly the group_by fields, "
+                f"{_name_list(groups)}"
             )
-        elif lost := groups - lossless:
-            faults.append(f"its key must hold {_listed(lost)} without loss, or two groups would share a row")
+        elif lossy := groups - lossless:
+            faults.append(f"its key must hold {_name_list(lossy)} without loss, or two groups would share a row")
     return faults
 
 
-def _listed(names: set[str] | frozenset[str]) -> str:
+def _name_list(names: set[str] | frozenset[str]) -> str:
     return ", ".join(sorted(names)) or "no field"
 
 
@@ -98,10 +98,10 @@ def _measure_faults(field: FieldModel, measure: Measure, source: type[Any]) -> l
     if fault is None and measure.kind == "count":
         fault = None if field.type.name == "int" else f"a count is an int, not {field.type.name}"
     elif fault is None:
-        wanted = _kind_of(measure)
-        fault = _KIND_FAULTS[measure.kind](field, measure, source, wanted)
-        if fault is None and field.type.name != wanted and (field.type.name, wanted) != ("int", "int32"):
-            fault = f"{measure.kind} of {measure.attr!r} is {wanted}, but the field is {field.type.name}"
+        kind = _kind_of(measure)
+        fault = _KIND_FAULTS[measure.kind](field, measure, source, kind)
+        if fault is None and field.type.name != kind and (field.type.name, kind) != ("int", "int32"):
+            fault = f"{measure.kind} of {measure.attr!r} is {kind}, but the field is {field.type.name}"
     return [] if fault is None else [fault]
 
 
@@ -109,21 +109,21 @@ def _source_fault(measure: Measure, source: type[Any]) -> str | None:
     """Return why nothing can be maintained from what a measure reads."""
     attr = measure.attr
     try:
-        read = [
+        attributes = [
             *(attr.attributes() if isinstance(attr, Computed | ElementAttr) else [] if attr is None else [attr]),
             *([] if measure.where is None else as_predicate(measure.where).attributes()),
         ]
     except InvalidQuery as error:
         return f"where=: {error}"
-    for one in read:
-        if not isinstance(one, Attr):
-            return f"{measure.kind}({safe_repr(one)}): expected a field, as in {source.__name__}.name"
-        if not issubclass(source, one.owner):
-            return f"{safe_repr(one)} is not a field of {source.__name__}, the class that it aggregates"
-        if one.name == TIMESTAMP_NAME:
-            return f"{one!r} changes with each write; nothing can be maintained by it"
-        if abstract_declaration(source).field(one.name).maintained:
-            return f"{one!r} is a maintained field itself; measure its source"
+    for attribute in attributes:
+        if not isinstance(attribute, Attr):
+            return f"{measure.kind}({safe_repr(attribute)}): expected a field, as in {source.__name__}.name"
+        if not issubclass(source, attribute.owner):
+            return f"{safe_repr(attribute)} is not a field of {source.__name__}, the class that it aggregates"
+        if attribute.name == TIMESTAMP_NAME:
+            return f"{attribute!r} changes with each write; nothing can be maintained by it"
+        if abstract_declaration(source).field(attribute.name).maintained:
+            return f"{attribute!r} is a maintained field itself; measure its source"
     if isinstance(attr, ElementAttr) and measure.kind != "group":
         return f"{attr!r} is a group field, and cannot be measured"
     return None
@@ -138,36 +138,36 @@ def _kind_of(measure: Measure) -> str:
     return "int" if measure.kind == "sum" and name == "int32" else name
 
 
-def _group_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+def _group_fault(field: FieldModel, measure: Measure, source: type[Any], kind: str) -> str | None:
     attr = measure.attr
     assert attr is not None
     if isinstance(attr, Computed):
         return f"{attr!r} is calculated; group by a field"
     if not attr.type.keyable:
         hint = f", or by {attr!r}.each()" if attr.type.element is not None else ""
-        return f"{attr!r} is {wanted}; group by a scalar field{hint}"
-    return f"a group is never None; make it Field[{wanted}]" if field.optional else None
+        return f"{attr!r} is {kind}; group by a scalar field{hint}"
+    return f"a group is never None; make it Field[{kind}]" if field.optional else None
 
 
-def _sum_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+def _sum_fault(field: FieldModel, measure: Measure, source: type[Any], kind: str) -> str | None:
     attr = measure.attr
     assert attr is not None
     if not attr.type.summable:
         return f"{attr!r} is {attr.type.plain.name}; only numbers and timedeltas have a sum"
-    can_lack = measure.where is not None or any(_may_be_missing(one, source) for one in attr.attributes())
-    return None if field.optional or not (measure.kind == "avg" or can_lack) else _no_value(attr, wanted)
+    can_lack = measure.where is not None or any(_may_be_missing(attribute, source) for attribute in attr.attributes())
+    return None if field.optional or not (measure.kind == "avg" or can_lack) else _no_value(attr, kind)
 
 
-def _extreme_fault(field: FieldModel, measure: Measure, source: type[Any], wanted: str) -> str | None:
+def _extreme_fault(field: FieldModel, measure: Measure, source: type[Any], kind: str) -> str | None:
     attr = measure.attr
     assert attr is not None
     if not attr.type.ordered:
-        return f"{attr!r} is {wanted}, which has no order"
-    return None if field.optional else _no_value(attr, wanted)
+        return f"{attr!r} is {kind}, which has no order"
+    return None if field.optional else _no_value(attr, kind)
 
 
-def _no_value(attr: object, wanted: str) -> str:
-    return f"a group may hold no value of {attr!r}; make it Field[{wanted} | None]"
+def _no_value(attr: object, kind: str) -> str:
+    return f"a group may hold no value of {attr!r}; make it Field[{kind} | None]"
 
 
 _KIND_FAULTS: dict[str, Callable[[FieldModel, Measure, type[Any], str], str | None]] = {

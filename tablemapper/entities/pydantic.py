@@ -1,4 +1,4 @@
-"""How pydantic reads, writes and documents an entity, as it asks the class. pydantic itself is never imported."""
+"""The schemas by which pydantic reads, writes and documents an entity. pydantic itself is never imported."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def _located(error: InvalidEntity, value: Any) -> Exception:
 def document(cls: Any, schema: Any, handler: Any) -> Any:
     """Return the JSON schema of a class, as pydantic and FastAPI document it: with nested classes where they stand."""
     reference = handler(schema)
-    own = json_schema(cls)
-    definitions = own.pop("$defs", {})
-    del own["$schema"]
+    own_schema = json_schema(cls)
+    definitions = own_schema.pop("$defs", {})
+    del own_schema["$schema"]
     target = handler.resolve_ref_schema(reference)
-    target.update(_inline(own, definitions, ()))
+    target.update(_inline(own_schema, definitions, ()))
     return reference
 
 
@@ -74,8 +74,8 @@ def _inline(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -
         return schema
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
         if name in inside:  # it holds itself
-            return {"title": name, **rest}
-        return {**_inline(definitions[name], definitions, (*inside, name)), **rest}
+            return {"title": name, **siblings}
+        return {**_inline(definitions[name], definitions, (*inside, name)), **siblings}
     return {key: _inline(value, definitions, inside) for key, value in schema.items()}

@@ -1,4 +1,4 @@
-"""From a plan to its results: rows, items and totals.
+"""The results of a plan: rows, items and totals.
 
 - `prepared`: plans that are ready to run, and the plan cache.
 - `plan_reader`: the one place that reads the rows of a plan.

@@ -30,7 +30,7 @@ from .plan_reader import PlanReader
 from .prepared import PlanCache, PreparedPlan
 from .totals import COUNT, Measured, States
 
-_TOGETHER: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
+_MEASURE_PAIRS: tuple[tuple[Measured, Measured], ...] = (("sum", "avg"), ("min", "max"))
 
 
 @attrs.frozen(eq=False)
@@ -127,8 +127,8 @@ def _targets(plans: PlanCache, spec: QuerySpec) -> list[Model]:
     engine = plans.engine
     aggregates = engine.schema.aggregates_of(spec.model)
     labels = {aggregate: engine.label(aggregate) for aggregate in aggregates}
-    left = () if spec.eventual else engine.eventual
-    return [one for one, label in labels.items() if label not in engine.unready and label not in left]
+    excluded = () if spec.eventual else engine.eventual
+    return [target for target, label in labels.items() if label not in engine.unready and label not in excluded]
 
 
 def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]]:
@@ -137,12 +137,12 @@ def totals_served(plans: PlanCache, spec: QuerySpec) -> Iterator[tuple[str, str]
     for target in _targets(plans, spec):
         for field in target.declaration.fields:
             measure = field.measure
-            for kinds in _TOGETHER:
+            for kinds in _MEASURE_PAIRS:
                 if measure is not None and isinstance(measure.attr, Attr | Computed) and measure.kind in kinds:
                     slots |= {f"{kind}({measure.attr.label})": slot_of(kind, measure.attr) for kind in kinds}
     for label, slot in slots.items():
-        if (read := matching_aggregate(plans, spec, (), slot)) is not None:
-            yield label, read.target.name
+        if (match := matching_aggregate(plans, spec, (), slot)) is not None:
+            yield label, match.target.name
 
 
 def mismatches(plans: PlanCache, spec: QuerySpec) -> Iterator[str]:
@@ -157,7 +157,7 @@ def _merged(slot: MeasureState, a: State, b: State) -> State:
 
 
 def _match_aggregate(
-    spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], wanted: MeasureState
+    spec: QuerySpec, target: Model, groups: tuple[Attr[Any, Any], ...], slot: MeasureState
 ) -> Match | str:
     """Return how an aggregate answers a query, or why it does not.
 
@@ -186,14 +186,14 @@ def _match_aggregate(
             return f"entities without {attr.label} are in none of its groups"
     conditions = list(zip(parts, forms(*parts), strict=True))
     reasons: list[str] = []
-    for value in _kept_values(aggregate, wanted, spec.model):
+    for value in _kept_values(aggregate, slot, spec.model):
         where = _conditions_on_groups(value, conditions, group_fields)
         if not isinstance(where, str):
             of_groups = attrs.evolve(spec, model=target, where=where, order=())
             return Match(of_groups, tuple(group_fields[attr.source] for attr in groups), value)
         reasons.append(where)
-    subject = "entities" if wanted.attr is None else wanted.attr.label
-    return reasons[0] if reasons else f"it does not keep the {wanted.name} of {subject}"
+    subject = "entities" if slot.attr is None else slot.attr.label
+    return reasons[0] if reasons else f"it does not keep the {slot.name} of {subject}"
 
 
 def _conditions_on_groups(
@@ -203,31 +203,31 @@ def _conditions_on_groups(
 
     Those that are a condition of the value itself hold for all that it is of.
     """
-    given = [form for _, form in conditions]
-    if not all(form in given for form in value.condition_forms):
+    condition_forms = [form for _, form in conditions]
+    if not all(form in condition_forms for form in value.condition_forms):
         return "it is of some entities only, and the query does not repeat its condition"
-    rest = [part for part, form in conditions if form not in value.condition_forms]
-    translations = [(part, _translated(part, group_fields)) for part in rest]
+    own_parts = [part for part, form in conditions if form not in value.condition_forms]
+    translations = [(part, _translated(part, group_fields)) for part in own_parts]
     where = tuple([translated for _, translated in translations if translated is not None])
-    if len(where) == len(rest):
+    if len(where) == len(own_parts):
         return where
     untranslated = [part for part, translated in translations if translated is None]
     mixed = dict.fromkeys(attr.label for part in untranslated for attr in part.attributes())
     return f"its groups do not distinguish {', '.join(mixed)}"
 
 
-def _kept_values(aggregate: AggregateModel, wanted: MeasureState, model: Model) -> list[AggregateValue]:
+def _kept_values(aggregate: AggregateModel, wanted_slot: MeasureState, model: Model) -> list[AggregateValue]:
     """Return the values of an aggregate from which a wanted one may be read."""
-    every = forms(aggregate.where)
-    values = [AggregateValue(every, lambda state: [state[0], None])] if wanted.attr is None else []
+    common = forms(aggregate.where)
+    values = [AggregateValue(common, lambda state: [state[0], None])] if wanted_slot.attr is None else []
     for at, slot in enumerate(aggregate.slots, 1):
-        if attrs.evolve(slot, where=None).identity != wanted.identity:
+        if attrs.evolve(slot, where=None).identity != wanted_slot.identity:
             continue
         if slot.where is None:
-            values.append(AggregateValue(every, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
+            values.append(AggregateValue(common, lambda state, at=at: [state[0], state[at]]))  # type: ignore[misc]
         elif slot.attr is None or not _optional(slot.attr, model):  # (else a group without values may have entities)
             values.append(
-                AggregateValue(every + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at]))  # type: ignore[misc]
+                AggregateValue(common + forms(slot.where), lambda state, at=at, slot=slot: slot.of_some(state[at]))  # type: ignore[misc]
             )
     return values
 
@@ -247,8 +247,8 @@ def _translated(predicate: AnyPredicate, group_fields: dict[Any, Attr[Any, Any]]
                 translated_parts.append(translated)
             return attrs.evolve(predicate, parts=tuple(translated_parts))
         case Not(part=part):
-            inner = _translated(part, group_fields)
-            return None if inner is None else Not(part=inner)
+            negated = _translated(part, group_fields)
+            return None if negated is None else Not(part=negated)
         case Leaf():
             if (of_groups := predicate.with_attributes(lambda attr: group_fields.get(attr.source))) is not None:
                 return of_groups

@@ -59,7 +59,7 @@ class PreparedPlan:
         self,
         engine: Engine,
         plan: Plan,
-        wanted: tuple[Attr[Any, Any], ...] | None,
+        selected: tuple[Attr[Any, Any], ...] | None,
         *,
         filtering: bool,
         state: bool = False,
@@ -76,11 +76,13 @@ class PreparedPlan:
         self.whole: bool = not self.residual and not plan.distinct
         steps = len(plan.sort)
         self.width: int = steps + (4 if plan.index is not None else 2)
-        self._reads_fields = wanted is not None and not plan.distinct
-        if self._reads_fields and wanted is not None:
-            needed = [*wanted, *(attr for p in self.residual for attr in p.attributes())]
-            self.layout: RowLayout = attrs.evolve(layout_of(plan.path, needed, covering=plan.covering), state=state)
-            self._make = tuples(plan.path, self.layout, wanted, self.residual, covering=plan.covering, sorted_by=steps)
+        self._reads_fields = selected is not None and not plan.distinct
+        if self._reads_fields and selected is not None:
+            attributes = [*selected, *(attr for p in self.residual for attr in p.attributes())]
+            self.layout: RowLayout = attrs.evolve(layout_of(plan.path, attributes, covering=plan.covering), state=state)
+            self._make = tuples(
+                plan.path, self.layout, selected, self.residual, covering=plan.covering, sorted_by=steps
+            )
             self.placed: RowLayout = self.layout
         else:
             self.placed = RowLayout(places=True)
@@ -88,15 +90,15 @@ class PreparedPlan:
             placed = plan.sorted or plan.distinct or (plan.index is not None and plan.merged)
             self.layout = self.placed if placed else ENTITIES
             self._make = filtered(plan.model.build, self.residual)
-            if wanted is not None:
-                self._make = chosen(self._make, wanted)
-        all_entities = wanted is None and not part and not plan.filter
+            if selected is not None:
+                self._make = chosen(self._make, selected)
+        all_entities = selected is None and not part and not plan.filter
         self.key: Callable[[Sequence[Any]], tuple[str, ...]] | None = None
         self.partition: Callable[[Sequence[Any], int | None], list[Any] | None] | None = None
         if all_entities and _is_point(plan):
             self.key = _key_of(f"{plan.model.name} key", plan.accesses[0], *plan.model.declaration.templates)
         elif not part and not plan.filter and filtering and not state and _is_partition(plan):
-            reads_rows = self.layout is ENTITIES and wanted is None
+            reads_rows = self.layout is ENTITIES and selected is None
             if reads_rows or (self._reads_fields and not plan.sorted):
                 self.partition = _partition(engine.reads, plan, self.layout, self._make)
         self._entries = None
@@ -178,14 +180,14 @@ def _partition(
 ) -> Callable[[Sequence[Any], int | None], list[Any] | None]:
     """Return a function that reads a partition, or its first rows, in half of the time that a plan with ranges takes."""
     key_of = _key_of(f"{plan.path} partition", plan.accesses[0], plan.path.templates[0])
-    read = reads.partition_rows(plan, layout)
+    read_rows = reads.partition_rows(plan, layout)
 
     def items(values: Sequence[Any], limit: int | None = None) -> list[Any] | None:
         try:
             (partition,) = key_of(values)
         except InvalidEntity:  # no key can hold these values
             return []
-        rows = read(partition, limit)
+        rows = read_rows(partition, limit)
         return None if rows is None else make(rows, values)
 
     return items
@@ -197,7 +199,7 @@ MOST_KEYS = 100_000
 
 @attrs.frozen
 class BatchLimits:
-    """How much a write by query does in one transaction."""
+    """The limits of a transaction in a write by query."""
 
     batch: int = 1_000
     """The most entities in a transaction."""
@@ -233,7 +235,7 @@ class PlanCache:
         self._fingerprints: dict[Model, str] = {}
 
     def find(
-        self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
+        self, spec: QuerySpec, selected: tuple[Attr[Any, Any], ...] | None, *, state: bool = False
     ) -> tuple[PreparedPlan, BoundPlan]:
         """Return the plan of a query, with its values.
 
@@ -242,14 +244,14 @@ class PlanCache:
         Raises:
             ScanRefused: nothing bounds the query.
         """
-        return self.bind(*self.prepared(spec, wanted, state=state), spec, wanted, state=state)
+        return self.bind(*self.prepared(spec, selected, state=state), spec, selected, state=state)
 
     def bind(
         self,
         prepared: PreparedPlan,
         values: Sequence[Any],
         spec: QuerySpec,
-        wanted: tuple[Attr[Any, Any], ...] | None,
+        selected: tuple[Attr[Any, Any], ...] | None,
         *,
         state: bool = False,
     ) -> tuple[PreparedPlan, BoundPlan]:
@@ -257,25 +259,36 @@ class PlanCache:
         try:
             bound = prepared.bind(values)
         except TooManyRanges:
-            prepared, values = self.prepared(spec, wanted, state=state, by_time=False)
+            prepared, values = self.prepared(spec, selected, state=state, by_time=False)
             bound = prepared.bind(values)
         edges = prepared.plan.edges
         if edges and all(values[number] == first_moment(values[number], unit) for _, number, unit in edges):
             if prepared.at_edges is None:
-                exact = tuple([one for one in prepared.plan.filter if all(one is not edge for edge, _, _ in edges)])
+                exact = tuple(
+                    [
+                        predicate
+                        for predicate in prepared.plan.filter
+                        if all(predicate is not edge for edge, _, _ in edges)
+                    ]
+                )
                 plan = attrs.evolve(prepared.plan, filter=exact, edges=(), lowered={})
-                prepared.at_edges = self._new(spec, plan, wanted, state=state)
+                prepared.at_edges = self._new(spec, plan, selected, state=state)
             prepared = prepared.at_edges
             bound = attrs.evolve(bound, plan=prepared.plan)
         return prepared, bound if spec.part is None else narrowed(bound, spec.part)
 
     def prepared(
-        self, spec: QuerySpec, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool = False, by_time: bool = True
+        self,
+        spec: QuerySpec,
+        selected_attributes: tuple[Attr[Any, Any], ...] | None,
+        *,
+        state: bool = False,
+        by_time: bool = True,
     ) -> tuple[PreparedPlan, list[Any]]:
         """Return the plan of a query, and the values of its parameters.
 
         Args:
-            wanted: the attributes of the resulting tuples; None if the results are entities.
+            selected_attributes: the attributes of the resulting tuples; None if the results are entities.
             state: whether each tuple ends in the state of an aggregate's group.
             by_time: whether a range of times may be read bucket by bucket.
 
@@ -284,35 +297,39 @@ class PlanCache:
         """
         plans = self._plans
         if plans.unready or self.engine.unready is not plans.unready:
-            if (now := self.batch_limits.monotonic()) >= self._look_at:
-                self._look_at = now + _LOOK
+            if (time_now := self.batch_limits.monotonic()) >= self._look_at:
+                self._look_at = time_now + _LOOK
                 self.engine.catch_up()
             plans = self._latest()
         form, values = spec.parts()
-        selected = tuple([attr.source for attr in wanted]) if wanted else wanted
+        selected = tuple([attr.source for attr in selected_attributes]) if selected_attributes else selected_attributes
         key = form, selected, spec.model.partial_indexes and implied(spec), state, by_time
         prepared = plans.prepared.get(key)
         if prepared is None:
             if len(plans.prepared) >= MAX_PLANS:
                 plans.prepared.clear()
             unready = self._refusals(spec, plans.unready) if plans.unready else {}
-            lacking = self.engine.lacking(spec.model, eventual=spec.eventual)
-            form_ = query_form(spec, wanted, by_time=by_time, state=state, unready=unready, lacking=lacking)
+            missing_columns = self.engine.lacking(spec.model, eventual=spec.eventual)
+            form_ = query_form(
+                spec, selected_attributes, by_time=by_time, state=state, unready=unready, lacking=missing_columns
+            )
             new = plan(form_, self.engine.capabilities)
-            prepared = plans.prepared[key] = self._new(spec, new, wanted, state=state)
+            prepared = plans.prepared[key] = self._new(spec, new, selected_attributes, state=state)
         return prepared, values
 
     def _new(
-        self, spec: QuerySpec, plan: Plan, wanted: tuple[Attr[Any, Any], ...] | None, *, state: bool
+        self, spec: QuerySpec, plan: Plan, selected: tuple[Attr[Any, Any], ...] | None, *, state: bool
     ) -> PreparedPlan:
         part = spec.part is not None
-        return PreparedPlan(self.engine, plan, wanted, filtering=spec.budget is None, state=state, part=part)
+        return PreparedPlan(self.engine, plan, selected, filtering=spec.budget is None, state=state, part=part)
 
-    def warn_of_scan(self, prepared: PreparedPlan, bound: BoundPlan, what: Callable[[], str], most: int | None) -> None:
+    def warn_of_scan(
+        self, prepared: PreparedPlan, bound: BoundPlan, query_text: Callable[[], str], most: int | None
+    ) -> None:
         """Log that a query scans a table with many rows, once for each form.
 
         Args:
-            what: returns the query as text.
+            query_text: returns the query as text.
             most: how many results are needed; None for all.
         """
         plan = prepared.plan
@@ -328,7 +345,7 @@ class PlanCache:
             prepared.scan_logged = True
             names: Mapping[str, str] = getattr(self.engine, "table_names", {})
             table = plan.model.table
-            _scans.warning("%s reads the whole table %s", what(), names.get(table, table))
+            _scans.warning("%s reads the whole table %s", query_text(), names.get(table, table))
 
     def _latest(self) -> _Plans:
         """Forget the plans if other indexes are ready; the builds of other processes are seen within a second."""
@@ -345,11 +362,11 @@ class PlanCache:
         """
         model = spec.model
         label_of = self.engine.label
-        needed = (label_of(model), *self.engine.needed(model), label_of(model, spec.range and spec.range.name))
-        if not unready.keys().isdisjoint(needed):
+        labels_read = (label_of(model), *self.engine.needed(model), label_of(model, spec.range and spec.range.name))
+        if not unready.keys().isdisjoint(labels_read):
             self.engine.catch_up()  # (it may be ready since the last look: a write of this store may have ended that)
             unready = self._latest().unready
-        for label in needed:
+        for label in labels_read:
             if label in unready:
                 raise self.engine.describe(label).error()
         labels = {index.name: label_of(model, index.name) for index in model.indexes}

@@ -38,8 +38,8 @@ def value(measured: Measured, slot: MeasureState, state: State) -> Any:
     Raises:
         OverflowError: durations that add up to more than ``timedelta.max``.
     """
-    number, held = state
-    return number if slot is COUNT else slot.show(measured)(held)
+    number, slot_state = state
+    return number if slot is COUNT else slot.show(measured)(slot_state)
 
 
 def summed_up(rows: Iterable[tuple[Any, ...]], slot: MeasureState) -> States:
@@ -59,7 +59,7 @@ def summed_up(rows: Iterable[tuple[Any, ...]], slot: MeasureState) -> States:
 
 _UNLIKE: tuple[type, ...] = (float, Decimal, object)
 """Kinds of which two values that are equal can be stored in two ways."""
-_WHOLE, _ORDERED = (int, timedelta), (int, timedelta, float, str)
+_WHOLE_KINDS, _ORDERED = (int, timedelta), (int, timedelta, float, str)
 """Kinds of which any value of the right storage class can be read, and that a database sums, or orders, as Python does."""
 
 
@@ -77,7 +77,7 @@ def totals_by_engine(
         find: gives the plan of the query.
     """
     measure = slot.attr
-    kinds = _ORDERED if slot.ordered else _WHOLE
+    kinds = _ORDERED if slot.ordered else _WHOLE_KINDS
     if not all(attr.type.kind not in _UNLIKE and _is_whole(attr) for attr in by):
         return None
     if isinstance(measure, Computed):

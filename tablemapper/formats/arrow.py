@@ -29,8 +29,8 @@ from ..values.timestamp import TIMESTAMP
 
 MAX_DIGITS = 76  # of Arrow's widest decimal
 _EPOCH = Builtin.datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = Builtin.datetime.max.replace(tzinfo=UTC)
-_TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, _LAST)]
+_LATEST = Builtin.datetime.max.replace(tzinfo=UTC)
+_TICKS = [(end - _EPOCH) // timedelta(microseconds=1) for end in (MIN_DATETIME, _LATEST)]
 _NATIVE = (str, int, float, bool)
 _AT_ONCE: dict[str, Any] = {"str": str, "int": Annotated[int, msgspec.Meta(ge=MIN_INT64, le=MAX_INT64)], "int32": Int32}
 """Types of which msgspec checks a whole column as `ValueType.check` checks each value, in a fifth of the time."""
@@ -63,13 +63,13 @@ def parse_lines(pa: Any, text: bytes, width: int, types: Mapping[int, Any]) -> d
     """
     csv = import_module("pyarrow.csv")
     names = [str(at) for at in range(width)]
-    wanted = {names[at]: kind for at, kind in types.items()}
+    column_types = {names[at]: kind for at, kind in types.items()}
     table = csv.read_csv(
         pa.BufferReader(text),
         read_options=csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=names),
         parse_options=csv.ParseOptions(double_quote=False),
         convert_options=csv.ConvertOptions(
-            column_types=wanted, include_columns=list(wanted), null_values=["null"], strings_can_be_null=True,
+            column_types=column_types, include_columns=list(column_types), null_values=["null"], strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
     )  # fmt: skip
@@ -77,7 +77,7 @@ def parse_lines(pa: Any, text: bytes, width: int, types: Mapping[int, Any]) -> d
 
 
 class ArrowColumn:
-    """How the values of one type stand in an Arrow column.
+    """The Arrow column of the values of one type.
 
     Args:
         scale: digits behind the point of a Decimal; None for text, from which `shrunk` makes the smallest type.
@@ -96,8 +96,8 @@ class ArrowColumn:
             plain = text if kind.kind is str else pa.int64()
             return plain, pa.dictionary(pa.int32(), plain)
         if kind.element is not None and kind.element.kind in _NATIVE and kind.name.startswith("list["):
-            listed = pa.list_(ArrowColumn(kind.element, pa).type)
-            return listed, listed
+            list_type = pa.list_(ArrowColumn(kind.element, pa).type)
+            return list_type, list_type
         integer = pa.int32() if kind.edm == "Int32" else pa.int64()
         types: dict[Any, tuple[Any, Any]] = {
             int: (integer, integer),
@@ -115,9 +115,9 @@ class ArrowColumn:
     def of_stored(self, stored: Sequence[Any]) -> Any:
         """Return an array of stored values; raise ValueError if one does not fit."""
         if self.kind.kind is time:
-            stored = [None if one is None else time.fromisoformat(one) for one in stored]
+            stored = [None if value is None else time.fromisoformat(value) for value in stored]
         elif self._storage == self.type and self._pa.types.is_list(self.type):
-            stored = [None if one is None else msgspec.json.decode(one) for one in stored]
+            stored = [None if value is None else msgspec.json.decode(value) for value in stored]
         return self._typed(self._pa.array(stored, self._storage))
 
     @property
@@ -153,7 +153,7 @@ class ArrowColumn:
             InvalidQuery: there is none.
             CorruptStore: the text is none of a Decimal.
         """
-        whole, scale = 0, 0
+        integral, scale = 0, 0
         for text in column.unique().to_pylist():
             if text is not None:
                 try:
@@ -162,8 +162,8 @@ class ArrowColumn:
                     raise CorruptStore(f"{name}: {safe_repr(text)} is no Decimal; run check()") from None
                 assert isinstance(exponent, int)
                 scale = max(scale, -exponent)
-                whole = max(whole, len(digits) + exponent)
-        width = max(whole + scale, 1)
+                integral = max(integral, len(digits) + exponent)
+        width = max(integral + scale, 1)
         if width > MAX_DIGITS:
             raise InvalidQuery(
                 f"{name}: its values need {width} digits, and a decimal of Arrow has {MAX_DIGITS}; take columns(), or "
@@ -180,7 +180,7 @@ class ColumnCheck:
     """Checks the values of a column. What is NaN, NaT or NA is None."""
 
     def __init__(self, kind: ValueType, *, optional: bool, constraint: Constraint | None = None) -> None:
-        self._one, self._all = _checks(kind, optional, constraint)
+        self._check_one, self._all = _checks(kind, optional, constraint)
 
     def values(self, plain: Sequence[Any]) -> Sequence[Any]:
         """Return plain values, checked: themselves, if all of them are stored as they are.
@@ -193,7 +193,7 @@ class ColumnCheck:
         except (ValueError, TypeError):
             for row, value in enumerate(plain):
                 try:
-                    self._one(value)
+                    self._check_one(value)
                 except ValueFault as fault:
                     raise ValueFault(fault.problem, f"row {row}{fault.path}") from None
                 except TypeError as error:
@@ -238,13 +238,13 @@ def _checks(
     if constraint is not None or kind.name not in _AT_ONCE:
         return check, one_by_one
     plain = _AT_ONCE[kind.name]
-    listed: Any = list[plain | None] if optional else list[plain]  # type: ignore[valid-type]
+    list_type: Any = list[plain | None] if optional else list[plain]  # type: ignore[valid-type]
 
     def checked(values: Sequence[Any]) -> Sequence[Any]:
         with suppress(msgspec.ValidationError):
-            found: list[Any] = msgspec.convert(values, listed)
+            converted: list[Any] = msgspec.convert(values, list_type)
             if not kind.text:  # (what is of a subclass of int became an int)
-                return values if all(map(is_, found, values)) else found
+                return values if all(map(is_, converted, values)) else converted
             if "".join(filter(None, values)).isascii() and _TEXTS.issuperset(map(type, values)):
                 return values
         return one_by_one(values)  # type: ignore[no-any-return]
@@ -270,7 +270,7 @@ def _scalar(value: Any) -> Any:
     return next(iter(plain_values(value.reshape(1)))) if value.dtype.kind in "mM" else value.item()
 
 
-def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
+def plain_values(column_like: Any, kind_of_field: ValueType | None = None) -> Sequence[Any]:
     """Return a column as Python's values: of a sequence, a numpy array, or whatever Arrow can read.
 
     They are of the type that is wanted if Arrow knows a way that loses nothing.
@@ -278,30 +278,30 @@ def plain_values(given: Any, wanted: ValueType | None = None) -> Sequence[Any]:
     Raises:
         Fault: it is no column, or has times that are too fine.
     """
-    if given.__class__ in (list, tuple):
-        return given
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        pa, column = as_arrow(given)
-        if pa.types.is_floating(column.type) and wanted is not None and wanted.kind is int:
+    if column_like.__class__ in (list, tuple):
+        return column_like
+    if hasattr(column_like, "__arrow_c_stream__") or hasattr(column_like, "__arrow_c_array__"):
+        pa, column = as_arrow(column_like)
+        if pa.types.is_floating(column.type) and kind_of_field is not None and kind_of_field.kind is int:
             with suppress(pa.ArrowInvalid):  # the check finds the row
                 column = column.cast(pa.int64())  # a column of ints with missing values is one of floats in pandas
         return _of_arrow(column, pa)
-    kind = getattr(getattr(given, "dtype", None), "kind", "")
-    if kind in ("m", "M") and hasattr(given, "astype"):
+    kind = getattr(getattr(column_like, "dtype", None), "kind", "")
+    if kind in ("m", "M") and hasattr(column_like, "astype"):
         unit = "timedelta64[us]" if kind == "m" else "datetime64[us]"
-        cut = given.astype(unit)
+        cut = column_like.astype(unit)
         if kind == "m":  # (which numpy cuts away from 0 where it is negative)
-            cut = cut + ((cut != given) & (given < given.dtype.type(0)))
+            cut = cut + ((cut != column_like) & (column_like < column_like.dtype.type(0)))
         values: list[Any] = cut.tolist()
-        if str(given.dtype) == "datetime64[D]":
+        if str(column_like.dtype) == "datetime64[D]":
             return [value and value.date() for value in values]
         return values
-    if hasattr(given, "tolist"):
-        plain: list[Any] = given.tolist()
+    if hasattr(column_like, "tolist"):
+        plain: list[Any] = column_like.tolist()
         return plain
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise ValueFault(f"expected a sequence or an array, got {safe_repr(given)}")
-    return list(given)
+    if isinstance(column_like, str | bytes) or not isinstance(column_like, Iterable):
+        raise ValueFault(f"expected a sequence or an array, got {safe_repr(column_like)}")
+    return list(column_like)
 
 
 class CheckedColumn(Sequence[Any]):
@@ -325,34 +325,38 @@ class CheckedColumn(Sequence[Any]):
         return iter(self._values(self._column))
 
 
-def proven_column(given: Any, wanted: ValueType, *, optional: bool) -> CheckedColumn | None:
+def proven_column(column_like: Any, kind_of_field: ValueType, *, optional: bool) -> CheckedColumn | None:
     """Return a column of numpy or Arrow as one of values of a type; None if its values have to be looked at."""
-    bits = 64 if wanted is SCALARS[int] else 32 if wanted is INT32 else 0
-    if type(given).__module__ == "numpy" and getattr(given, "ndim", 0) == 1:
-        kind, width = given.dtype.kind, 8 * given.dtype.itemsize
-        fits = {"i": width <= bits, "u": width < bits, "b": wanted is SCALARS[bool]}.get(kind, False)
-        return CheckedColumn(given, lambda part: part.tolist()) if fits else None
-    if not (hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")):
+    bits = 64 if kind_of_field is SCALARS[int] else 32 if kind_of_field is INT32 else 0
+    if type(column_like).__module__ == "numpy" and getattr(column_like, "ndim", 0) == 1:
+        kind, width = column_like.dtype.kind, 8 * column_like.dtype.itemsize
+        fits = {"i": width <= bits, "u": width < bits, "b": kind_of_field is SCALARS[bool]}.get(kind, False)
+        return CheckedColumn(column_like, lambda part: part.tolist()) if fits else None
+    if not (hasattr(column_like, "__arrow_c_stream__") or hasattr(column_like, "__arrow_c_array__")):
         return None
-    pa, column = as_arrow(given)
+    pa, column = as_arrow(column_like)
     if column.null_count and not optional:
         return None
     types, kind = pa.types, column.type
-    if types.is_timestamp(kind) and kind.tz is not None and wanted is SCALARS[Builtin.datetime]:
+    if types.is_timestamp(kind) and kind.tz is not None and kind_of_field is SCALARS[Builtin.datetime]:
         return _proven_times(column, pa)
     fits = (
         (types.is_signed_integer(kind) and kind.bit_width <= bits)
         or (types.is_unsigned_integer(kind) and kind.bit_width < bits)
-        or (types.is_boolean(kind) and wanted is SCALARS[bool])
-        or (wanted is SCALARS[str] and (types.is_string(kind) or types.is_large_string(kind)) and _is_utf8(column))
+        or (types.is_boolean(kind) and kind_of_field is SCALARS[bool])
+        or (
+            kind_of_field is SCALARS[str]
+            and (types.is_string(kind) or types.is_large_string(kind))
+            and _is_utf8(column)
+        )
     )
     return CheckedColumn(column, lambda part: part.to_pylist()) if fits else None
 
 
-def as_arrow(given: Any) -> tuple[Any, Any]:
+def as_arrow(column_like: Any) -> tuple[Any, Any]:
     """Return the package pyarrow, and its own column of one that it can read."""
     pa = load_package("pyarrow", "arrow", "insert_columns")
-    return pa, given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(given)
+    return pa, column_like if isinstance(column_like, (pa.Array, pa.ChunkedArray)) else pa.chunked_array(column_like)
 
 
 def _is_utf8(column: Any) -> bool:

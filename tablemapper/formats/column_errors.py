@@ -1,4 +1,4 @@
-"""What is wrong with a column as a whole, and how its package mends it: what helps one value does not help a column."""
+"""Faults of a whole column, each with the mend in its package: what helps one value does not help a column."""
 
 from __future__ import annotations
 
@@ -39,39 +39,39 @@ _MENDS: dict[tuple[str, type], tuple[str, dict[str, str]]] = {
 _SOURCES = {"pandas": "frame", "polars": "frame", "pyarrow": "table", "numpy": "columns"}
 
 
-def package_of(given: Any) -> str:
+def package_of(column_like: Any) -> str:
     """Return the package that a column, or a whole table, is of; that of Arrow for what Arrow only reads."""
-    package = type(given).__module__.partition(".")[0]
+    package = type(column_like).__module__.partition(".")[0]
     return package if package in _SOURCES else "pyarrow"
 
 
-def column_fault(given: Any, wanted: ValueType, name: str, package: str) -> str | None:
+def column_fault(column_like: Any, kind_of_field: ValueType, name: str, package: str) -> str | None:
     """Say what is wrong with all values of a column, and what to write; None if it depends on the value.
 
     Args:
-        given: the column, one of whose values cannot be stored.
-        wanted: the type of the field.
+        column_like: the column, one of whose values cannot be stored.
+        kind_of_field: the type of the field.
         name: the column's.
         package: that the user has the column from.
     """
-    if (key := (_held(given), wanted.kind)) not in _MENDS:
+    if (key := (_content_kind(column_like), kind_of_field.kind)) not in _MENDS:
         return None
     fault, mends = _MENDS[key]
     column = f'{_SOURCES[package]}["{name}"]'
     return f"{fault.format(key[0])}; write {mends[package].format(column)}"
 
 
-def _held(given: Any) -> str:
+def _content_kind(column_like: Any) -> str:
     """Return what a column holds by its type: ``time`` (without a zone), ``text``, ``float``, ``int``; else nothing."""
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        pa, column = as_arrow(given)
+    if hasattr(column_like, "__arrow_c_stream__") or hasattr(column_like, "__arrow_c_array__"):
+        pa, column = as_arrow(column_like)
         types, kind = pa.types, column.type
         if types.is_timestamp(kind) and kind.tz is None:
             return "time"
         text = "text" if str(kind) in ("string", "large_string", "string_view") else ""
         return "float" if types.is_floating(kind) else "int" if types.is_integer(kind) else text
-    dtype = getattr(given, "dtype", None)
+    dtype = getattr(column_like, "dtype", None)
     if getattr(dtype, "kind", "") == "O":  # (of pandas; what is missing is None, or nan)
-        return "text" if isinstance(next((one for one in given if one == one), None), str) else ""
+        return "text" if isinstance(next((item for item in column_like if item == item), None), str) else ""
     kinds = {"M": "" if str(dtype) == "datetime64[D]" else "time", "f": "float", "i": "int", "u": "int", "U": "text"}
     return kinds.get(getattr(dtype, "kind", ""), "")

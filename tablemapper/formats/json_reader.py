@@ -95,8 +95,8 @@ class JsonReader:
             except ValueError:
                 pass
             raise unexpected("float", value)
-        own = self._kind.own
-        return value if own is None or value is None else own.load(value)
+        own_type = self._kind.own
+        return value if own_type is None or value is None else own_type.load(value)
 
     def losses(self, plain: Any) -> Iterator[ValueFault]:
         """Yield what a value would lose: members inside that its type does not know, and digits that no float has."""
@@ -136,7 +136,7 @@ def _described(info: Any, plain: Any) -> Any:
     """Return the type that a dict or a list is of; None if it is not told."""
     alternatives = _alternatives(info)
     if len(alternatives) > 1:
-        alternatives = tuple([one for one in alternatives if _describes(one, plain)])
+        alternatives = tuple([alternative for alternative in alternatives if _describes(alternative, plain)])
     return alternatives[0] if len(alternatives) == 1 else None
 
 
@@ -190,7 +190,7 @@ def _cut_times(info: Any, plain: Any) -> Any:
     """Return a value of a type with its times cut, wherever they stand in it."""
     if plain.__class__ is str:
         alternatives = _alternatives(info)
-        is_text = any(isinstance(one, inspect.StrType) for one in alternatives)
+        is_text = any(isinstance(alternative, inspect.StrType) for alternative in alternatives)
         return cut_text(plain) if not is_text and any(map(_is_time, alternatives)) else plain
     children = _children(_described(info, plain), plain)
     cut = {at: value if kind is None else _cut_times(kind, value) for at, _, kind, value in children}
@@ -263,7 +263,7 @@ _SHORT = 1 << 20  # characters
 
 
 class Member(NamedTuple):
-    """What a member of a JSON object is for a class."""
+    """A member of a JSON object, as a class reads it."""
 
     name: str
     reader: JsonReader
@@ -277,7 +277,7 @@ class Member(NamedTuple):
 def members_reader(cls: type[Any], members: Sequence[Member]) -> Callable[[Mapping[str, Any]], Any]:
     """Return a function that makes an object of members that are all in order; else it returns None, or raises."""
     names, arguments, by_name = Names(Cls=cls), list[str](), list[str]()
-    lines = [f"n = len(m) - {sum(one.empty is None for one in members)}"]
+    lines = [f"n = len(m) - {sum(entry.empty is None for entry in members)}"]
     for at, (member, reader, empty, keyword, ignored) in enumerate(members):
         v, name = f"v{at}", repr(member)
         if ignored:

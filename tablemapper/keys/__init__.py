@@ -1,4 +1,4 @@
-"""How values become partition keys and row keys, in order, and back.
+"""The encoding of values as partition keys and row keys, in order, and back.
 
 - `encodings`: the text of each type and spec.
 - `times`: time formats.

@@ -105,10 +105,12 @@ class KeyTest:
         self._repeated = {field for field in fields if fields.count(field) > 1}
         self._derived = _derived(first, second, self._repeated)
         self._partitions, self._rows = _all_certain(first), _all_certain(second)
-        one, other = _certain(first), _certain(second)
-        self._certain = None if self._repeated or one is None or other is None else (one, other)
+        partition_test, row_test = _certain(first), _certain(second)
+        self._certain = (
+            None if self._repeated or partition_test is None or row_test is None else (partition_test, row_test)
+        )
         self._last_key: tuple[str, str] | None = None
-        self._last: tuple[str | None, list[str] | None] = None, None
+        self._last_pieces: tuple[str | None, list[str] | None] = None, None
 
     def has(self, partition: str, row: str) -> bool:
         """Return whether a partition key and a row key are one of the class."""
@@ -127,26 +129,28 @@ class KeyTest:
         if not rows:
             return True
         if not self._repeated:
-            some = partitions[:1] if partitions[0] == partitions[-1] else partitions
-            return self._partitions(some) and self._rows(rows)
+            distinct = partitions[:1] if partitions[0] == partitions[-1] else partitions
+            return self._partitions(distinct) and self._rows(rows)
         if self._derived is None or not self._rows(rows):
             return False
         start = 0
         for partition, same in groupby(partitions):
             end = start + len(list(same))
             pieces = self._pieces(partition)
-            if pieces is None or not all(one.holds(pieces[one.slot.index], rows[start:end]) for one in self._derived):
+            if pieces is None or not all(
+                derived_slot.holds(pieces[derived_slot.slot.index], rows[start:end]) for derived_slot in self._derived
+            ):
                 return False
             start = end
         return True
 
     def _pieces(self, partition: str) -> list[str] | None:
         """Return what stands in the slots of a partition key, in order; None if it is none."""
-        last, pieces = self._last
-        if last != partition:
+        last_partition, pieces = self._last_pieces
+        if last_partition != partition:
             first = self._templates[0]
             pieces = [piece for _, piece in first.pieces(partition)] if is_key((first,), (partition,)) else None
-            self._last = partition, pieces
+            self._last_pieces = partition, pieces
         return pieces
 
 
@@ -174,13 +178,13 @@ def _derived(first: Template, second: Template, repeated: set[str]) -> list[_Der
     """Return the slots of a partition that repeat fields of the row; None if that is not all that repeats."""
     derived: list[_Derived] = []
     for field in repeated:
-        whole = second.plain_slot(field)
-        if whole is None or any(slot.field == field and slot is not whole for slot in second.slots):
+        row_slot = second.plain_slot(field)
+        if row_slot is None or any(slot.field == field and slot is not row_slot for slot in second.slots):
             return None
         for slot in [slot for slot in first.slots if slot.field == field]:
             if not (slot.text.cut or slot.buckets):
                 return None
-            derived.append(_Derived(slot, whole.component, len(second.components) == 1))
+            derived.append(_Derived(slot, row_slot.component, len(second.components) == 1))
     return derived
 
 
@@ -212,7 +216,7 @@ def _all_certain(template: Template) -> Callable[[Sequence[str]], bool]:
     if len(parts) == 1 and isinstance(parts[0], Slot) and _pattern(parts[0]) == _TEXT:
         return lambda texts: _ESCAPED(f"{'!'.join(texts)}!") is None
     shapes = [_shape(part) for part in parts]
-    reads = [read for shape in shapes if shape is not None and (read := shape[1]) is not None]
+    reads = [parse for shape in shapes if shape is not None and (parse := shape[1]) is not None]
     if parts and None not in shapes and (not reads or len(parts) == 1):
         wide = "".join([shape[0] for shape in shapes if shape is not None]) + "\n"
 
@@ -220,8 +224,8 @@ def _all_certain(template: Template) -> Callable[[Sequence[str]], bool]:
             if f"{chr(10).join(texts)}\n".translate(_ZEROS) != wide * len(texts):
                 return False
             try:
-                for read in reads:
-                    deque(map(read, texts), 0)
+                for parse in reads:
+                    deque(map(parse, texts), 0)
             except ValueError:
                 return False
             return True

@@ -1,7 +1,7 @@
 """The codec of one kind and one spec: the one definition of key encoding, with `keys.encodings`.
 
-All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns, its Python source for generated
-functions too, so that the fast form stands beside the plain one.
+All that this module knows of a slot is in the `KeyCodec` that `key_codec` returns. Its Python source for generated
+functions is there, too, so the fast form stands beside the plain one.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class KeyCodec:
         ordered: texts sort as values, or with ``desc`` the other way round.
         fixed: the length of every text, if they have one length.
         prefix_free: no text begins another one, so that it needs nothing to end it.
-        shape, tail: the characters that each of the first places may hold, and those that may follow; None: any.
+        shape, tail: the characters that each of the first places may hold. Then those that may follow; None: any.
         encode: value to text; `InvalidEntity` if the key cannot hold the value.
         decode: text to value, of a text that is known to be ours; None if lossy.
         buckets: the texts that there are, of a ``shard``.
@@ -134,7 +134,7 @@ class KeyCodec:
 
     @property
     def digits(self) -> int | None:
-        """Where the digits of an int from 0 on begin in its text, which ends with them; None if it is no int."""
+        """The place where the digits of an int from 0 on begin in its text, which ends with them; None if it is no int."""
         if self.kind is not int or not self.lossless or self.spec == "desc":
             return None
         return 0 if self.spec else 1
@@ -246,9 +246,9 @@ class KeyCodec:
         if self.spec == "fold":
             value = value.casefold()
         above = raise_last(value) if self.spec == "raw" else successor(value)
-        written = str if self.spec == "raw" else as_written
-        cuts = [(">=", written(value))] if value else []
-        return cuts if above is None else [*cuts, ("<", written(above))]
+        as_text = str if self.spec == "raw" else as_written
+        cuts = [(">=", as_text(value))] if value else []
+        return cuts if above is None else [*cuts, ("<", as_text(above))]
 
     def beginning(self, value: str) -> str | None:
         """Return what the keys of all texts that start with this one begin with; None if there are none."""
@@ -273,14 +273,14 @@ class KeyCodec:
         """
         try:
             moment = max(self._first(op, value) for op, value in compared if op[0] == ">")
-            last = min(self._first(op, value) for op, value in compared if op[0] == "<")
+            last_moment = min(self._first(op, value) for op, value in compared if op[0] == "<")
         except OverflowError:  # beyond all times
             return []
-        if moment > last:
+        if moment > last_moment:
             return []
         moment = first_moment(moment, self.unit)
         moments: list[datetime] = []
-        while moment <= last:
+        while moment <= last_moment:
             if len(moments) == limit:
                 return None
             moments.append(moment)
@@ -395,7 +395,7 @@ def _base(kind: Any, invalid: Callable[[str], NoReturn]) -> type:
         invalid(f"the members of {kind.__name__} are not all str or all int, so they have no key text")
     invalid(
         f"a {getattr(kind, '__name__', kind)} cannot be part of a key; these can: "
-        f"{', '.join(one.__name__ for one in FORMS)}, and Enums of str or int"
+        f"{', '.join(form_type.__name__ for form_type in FORMS)}, and Enums of str or int"
     )
 
 
@@ -464,8 +464,8 @@ def _plain_form(form: Encoding, refuse: Refuse) -> dict[str, Any]:
     }
 
 
-def _lossy(encode: Encode, shape: Shape, **more: Any) -> dict[str, Any]:
-    return {"encode": encode, "shape": shape, "lossless": False, "whole": False, "ordered": False} | more
+def _lossy(encode: Encode, shape: Shape, **options: Any) -> dict[str, Any]:
+    return {"encode": encode, "shape": shape, "lossless": False, "whole": False, "ordered": False} | options
 
 
 def _padded(width: int, refuse: Refuse) -> dict[str, Any]:
@@ -497,11 +497,11 @@ def _time_format(base: type, spec: str, refuse: Refuse, invalid: Callable[[str],
     for part in split_format(spec):
         shape += (DIGITS,) * UNITS[part].width if part in UNITS else tuple(frozenset(char) for char in part)
     pattern, values = time_pattern(spec, "x")
-    read = eval(f"lambda x: {values}")
+    read_parts = eval(f"lambda x: {values}")
     utc = in_utc(refuse) if base is Builtin.datetime else None
 
     def encode(value: Any) -> str:
-        text: str = pattern % read(utc(value) if utc else value)
+        text: str = pattern % read_parts(utc(value) if utc else value)
         return text
 
     inline = f"$pattern % {time_pattern(spec, '$x')[1]}"

@@ -29,7 +29,7 @@ def composed(partition: Template, row: Template, precision: Callable[[str], str]
     """
     seen: dict[str, list[str]] = {}
 
-    def behind(part: str | Slot) -> str | Slot:
+    def placed_after(part: str | Slot) -> str | Slot:
         if isinstance(part, str) or not part.text.codes:
             return part
         front = seen.setdefault(part.field, [])
@@ -48,7 +48,9 @@ def composed(partition: Template, row: Template, precision: Callable[[str], str]
         )
 
     first, second = (
-        attrs.evolve(template, components=tuple([tuple(map(behind, component)) for component in template.components]))
+        attrs.evolve(
+            template, components=tuple([tuple(map(placed_after, component)) for component in template.components])
+        )
         for template in (partition, row)
     )
     return first, second
@@ -71,7 +73,7 @@ def decode(templates: Pair, key: tuple[str, str]) -> dict[str, Any]:
     for template, text in zip(templates, key, strict=True):
         values |= template.decode(text, trusted=True)
     parts, kinds = _parts(templates, key), _kinds(templates)
-    return values | {f: _READ[kinds[f]](_iso(kinds[f], parts[f])) for f in composed_fields(templates)}
+    return values | {f: _PARSERS[kinds[f]](_iso(kinds[f], parts[f])) for f in composed_fields(templates)}
 
 
 def _parts(templates: Sequence[Template], key: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -138,26 +140,28 @@ def decode_source(
         targets: the variable for each field that is wanted; each is lossless, or composed.
         env: the namespace that the source will run in; what the statements need is added to it.
     """
-    rest = dict(targets)
+    remaining = dict(targets)
     for template, variable in zip(templates, variables, strict=True):
-        if here := {field: rest.pop(field) for field in targets if field in rest and field in template.lossless_fields}:
-            yield from template.decode_source(variable, here, env)
-    if not rest:
+        if template_fields := {
+            field: remaining.pop(field) for field in targets if field in remaining and field in template.lossless_fields
+        }:
+            yield from template.decode_source(variable, template_fields, env)
+    if not remaining:
         return
-    pieces: dict[str, dict[str, str]] = {field: {} for field in rest}
+    pieces: dict[str, dict[str, str]] = {field: {} for field in remaining}
     for template, variable in zip(templates, variables, strict=True):
-        wanted = {slot.index: slot for slot in template.slots if slot.field in rest and slot.text.codes}
-        yield from template.pieces_source(variable, {at: f"{variable}_piece{at}" for at in wanted}, env)
-        for at, slot in wanted.items():
+        timed_slots = {slot.index: slot for slot in template.slots if slot.field in remaining and slot.text.codes}
+        yield from template.pieces_source(variable, {at: f"{variable}_piece{at}" for at in timed_slots}, env)
+        for at, slot in timed_slots.items():
             for unit, start, end in _units(slot):
                 pieces[slot.field].setdefault(unit, f"{{{variable}_piece{at}[{start}:{end}]}}")
     kinds = _kinds(templates)
-    for field, target in rest.items():
+    for field, target in remaining.items():
         base = kinds[field]
-        yield f'{target} = {bind(env, "_key_time", _READ[base])}(f"{_iso(base, pieces[field])}")'
+        yield f'{target} = {bind(env, "_key_time", _PARSERS[base])}(f"{_iso(base, pieces[field])}")'
 
 
-_READ: dict[type, Callable[[str], Any]] = {
+_PARSERS: dict[type, Callable[[str], Any]] = {
     Builtin.datetime: Builtin.datetime.fromisoformat,
     Builtin.date: Builtin.date.fromisoformat,
     time: time.fromisoformat,

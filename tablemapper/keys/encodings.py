@@ -342,7 +342,7 @@ def always_among(value: Any) -> int | None:
 
 @attrs.frozen
 class Encoding:
-    """How the values of a kind are written, before a spec changes it."""
+    """The key text of the values of a kind, before a spec changes it."""
 
     encoder: Callable[[Refuse], Encode]
     decode: Decode
@@ -424,10 +424,10 @@ HIERARCHY = Encoding(_levels, _decode_levels, tail=None, prefix_free=False)
 """Of a ``tuple[str, ...]``, where a row key ends in one."""
 
 
-def _mirrored(kind: type, flip: Callable[[Any], Any], back: Callable[[Any], Any] | None = None) -> Encoding:
+def _mirrored(kind: type, flip: Callable[[Any], Any], inverse: Callable[[Any], Any] | None = None) -> Encoding:
     """Return the form that sorts the other way round, by writing the mirror image of each value."""
     form = FORMS[kind]
-    unflip = back or flip
+    unflip = inverse or flip
 
     def encoder(refuse: Refuse) -> Encode:
         encode = form.encoder(refuse)

@@ -16,18 +16,18 @@ def disjoint(a: _Pair, b: _Pair) -> Literal["disjoint", "carve a", "carve b", "o
     ``a`` are those that match its row's literals (`Template.matches_prefix`), and ``b`` has to refuse them; "carve b":
     the reverse. "overlap": they can be equal.
     """
-    if any(_apart(one, other) for one, other in zip(a, b, strict=True)):
+    if any(_are_disjoint(left, right) for left, right in zip(a, b, strict=True)):
         return "disjoint"
-    row, other = a[1], b[1]
-    if row.constant != other.constant:
+    row, other_row = a[1], b[1]
+    if row.constant != other_row.constant:
         return "carve a" if row.constant else "carve b"
-    if row.constant or any(slot.spec == "raw" for slot in row.slots + other.slots):
+    if row.constant or any(slot.spec == "raw" for slot in row.slots + other_row.slots):
         return "overlap"
-    mine, theirs = len(row.literal_prefix), len(other.literal_prefix)
+    mine, theirs = len(row.literal_prefix), len(other_row.literal_prefix)
     return "carve a" if mine > theirs else "carve b" if mine < theirs else "overlap"
 
 
-def _apart(a: Template, b: Template) -> bool:
+def _are_disjoint(a: Template, b: Template) -> bool:
     """Return whether no text can be of both templates."""
     if any(slot.spec == "raw" or slot.open_ended for slot in a.slots + b.slots):  # it may hold a separator
         return _differ(a.parts, b.parts)
@@ -53,13 +53,15 @@ def _differ(a: Parts, b: Parts) -> bool:
 def _places(parts: Parts) -> _Places:
     """Return which characters may stand in each of the first places, and in all after those (None: any)."""
     head: list[frozenset[str]] = []
-    rest: list[frozenset[str] | None] = []
+    repeated: list[frozenset[str] | None] = []
     for part in parts:
         shape = [frozenset(char) for char in part] if isinstance(part, str) else list(part.text.shape)
         tail = frozenset[str]() if isinstance(part, str) else part.text.tail
-        if rest:
-            rest += [*shape, tail]
+        if repeated:
+            repeated += [*shape, tail]
         else:
             head += shape
-            rest = [tail] if tail is None or tail else []
-    return head, None if None in rest else frozenset[str]().union(*(one for one in rest if one is not None))
+            repeated = [tail] if tail is None or tail else []
+    return head, None if None in repeated else frozenset[str]().union(
+        *(characters for characters in repeated if characters is not None)
+    )

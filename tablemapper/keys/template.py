@@ -178,7 +178,7 @@ class Template:
 
     @property
     def literal_prefix(self) -> str:
-        """What every key begins with."""
+        """The text that every key begins with."""
         return self.parts[0] if self.parts and isinstance(self.parts[0], str) else ""
 
     def matches_prefix(self, text: str) -> bool:
@@ -194,7 +194,9 @@ class Template:
 
         text: Any = self.text if isinstance(self.text, str) else list(self.text)
         if any(_renamed(field, names) != field for field in self.fields):
-            texts = [renamed_text(one, names) for one in ([text] if isinstance(text, str) else text)]
+            texts = [
+                renamed_text(component_text, names) for component_text in ([text] if isinstance(text, str) else text)
+            ]
             text = texts[0] if isinstance(text, str) else texts
         slots = [[_renamed(slot.field, names), slot.spec, slot.text.base.__name__] for slot in self.slots]
         return {"text": text, "slots": slots}
@@ -225,10 +227,10 @@ class Template:
                 values[slot.field] = decode(lifted) if trusted and decode else slot.text.parse(lifted)
         if not trusted:
             for slot, piece in pieces:
-                known = slot.field in values
-                if piece != slot.placed(slot.text.encode(values[slot.field]) if known else slot.lifted(piece)):
+                is_known = slot.field in values
+                if piece != slot.placed(slot.text.encode(values[slot.field]) if is_known else slot.lifted(piece)):
                     raise NotAKey(f"{safe_repr(text)}: {safe_repr(piece)} is not what {slot.field} gives")
-                if not known and not slot.text.fits(slot.lifted(piece)):
+                if not is_known and not slot.text.fits(slot.lifted(piece)):
                     raise NotAKey(f"{safe_repr(text)}: {safe_repr(piece)} is no text of {{{slot.field}:{slot.spec}}}")
         return values
 
@@ -238,7 +240,7 @@ class Template:
 
     @property
     def splits(self) -> int:
-        """How often a key is split; -1 for as often as it can be, if only the separators of components are in it."""
+        """The number of splits of a key; -1 for as often as it can be, if only the separators of components are in it."""
         return len(self.components) - 1 if self.slots and self.slots[-1].open_ended else -1
 
     def _pieces(self, text: str) -> Iterator[str]:
@@ -284,11 +286,11 @@ class Template:
             targets: the variable for each field that is wanted, all of them lossless.
             env: the namespace that the source will run in; what the statements need is added to it.
         """
-        wanted: dict[int, dict[int, str]] = {}  # component -> slot -> variable
+        variables: dict[int, dict[int, str]] = {}  # component -> slot -> variable
         for field, target in targets.items():
             best = self._best(field)
-            wanted.setdefault(best.component, {})[best.index] = target
-        return self._taken_apart(text, wanted, env)
+            variables.setdefault(best.component, {})[best.index] = target
+        return self._taken_apart(text, variables, env)
 
     def _best(self, field: str) -> Slot:
         """Return the slot that a lossless field is read from."""
@@ -301,8 +303,8 @@ class Template:
 
     def component_source(self, number: int, text: str, targets: Mapping[str, str], env: dict[str, Any]) -> list[str]:
         """Return statements that assign lossless fields from one component, as `decode_source` does from a key."""
-        wanted = {self._best(field).index: target for field, target in targets.items()}
-        return _component_source(self.components[number], text, wanted, env)
+        variables = {self._best(field).index: target for field, target in targets.items()}
+        return _component_source(self.components[number], text, variables, env)
 
     def pieces_source(self, text: str, targets: Mapping[int, str], env: dict[str, Any]) -> list[str]:
         """Return statements that assign the texts of slots with a time format; arguments as `decode_source` has them.
@@ -310,26 +312,26 @@ class Template:
         Args:
             targets: the variable for each slot that is wanted, by its index.
         """
-        wanted: dict[int, dict[int, str]] = {}
+        variables: dict[int, dict[int, str]] = {}
         for slot in self.slots:
             if slot.index in targets:
-                wanted.setdefault(slot.component, {})[slot.index] = targets[slot.index]
-        return self._taken_apart(text, wanted, env)
+                variables.setdefault(slot.component, {})[slot.index] = targets[slot.index]
+        return self._taken_apart(text, variables, env)
 
-    def _taken_apart(self, text: str, wanted: Mapping[int, Mapping[int, str]], env: dict[str, Any]) -> list[str]:
+    def _taken_apart(self, text: str, variables: Mapping[int, Mapping[int, str]], env: dict[str, Any]) -> list[str]:
         statements: list[str] = []
         if len(self.components) == 1:
             names = {0: text}
         else:
             names = {number: f"{text}_{number}" for number in range(len(self.components))}
             split = f'{text}.split("{SEPARATOR}"{"" if self.splits < 0 else f", {self.splits}"})'
-            if len(wanted) == 1:
-                (number,) = wanted
+            if len(variables) == 1:
+                (number,) = variables
                 statements.append(f"{names[number]} = {split}[{number}]")
-            elif wanted:
-                heads = ", ".join(names[number] if number in wanted else "_" for number in names)
+            elif variables:
+                heads = ", ".join(names[number] if number in variables else "_" for number in names)
                 statements.append(f"{heads} = {split}")
-        for number, slots_wanted in sorted(wanted.items()):
+        for number, slots_wanted in sorted(variables.items()):
             statements += _component_source(self.components[number], names[number], slots_wanted, env)
         return statements
 
@@ -372,43 +374,43 @@ class Template:
 _QUOTABLE = frozenset(string.ascii_letters + string.digits + string.punctuation + " ") - frozenset("'\\{}")
 
 
-def _component_source(component: Parts, name: str, wanted: Mapping[int, str], env: dict[str, Any]) -> list[str]:
+def _component_source(component: Parts, name: str, variables: Mapping[int, str], env: dict[str, Any]) -> list[str]:
     """Return statements that read the values of some slots from the text of a component, which a variable holds."""
     statements: list[str] = []
-    pieces = _slices(component, name, wanted)
+    pieces = _slices(component, name, variables)
     if pieces is None:
         slots = [part for part in component if isinstance(part, Slot)]
-        pieces = {slot.index: f"{name}_{number}" for number, slot in enumerate(slots) if slot.index in wanted}
+        pieces = {slot.index: f"{name}_{number}" for number, slot in enumerate(slots) if slot.index in variables}
         heads = ", ".join(pieces.get(slot.index, "_") for slot in slots)
         statements.append(f"{heads}, = {bind(env, '_key_cut', lambda text: _cut(component, text))}({name})")
     for part in component:
-        if isinstance(part, Slot) and part.index in wanted:
+        if isinstance(part, Slot) and part.index in variables:
             piece = pieces[part.index]
             if part.delimiter and part.text.tail is None:
                 piece = f'{piece}.replace({bind(env, "_key_mark", part.mark)}, "{part.delimiter}")'
             if not piece.isidentifier():
                 statements.append(f"{name}_piece = {piece}")
                 piece = f"{name}_piece"
-            statements.append(f"{wanted[part.index]} = {part.text.decode_source(piece, env)}")
+            statements.append(f"{variables[part.index]} = {part.text.decode_source(piece, env)}")
     return statements
 
 
-def _slices(component: Parts, name: str, wanted: Mapping[int, str]) -> dict[int, str] | None:
+def _slices(component: Parts, name: str, slot_numbers: Mapping[int, str]) -> dict[int, str] | None:
     """Return source of the text of each wanted slot, by its number; None if only reading tells where one is."""
     pieces: dict[int, str] = {}
     widths = [_width(part) for part in component]
     for place, part in enumerate(component):
-        if isinstance(part, str) or part.index not in wanted:
+        if isinstance(part, str) or part.index not in slot_numbers:
             continue
-        before, width, after = widths[:place], widths[place], widths[place + 1 :]
-        end = "" if not after else None if None in after else str(-sum(filter(None, after)))
+        widths_before, width, widths_after = widths[:place], widths[place], widths[place + 1 :]
+        end = "" if not widths_after else None if None in widths_after else str(-sum(filter(None, widths_after)))
         if len(component) == 1:
             pieces[part.index] = name
-        elif None not in before and (width is not None or end is not None) and not part.delimiter:
-            start = sum(filter(None, before))
+        elif None not in widths_before and (width is not None or end is not None) and not part.delimiter:
+            start = sum(filter(None, widths_before))
             pieces[part.index] = f"{name}[{start or ''}:{start + width if width is not None else end}]"
-        elif None not in after and width is not None:
-            pieces[part.index] = f"{name}[{-sum(filter(None, after)) - width}:{end}]"
+        elif None not in widths_after and width is not None:
+            pieces[part.index] = f"{name}[{-sum(filter(None, widths_after)) - width}:{end}]"
         else:
             return None
     return pieces

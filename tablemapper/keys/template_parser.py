@@ -1,4 +1,4 @@
-"""From the text of a template to its compiled form: every fault of it at once, or the slots and what delimits them."""
+"""The parser of templates: every fault of a text at once, or its slots and what delimits them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def compile_template(
     texts = (text,) if isinstance(text, str) else tuple(text)
     if not texts:
         raise InvalidModel(subject, ['an empty tuple has no text: give a component, or the text ""'])
-    drafts = [list(_parse(one, kinds, subject, raw, faults)) for one in texts]
-    last = len(drafts) - 1
+    drafts = [list(_parse(component_text, kinds, subject, raw, faults)) for component_text in texts]
+    last_number = len(drafts) - 1
     index = count()
     components = [
-        _component(draft, texts[number], number, index, faults, ends_key=number == last)
+        _component(draft, texts[number], number, index, faults, ends_key=number == last_number)
         for number, draft in enumerate(drafts)
     ]
     slots = [part for component in components for part in component if isinstance(part, Slot)]
@@ -64,9 +64,9 @@ def _component(
             parts.append(part)
             continue
         field, key = part
-        rest = draft[place + 1 :]
-        delimiter, after = _ended(text, field, key, rest, faults)
-        following = rest[0] if rest else None
+        following_parts = draft[place + 1 :]
+        delimiter, units_after = _ending(text, field, key, following_parts, faults)
+        following = following_parts[0] if following_parts else None
         ends = key.fixed is not None or key.prefix_free or following is None
         parts.append(
             Slot(
@@ -77,9 +77,9 @@ def _component(
                 text=key,
                 ordered=key.ordered and (ends or (isinstance(following, str) and following[0] < key.least)),
                 delimiter=delimiter,
-                after=after,
-                ends_component=not rest,
-                ends_key=not rest and ends_key,
+                after=units_after,
+                ends_component=not following_parts,
+                ends_key=not following_parts and ends_key,
             )
         )
     return tuple(parts)
@@ -124,14 +124,16 @@ def _parse(text: str, kinds: Mapping[str, Any], subject: str, raw: bool, faults:
         yield checked()
 
 
-def _ended(text: str, field: str, key: KeyCodec, rest: list[_Draft], faults: list[str]) -> tuple[str, int | None]:
+def _ending(
+    text: str, field: str, key: KeyCodec, following_parts: list[_Draft], faults: list[str]
+) -> tuple[str, int | None]:
     """Return what ends the text of a slot: a character, or the number of those that follow; a fault if nothing does."""
-    if key.fixed is not None or key.prefix_free or not rest:
+    if key.fixed is not None or key.prefix_free or not following_parts:
         return "", None
-    widths = [len(part) if isinstance(part, str) else part[1].fixed for part in rest]
+    widths = [len(part) if isinstance(part, str) else part[1].fixed for part in following_parts]
     if None not in widths:
         return "", sum(filter(None, widths))
-    following = rest[0]
+    following = following_parts[0]
     if not isinstance(following, str):
         faults.append(f"{text!r}: nothing separates {field} and {following[0]}: use a tuple of two texts")
     elif following[0] not in _DELIMITERS:

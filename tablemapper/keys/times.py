@@ -16,7 +16,7 @@ from .encodings import MICROSECOND
 
 @attrs.frozen
 class Unit:
-    """What a directive gives.
+    """The part of a time that a directive gives.
 
     Attributes:
         source: the attribute of a time.
@@ -66,10 +66,10 @@ def time_format_fault(base: type, format: str) -> str | None:
     codes = UNITS_OF[base]
     directives = [part for part in split_format(format) if part[0] == "%"]
     if directives and all(part in codes for part in directives):
-        weeks, others = {"%G", "%V"}.intersection(directives), {"%Y", "%q", "%m", "%d"}.intersection(directives)
-        if not weeks or not others:
+        weeks, calendar_codes = {"%G", "%V"}.intersection(directives), {"%Y", "%q", "%m", "%d"}.intersection(directives)
+        if not weeks or not calendar_codes:
             return None
-        mixed = " and ".join(sorted(weeks) + sorted(others))
+        mixed = " and ".join(sorted(weeks) + sorted(calendar_codes))
         return f"{mixed} are of two calendars, whose years begin on different days; weeks are %G-W%V"
     strange = ", ".join(part for part in directives if part not in codes) or "no part of a time is in it"
     return f"{strange}: a time format of {base.__name__} has {' '.join(codes)} and literals"
@@ -153,8 +153,8 @@ def bucket_edge(format: str, text: str, *, end: bool) -> datetime | None:
     low, high = 0, (_LAST - _FIRST) // MICROSECOND + 1  # (between two that have texts)
     while low < high:
         middle = (low + high) // 2
-        written = write(_FIRST + middle * MICROSECOND)
-        low, high = (middle + 1, high) if written < text or (end and written == text) else (low, middle)
+        moment_text = write(_FIRST + middle * MICROSECOND)
+        low, high = (middle + 1, high) if moment_text < text or (end and moment_text == text) else (low, middle)
     return _FIRST + low * MICROSECOND if low <= (_LAST - _FIRST) // MICROSECOND else None
 
 
@@ -172,9 +172,9 @@ _FRACTIONS = {"s": frozenset[str](), "ms": frozenset({"%L", "%f"}), "us": frozen
 
 def has_all(base: type, codes: Collection[str], precision: str) -> bool:
     """Return whether directives hold all of a time that is cut to a precision; without one to microseconds."""
-    whole = {unit for unit in ("%Y", "%m", "%d", "%H", "%M", "%S") if unit in UNITS_OF[base]}
+    units = {unit for unit in ("%Y", "%m", "%d", "%H", "%M", "%S") if unit in UNITS_OF[base]}
     fraction = frozenset[str]() if base is Builtin.date else _FRACTIONS[precision or "us"]
-    return whole <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
+    return units <= set(codes) and (not fraction or not fraction.isdisjoint(codes))
 
 
 _MONTHS = {"1": 1, "2": 5, "3": 7, "4": 10}

@@ -1,4 +1,4 @@
-"""What a time is cut down to: a day, a text, or the moment at which a step began; in UTC, or as a zone has it."""
+"""Truncations of times: to a day, a text, or the moment at which a step began; in UTC, or as a zone has it."""
 
 from __future__ import annotations
 
@@ -49,24 +49,26 @@ class Truncation:
     def __str__(self) -> str:
         """Return it as a user writes it."""
         if self.kind is Builtin.datetime:
-            return f"floor({_written(self.step)})"
+            return f"floor({_step_text(self.step)})"
         arguments: list[Any] = [self.format] * (self.kind is str) + [self.zone] * self.is_local
-        listed = ", ".join([f'"{one}"' if isinstance(one, str) else safe_repr(one) for one in arguments])
-        return f"{'date' if self.kind is Builtin.date else 'truncate'}({listed})"
+        argument_text = ", ".join(
+            [f'"{argument}"' if isinstance(argument, str) else safe_repr(argument) for argument in arguments]
+        )
+        return f"{'date' if self.kind is Builtin.date else 'truncate'}({argument_text})"
 
     def fault(self, base: type) -> str | None:
         """Say why datetimes, or dates, cannot be cut so; None if they can."""
-        given: Any = self.format
+        time_format: Any = self.format
         if self.kind is Builtin.datetime:
             step: Any = self.step
             if isinstance(step, timedelta) and step > timedelta() and not _DAY % step:
                 return None
             return "expected a timedelta that divides a day evenly, such as timedelta(minutes=15); for longer steps use .truncate(…)"
-        if not isinstance(given, str):
+        if not isinstance(time_format, str):
             return "a time format is text"
-        if '", "' in given:
+        if '", "' in time_format:
             return "no time format has '\", \"' in it"
-        if (fault := time_format_fault(base, given)) is not None or not self.is_local:
+        if (fault := time_format_fault(base, time_format)) is not None or not self.is_local:
             return fault
         return "a date is of no time zone" if base is Builtin.date else zone_fault(self.zone)
 
@@ -143,7 +145,7 @@ class Truncation:
         return first if first == self.edge(value, Builtin.datetime, end=end, for_good=True) else None
 
 
-def _written(step: object) -> str:
+def _step_text(step: object) -> str:
     if not isinstance(step, timedelta):
         return safe_repr(step)
     name, unit = next((name, unit) for name, (_, unit) in _STEPS.items() if not step % unit)

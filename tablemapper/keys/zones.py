@@ -48,10 +48,10 @@ def release(zone: str) -> str:
 def _release_in(path: Path) -> str:
     try:
         with path.open(encoding="ascii", errors="replace") as file:
-            found = _RELEASE.search(file.readline(100))
+            match = _RELEASE.search(file.readline(100))
     except OSError:
         return ""
-    return found[0] if found else ""
+    return match[0] if match else ""
 
 
 def zone_fault(name: object) -> str | None:
@@ -99,17 +99,17 @@ def _changes(rules: tzinfo, low: int, high: int, step: int) -> Iterator[tuple[in
     yield at, offset
     while at < high:
         end = min(at + step, high)
-        after = _offset(rules, end)
-        if after != offset:
-            before, first = at, end
-            while first - before > 1:
-                middle = (before + first) // 2
+        new_offset = _offset(rules, end)
+        if new_offset != offset:
+            last_unchanged, first = at, end
+            while first - last_unchanged > 1:
+                middle = (last_unchanged + first) // 2
                 if _offset(rules, middle) == offset:
-                    before = middle
+                    last_unchanged = middle
                 else:
                     first = middle
-            yield first, after
-            offset = after
+            yield first, new_offset
+            offset = new_offset
         at = end
 
 
@@ -119,16 +119,16 @@ def edges(zone: str, local: datetime) -> tuple[datetime | None, datetime | None]
 
     They differ where local time runs backwards over it. None is after all moments.
     """
-    wanted = (local.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
-    low, high = max(wanted - _DAY, 0), min(wanted + _DAY, _LAST)
-    first, last = None, low
+    local_moment = (local.replace(tzinfo=UTC) - _FIRST) // MICROSECOND
+    low, high = max(local_moment - _DAY, 0), min(local_moment + _DAY, _LAST)
+    first, last_end = None, low
     pieces = list(_changes(_rules(zone), low, high, _HOUR))
     for (start, offset), (end, _) in zip(pieces, [*pieces[1:], (high + 1, 0)], strict=True):
-        if start < wanted - offset:
-            last = min(end, wanted - offset)
-        if first is None and (at := max(start, wanted - offset)) < end:
+        if start < local_moment - offset:
+            last_end = min(end, local_moment - offset)
+        if first is None and (at := max(start, local_moment - offset)) < end:
             first = at
-    return None if first is None else _moment(first), None if last > _LAST else _moment(last)
+    return None if first is None else _moment(first), None if last_end > _LAST else _moment(last_end)
 
 
 @lru_cache(maxsize=64)
@@ -139,8 +139,8 @@ def _all_changes(rules: tzinfo) -> tuple[tuple[int, int], ...]:
 def crosses_back(zone: str, first_of: Callable[[datetime], datetime]) -> bool:
     """Return whether local time ever runs back into an earlier bucket, of which a function gives the first moment."""
     changes = _all_changes(_rules(zone))
-    for (_, before), (at, after) in pairwise(changes):
-        if after < before and first_of(_moment(at - 1 + before)) > first_of(_moment(at + after)):
+    for (_, old_offset), (at, new_offset) in pairwise(changes):
+        if new_offset < old_offset and first_of(_moment(at - 1 + old_offset)) > first_of(_moment(at + new_offset)):
             return True
     return False
 

@@ -27,7 +27,7 @@ A = TypeVar("A", bound=Sized)
 ROWS = 4_096  # that are turned into columns at once: more of them burden Python's garbage collection
 LINES = 6_144  # that are one text: with fewer of them the two threads wait for each other more often
 _SHORT = 1 << 16  # bytes: no thread is worth a shorter text alone
-_WAITING = 4  # batches, before their reader takes one
+_MAX_READY = 4  # batches, before their reader takes one
 _MAX_SCALE = 38
 
 
@@ -60,7 +60,7 @@ class ArrowWriter:
         pieces: list[Any] = []
         for piece in self.pieces(size):
             pieces.append(piece)
-            if sum(one.num_rows for one in pieces) >= size:
+            if sum(batch.num_rows for batch in pieces) >= size:
                 table = self.pa.Table.from_batches(pieces)
                 yield from table.slice(0, size).combine_chunks().to_batches()
                 pieces = table.slice(size).to_batches()
@@ -73,19 +73,19 @@ class ArrowWriter:
         lines = reader.lines(min(most, LINES))
         if lines is None:
             return map(self.of_block, reader.blocks(min(most, ROWS), stored=True))
-        return _ahead(_LineBatches(self, reader).batch, lines)
+        return _made_ahead(_LineBatches(self, reader).batch, lines)
 
     def of_block(self, block: Block) -> Any:
         """Return a batch of columns."""
         arrays = [
-            self._array(name, column, stored, values)
-            for (name, column), (stored, values) in zip(self.columns.items(), block, strict=True)
+            self._array(name, column, is_stored, values)
+            for (name, column), (is_stored, values) in zip(self.columns.items(), block, strict=True)
         ]
         return self.pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, name: str, column: ArrowColumn, stored: bool, values: Sequence[Any]) -> Any:  # noqa: FBT001
+    def _array(self, name: str, column: ArrowColumn, is_stored: bool, values: Sequence[Any]) -> Any:  # noqa: FBT001
         try:
-            return column.of_stored(values) if stored else column.of_values(values)
+            return column.of_stored(values) if is_stored else column.of_values(values)
         except (ValueError, OverflowError) as error:
             hint = "; leave decimals= out, or allow more digits" if column.kind.name == "Decimal" else ""
             raise InvalidQuery(f"{name}: a value does not fit into {column.type}: {error}{hint}") from error
@@ -152,18 +152,18 @@ def _components(keys: Any, piece: KeyPiece) -> Any:
 
 def _rows(text: bytes) -> list[Row]:
     """Return the rows of lines of JSON."""
-    listed = b"[%b]" % text.replace(b"\n", b",")
+    array = b"[%b]" % text.replace(b"\n", b",")
     try:
         try:
-            lines = msgspec.json.decode(listed)
+            lines = msgspec.json.decode(array)
         except msgspec.DecodeError:  # an infinite number
-            lines = json.loads(listed)
+            lines = json.loads(array)
     except ValueError as error:
         raise unreadable("a query", None, error) from error
     return [tuple(line[1:-1]) for line in lines]
 
 
-def _ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
+def _made_ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
     """Yield what a function makes of items: in another thread while the next come, in this one if that is behind."""
     first = next(items, None)
     if first is not None and len(first) < _SHORT:
@@ -174,9 +174,9 @@ def _ahead(make: Callable[[A], T], items: Iterator[A]) -> Iterator[T]:
     with ThreadPoolExecutor(1, "tablemapper-columns") as thread:
         futures: deque[Future[T]] = deque()
         for item in chain([first], items):
-            behind = sum(not future.done() for future in futures) > 1
-            futures.append(_completed(make, item) if behind else thread.submit(make, item))
-            while futures[0].done() or len(futures) > _WAITING:
+            is_late = sum(not future.done() for future in futures) > 1
+            futures.append(_completed(make, item) if is_late else thread.submit(make, item))
+            while futures[0].done() or len(futures) > _MAX_READY:
                 yield futures.popleft().result()
                 if not futures:
                     break
@@ -196,13 +196,13 @@ def _completed(make: Callable[[A], T], item: A) -> Future[T]:
 
 def _scales(verb: str, columns: Mapping[str, Attr[Any, Any]], decimals: Mapping[Any, Any]) -> dict[str, int]:
     scales = {}
-    known = [name for name, attr in columns.items() if attr.type.kind is Decimal]
+    decimal_columns = [name for name, attr in columns.items() if attr.type.kind is Decimal]
     for attr, scale in decimals.items():
         name = attr.label if isinstance(attr, Attr) else safe_repr(attr)
-        if name not in known:
+        if name not in decimal_columns:
             raise InvalidQuery(
                 f"{verb}: decimals= names {name}, which is not a column of Decimals here "
-                f"({', '.join(known) or 'there is none'}){did_you_mean(name, known)}"
+                f"({', '.join(decimal_columns) or 'there is none'}){did_you_mean(name, decimal_columns)}"
             )
         if not isinstance(scale, int) or isinstance(scale, bool) or not 0 <= scale <= _MAX_SCALE:
             raise InvalidQuery(

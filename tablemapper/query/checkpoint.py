@@ -34,9 +34,9 @@ class Checkpoint:
         self._name = name
         self._keys_name = f"{name} keys"
         self._start = _UnderWay(identity, what, None, 0)
-        self._noted = engine.note(name)
-        self._next = self._noted
-        place = self._start if self._noted is None else _decoded(name, self._noted, _UnderWay)
+        self._current_note = engine.note(name)
+        self._next = self._current_note
+        place = self._start if self._current_note is None else _decoded(name, self._current_note, _UnderWay)
         if place.identity != identity:
             raise InvalidQuery(
                 f"{what}: {name} is in use by another query, {place.what}; make that call again to finish it, or "
@@ -49,7 +49,7 @@ class Checkpoint:
     def chosen(self, choose: Callable[[], list[Key]]) -> list[Key]:
         """Return the keys that were chosen when the run began: a limit would choose others after the first write."""
         self._has_keys = True
-        if self._noted is not None:
+        if self._current_note is not None:
             return _decoded(self._keys_name, self._engine.note(self._keys_name), list[Key])
         keys = choose()
         self._next = _text(self._start)
@@ -63,17 +63,17 @@ class Checkpoint:
     def moved(self, position: Key, written: int) -> Sequence[Note]:
         """Return the note of a batch that ends at a position."""
         self._next = _text(msgspec.structs.replace(self._start, position=position, written=written))
-        return [Note(self._name, self._noted, self._next)]
+        return [Note(self._name, self._current_note, self._next)]
 
     def arrived(self) -> None:
         """Go on from a batch that was written."""
-        self._noted = self._next
+        self._current_note = self._next
 
     def leave(self) -> None:
         """Delete the note: the run is over."""
-        if self._noted is None:
+        if self._current_note is None:
             return
-        notes = [Note(self._name, self._noted, None)]
+        notes = [Note(self._name, self._current_note, None)]
         if self._has_keys:
             notes.append(Note(self._keys_name, self._engine.note(self._keys_name), None))
         try:
@@ -110,8 +110,8 @@ def check_name(resume: str, spec: QuerySpec) -> str:
     Raises:
         InvalidQuery: it is none, or the limit is too large.
     """
-    given: object = resume
-    if not isinstance(given, str) or not resume or len(resume) > 255 or not resume.isprintable():
+    argument: object = resume
+    if not isinstance(argument, str) or not resume or len(resume) > 255 or not resume.isprintable():
         raise InvalidQuery(f"resume={safe_repr(resume)}: expected a name of up to 255 printable characters")
     if (spec.limit or 0) > MOST_KEYS:
         raise InvalidQuery(

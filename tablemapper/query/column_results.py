@@ -1,4 +1,4 @@
-"""What a query finds, as columns: lists, or Arrow's, Polars' and pandas' own."""
+"""The results of a query as columns: lists, or Arrow's, Polars' and pandas' own."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _BLOCK = 65_536  # rows in a batch of Arrow
 
 
 class ColumnResults(Results[T_co]):
-    """What a query of one class finds, which has the same columns in every row."""
+    """The results of a query of one class, which have the same columns in every row."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def _attributes(self) -> tuple[Attr[Any, Any], ...]:
-        """What stands in the columns."""
+        """Return the attributes that stand in the columns."""
 
     @abstractmethod
     def _reader(self) -> ColumnReader:
@@ -53,8 +53,8 @@ class ColumnResults(Results[T_co]):
         """
         columns: dict[str, list[Any]] = {name: [] for name in self._columns("columns")}
         for block in self._reader().blocks(ROWS):
-            for values, (_, more) in zip(columns.values(), block, strict=True):
-                values.extend(more)
+            for values, (_, block_values) in zip(columns.values(), block, strict=True):
+                values.extend(block_values)
         return columns
 
     def to_arrow(self, *, decimals: Mapping[Attr[Any, Any], int] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What a query can be taken apart into: parts of about one size, and partitions."""
+"""The division of a query into parts of about one size, or into partitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_partition(spec: QuerySpec, partition: Partition[Any]) -> QuerySpec:
 
 
 class Splittable(ColumnResults[T_co]):
-    """What a query over one class finds; it can be split."""
+    """The results of a query over one class, which can be split."""
 
     __slots__ = ("_plans", "_spec", "_wanted")
 
@@ -68,14 +68,14 @@ class Splittable(ColumnResults[T_co]):
         """
         count = counted("split", count, least=1)
         if self._spec.limit is not None or self._spec.order:
-            what = "a limit" if self._spec.limit is not None else "an order"
-            raise InvalidQuery(f"split: parts have no common {what.split()[1]}; split a query without {what}")
+            clause = "a limit" if self._spec.limit is not None else "an order"
+            raise InvalidQuery(f"split: parts have no common {clause.split()[1]}; split a query without {clause}")
         prepared, bound = self._find(warn=False)
-        index, whole = prepared.plan.index, self._spec.part or QueryPart(None)
+        index, part = prepared.plan.index, self._spec.part or QueryPart(None)
         places = self._plans.reads.divide(bound, count)
-        ends = [whole.low, *[whole.low or ("", "")] * (count - 1 - len(places)), *places, whole.high]
+        ends = [part.low, *[part.low or ("", "")] * (count - 1 - len(places)), *places, part.high]
         name = None if index is None else index.name
-        return [self._in_part(QueryPart(name, low, high, whole.partition)) for low, high in pairwise(ends)]
+        return [self._in_part(QueryPart(name, low, high, part.partition)) for low, high in pairwise(ends)]
 
     @property
     def token(self) -> str:
@@ -102,7 +102,9 @@ class Splittable(ColumnResults[T_co]):
         return self._with(attrs.evolve(self._spec, part=part))
 
     def _part_seal(self) -> TokenSeal:
-        whole = attrs.evolve(self._spec, part=None)
+        whole_query = attrs.evolve(self._spec, part=None)
         return TokenSeal(
-            self._plans, ["part", *query_identity(self._plans, whole, self._wanted)], lambda: safe_repr(self, _LONG)
+            self._plans,
+            ["part", *query_identity(self._plans, whole_query, self._wanted)],
+            lambda: safe_repr(self, _LONG),
         )

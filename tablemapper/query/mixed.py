@@ -132,11 +132,11 @@ class _Mixed(Results[T]):
             ScanRefused: no key or index bounds one of the classes.
         """
         count = counted("split", count, least=1)
-        several = [
+        parts_by_member = [
             member.query.split(count) if member.refuted is None else [member.query._in_part(QueryPart(None))] * count
             for member in self._members
         ]
-        return [self._of(queries) for queries in zip(*several, strict=True)]
+        return [self._of(queries) for queries in zip(*parts_by_member, strict=True)]
 
     @property
     def token(self) -> str:
@@ -148,7 +148,7 @@ class _Mixed(Results[T]):
         parts = [member.query._spec.part for member in self._members]
         if None in parts:
             raise InvalidQuery(f"{safe_repr(self)}: this is a whole query; split(count) returns parts")
-        return self._part_seal().token(tuple([attrs.astuple(one) for one in parts if one is not None]), 0)
+        return self._part_seal().token(tuple([attrs.astuple(part) for part in parts if part is not None]), 0)
 
     def part(self, token: str, /) -> Self:
         """Return the part of this query with a token, as `Query.part`.
@@ -162,8 +162,8 @@ class _Mixed(Results[T]):
         )
 
     def _part_seal(self) -> TokenSeal:
-        whole = self._each(lambda query: query._in_part(None))
-        return TokenSeal(self._plans, ["part", *whole._form()], lambda: safe_repr(self))
+        whole_query = self._each(lambda query: query._in_part(None))
+        return TokenSeal(self._plans, ["part", *whole_query._form()], lambda: safe_repr(self))
 
     # ------------------------------------------------------------------------------------------ reading
 
@@ -252,8 +252,8 @@ class _Mixed(Results[T]):
         return [self._spec.backwards, [query_identity(self._plans, member.query._spec) for member in self._members]]
 
     def _positioned(self, after: Position | None, limit: int) -> Iterator[tuple[Position, Any]]:
-        read = self._read(self._runs(), after, limit)
-        places = ((run, rows, _place(run)) for run, rows in read)
+        chunks = self._read(self._runs(), after, limit)
+        places = ((run, rows, _place(run)) for run, rows in chunks)
         return ((place(row), item) for run, rows, place in places for row in rows for item in run.items_of((row,)))
 
     def _read(
@@ -268,12 +268,12 @@ class _Mixed(Results[T]):
             ranks = [_ranked(_place(run), order, ordered, backwards=backwards) for run in runs]
             return ((runs[at], rows) for at, rows in readable(_merged(streams, ranks), self._names))
 
-        return _counted(self._plans.reads.in_one_state(merged))
+        return _counted_rows(self._plans.reads.in_one_state(merged))
 
 
-def _counted(merged: Iterable[tuple[PlanReader, Sequence[Row]]]) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
+def _counted_rows(merged: Iterable[tuple[PlanReader, Sequence[Row]]]) -> Iterator[tuple[PlanReader, Sequence[Row]]]:
     for run, rows in merged:
-        yield from ((run, some) for some in run.counted((rows,)))
+        yield from ((run, counted_rows) for counted_rows in run.counted((rows,)))
 
 
 class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
@@ -298,17 +298,19 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         Raises:
             InvalidQuery: an argument is not a condition, no class has its field, or the types of two classes differ.
         """
-        partitions = [one for one in predicates if isinstance(one, Partition)]
-        given: tuple[Any, ...] = tuple([one for one in predicates if not isinstance(one, Partition)])
+        partitions = [argument for argument in predicates if isinstance(argument, Partition)]
+        conditions: tuple[Any, ...] = tuple(
+            [argument for argument in predicates if not isinstance(argument, Partition)]
+        )
         models = [member.model for member in self._members]
         refuse_named(named, models[0].name)
-        for predicate in given:
+        for predicate in conditions:
             check_condition(predicate, models[0].name)
             for attr in predicate.attributes():
-                _known(attr, models)
+                _check_known(attr, models)
         within = self._each(lambda query: query.where(*partitions)) if partitions else self
-        members = tuple([_narrowed(member, given) for member in within._members])
-        return type(self)(self._plans, members, (*self._where, *given))
+        members = tuple([_narrowed(member, conditions) for member in within._members])
+        return type(self)(self._plans, members, (*self._where, *conditions))
 
     def order_by(
         self,
@@ -320,15 +322,15 @@ class MixedQuery(_Mixed[A | B | C | D | E], Generic[A, B, C, D, E]):
         Raises:
             InvalidQuery: a field has no order, or a class does not have it, or `backwards` was called.
         """
-        given: tuple[Any, ...] = steps
-        if given and self._spec.backwards:
+        arguments: tuple[Any, ...] = steps
+        if arguments and self._spec.backwards:
             raise InvalidQuery("order_by: backwards() reverses the order of the rows; write .desc() instead")
         models = [member.model for member in self._members]
-        for step in given:
+        for step in arguments:
             if isinstance(attr := step.attr if isinstance(step, Order) else step, Attr):
-                _known(attr, models)
+                _check_known(attr, models)
         queries = [
-            member.query.order_by(*(_own_step(step, member.model) for step in given)) for member in self._members
+            member.query.order_by(*(_own_step(step, member.model) for step in arguments)) for member in self._members
         ]
         orders = [query._spec.order for query in queries]
         # (If a field is wide in one class, its sort values must be those of wide fields in all.)
@@ -361,11 +363,11 @@ def mixed(plans: PlanCache, models: Sequence[Model]) -> MixedQuery[Any, Any, Any
 def _narrowed(member: _Member, predicates: Sequence[Predicate[Any]]) -> _Member:
     """Return the query over a class, with more conditions."""
     for predicate in conjuncts(predicates):
-        own = _of_class(predicate, member.model)
-        if own is False and member.refuted is None:
+        own_predicate = _of_class(predicate, member.model)
+        if own_predicate is False and member.refuted is None:
             member = attrs.evolve(member, refuted=predicate_text(predicate, ()))
-        elif not isinstance(own, bool):
-            member = attrs.evolve(member, query=member.query.where(own))
+        elif not isinstance(own_predicate, bool):
+            member = attrs.evolve(member, query=member.query.where(own_predicate))
     return member
 
 
@@ -380,15 +382,15 @@ def _of_class(predicate: Predicate[Any], model: Model) -> Predicate[Any] | bool:
                 return decisive if decisive in own_parts else not decisive
             return attrs.evolve(predicate, parts=tuple(undecided))
         case Not(part=part):
-            inner = _of_class(part, model)
-            return not inner if isinstance(inner, bool) else Not(part=inner)
+            negated = _of_class(part, model)
+            return not negated if isinstance(negated, bool) else Not(part=negated)
         case Leaf():
-            own = predicate.with_attributes(lambda attr: _own(attr, model))
-            return isinstance(predicate, IsNull) if own is None else own
+            own_leaf = predicate.with_attributes(lambda attr: _own_attribute(attr, model))
+            return isinstance(predicate, IsNull) if own_leaf is None else own_leaf
     raise InvalidQuery(f"expected a condition, got {safe_repr(predicate)}")
 
 
-def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
+def _own_attribute(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
     """Return the attribute of a class for one of any class; None if the class has no such field.
 
     Raises:
@@ -402,28 +404,28 @@ def _own(attr: Attr[Any, Any], model: Model) -> Attr[Any, Any] | None:
         return None
     given_type = abstract_declaration(attr.owner).field(attr.name).type.nested(attr.path)
     try:
-        own = model.declaration.field(attr.name).type.nested(attr.path)
+        own_type = model.declaration.field(attr.name).type.nested(attr.path)
     except ValueError:
         return None
-    if not own.same_kind(given_type):
+    if not own_type.same_kind(given_type):
         label = ".".join((attr.name, *attr.path))
         raise InvalidQuery(
-            f"{attr!r} is {given_type.name}, but {model.name}.{label} is {own.name}: query each class by itself"
+            f"{attr!r} is {given_type.name}, but {model.name}.{label} is {own_type.name}: query each class by itself"
         )
-    return Attr(model.cls, attr.name, attr.type if attr.part else own, attr.path, attr.part, attr.uncut)
+    return Attr(model.cls, attr.name, attr.type if attr.part else own_type, attr.path, attr.part, attr.uncut)
 
 
 def _own_step(step: Any, model: Model) -> Any:
     attr = step.attr if isinstance(step, Order) else step
     if not isinstance(attr, Attr):
         return step  # (the query of the class raises)
-    own = _own(attr, model)
-    if own is None:
+    own_attr = _own_attribute(attr, model)
+    if own_attr is None:
         raise InvalidQuery(f"order_by: {model.name} has no field {attr.label}; order by a field that every class has")
-    return Order(own, descending=isinstance(step, Order) and step.descending)
+    return Order(own_attr, descending=isinstance(step, Order) and step.descending)
 
 
-def _known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
+def _check_known(attr: Attr[Any, Any], models: Sequence[Model]) -> None:
     if not any(issubclass(model.cls, attr.owner) for model in models):
         raise InvalidQuery(f"{attr!r} is not a field of {' or '.join(model.name for model in models)}")
 
@@ -463,11 +465,11 @@ def _merged(
         heads = {at: ranks[at](rows[0]) for at, rows in fronts.items()}
         at = min(heads, key=heads.__getitem__)
         rank, rows = ranks[at], fronts.pop(at)
-        bound = min((head for other, head in heads.items() if other != at), default=None)
+        bound = min((head for number, head in heads.items() if number != at), default=None)
         end = len(rows)
         if bound is not None and not rank(rows[-1]) < bound:
             end = bisect_left(rows, bound, 1, key=rank)
         yield at, rows[:end]
-        rest = rows[end:] or next(streams[at], [])
-        if rest:
-            fronts[at] = rest
+        remaining = rows[end:] or next(streams[at], [])
+        if remaining:
+            fronts[at] = remaining

@@ -48,9 +48,9 @@ class TokenSeal:
         self._describe = describe
         self._query = hashlib.blake2b(msgspec.json.encode(form, order="deterministic"), digest_size=16).digest()
 
-    def token(self, position: Position, done: int) -> str:
+    def token(self, position: Position, returned_before: int) -> str:
         """Return the token of the rows after a position; ``done``: how many results came before."""
-        body = msgspec.msgpack.encode([_VERSION, self._query, list(position), done])
+        body = msgspec.msgpack.encode([_VERSION, self._query, list(position), returned_before])
         return base64.urlsafe_b64encode(self._sealed(body) + body).decode().rstrip("=")
 
     def open(self, token: str) -> tuple[Position, int]:
@@ -65,7 +65,7 @@ class TokenSeal:
                 raise InvalidToken(
                     f"{self._describe()}: this token comes from another store, or was changed; start without a token"
                 )
-            version, query, position, done = msgspec.msgpack.decode(raw[_SEAL:])
+            version, query, position, returned_before = msgspec.msgpack.decode(raw[_SEAL:])
         except (ValueError, TypeError, AttributeError, msgspec.MsgspecError) as error:
             if isinstance(error, InvalidToken):
                 raise
@@ -74,13 +74,13 @@ class TokenSeal:
             raise InvalidToken(
                 f"{self._describe()}: this token belongs to another query, or to other models; start without one"
             )
-        return tuple(position), done
+        return tuple(position), returned_before
 
     def _sealed(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, digest_size=_SEAL, key=self._key).digest()
 
 
-def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | None = None) -> list[Any]:
+def query_identity(plans: PlanCache, spec: QuerySpec, selected: tuple[Any, ...] | None = None) -> list[Any]:
     """Return everything that a query consists of, as JSON can hold it."""
     return [
         plans.fingerprint(spec.model),
@@ -88,7 +88,7 @@ def query_identity(plans: PlanCache, spec: QuerySpec, wanted: tuple[Any, ...] | 
         [dump(predicate) for predicate in spec.where],
         [[step.attr.label, step.descending] for step in spec.order],
         spec.limit,
-        None if wanted is None else [attr.label for attr in wanted],
+        None if selected is None else [attr.label for attr in selected],
         *([] if spec.part is None else [attrs.astuple(spec.part)]),
     ]
 
@@ -108,19 +108,19 @@ def read_page(
         token: the token of the page; None for the first page.
     """
     size = counted("page", size, least=1)
-    after, done = (None, 0) if token is None else seal.open(token)
-    left = size if limit is None else min(size, limit - done)
-    results = read(after, left + 1)
+    position_before, returned_before = (None, 0) if token is None else seal.open(token)
+    page_size = size if limit is None else min(size, limit - returned_before)
+    results = read(position_before, page_size + 1)
     items: list[T] = []
-    last: Position = ()
-    if left <= 0:
+    last_position: Position = ()
+    if page_size <= 0:
         return Page([], None)
     for position, item in results:
-        if len(items) == left:
-            more = limit is None or done + left < limit
-            return Page(items, seal.token(last, done + left) if more else None)
+        if len(items) == page_size:
+            has_more = limit is None or returned_before + page_size < limit
+            return Page(items, seal.token(last_position, returned_before + page_size) if has_more else None)
         items.append(item)
-        last = position
+        last_position = position
     return Page(items, None)
 
 

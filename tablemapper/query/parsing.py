@@ -1,8 +1,8 @@
 """Conditions, orders and keys as a person types them: ``price<8``, ``-price``, ``books 1``.
 
-``field op value``. A field is a name, and dots lead into nested values. What follows the first operator is the value, read by
-the type of the field: text as it stands, or in JSON's quotes; anything else as JSON, or as its own text (``2026-01-31``).
-After ``>=`` and ``<`` a date means its begin in UTC, where the field has moments.
+``field op value``. A field is a name, and dots lead into nested values. The value follows the first operator, and
+the type of the field reads it: text as it stands, or in JSON's quotes. Anything else is JSON, or its own text
+(``2026-01-31``). After ``>=`` and ``<`` a date means its begin in UTC, where the field has moments.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
     Raises:
         InvalidQuery: there is no such field or operator, or the value is none of the field's type.
     """
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         if (call := _CALL.match(text)) is not None:
             name = call["field"]
             raise InvalidQuery(
@@ -66,22 +66,22 @@ def condition(cls: type[Any], text: str, /) -> Predicate[Any]:
         raise InvalidQuery(
             f"{safe_repr(text)}: expected a field, an operator and a value, as in price<8; the operators are {', '.join(OPERATORS)}"
         )
-    attr = field(cls, found["field"])
-    another = _ANOTHER.search(found["value"]) if found["value"][:1] != '"' else None
+    attr = field(cls, match["field"])
+    another = _ANOTHER.search(match["value"]) if match["value"][:1] != '"' else None
     if another is not None and another[1] in _names(cls):
         raise InvalidQuery(
-            f"{safe_repr(text)}: this is one condition, with all of it from {safe_repr(found['value'])} as its value; give each "
+            f"{safe_repr(text)}: this is one condition, with all of it from {safe_repr(match['value'])} as its value; give each "
             "condition by itself, or write a value that is meant so in double quotes"
         )
-    operator = found["sign"] or " ".join(found["word"].split())
+    operator = match["sign"] or " ".join(match["word"].split())
     value: Any = None
     if operator == "in":
-        value = [_value(attr.type, attr, one) for one in _listed(found["value"])]
+        value = [_value(attr.type, attr, item) for item in _items_of(match["value"])]
     elif operator == "contains" and (element := attr.type.element) is not None:
-        value = _value(element, attr, found["value"])
+        value = _value(element, attr, match["value"])
     elif not operator.startswith("is "):
-        begin = attr.type.name == "datetime" and operator in (">=", "<") and _DATE.fullmatch(found["value"].strip())
-        value = _value(attr.type, attr, f"{begin[0]}T00:00:00Z" if begin else found["value"])
+        begin = attr.type.name == "datetime" and operator in (">=", "<") and _DATE.fullmatch(match["value"].strip())
+        value = _value(attr.type, attr, f"{begin[0]}T00:00:00Z" if begin else match["value"])
     return OPERATORS[operator](attr, value)
 
 
@@ -112,9 +112,9 @@ def plain_value(kind: ValueType, text: str) -> Any:
 
 def _is_text(kind: ValueType, text: str) -> bool:
     """Return whether a text is a value of a type whose JSON is a text, too."""
-    stored = kind if kind.own is None else SCALARS[kind.kind]
+    scalar = kind if kind.own is None else SCALARS[kind.kind]
     with suppress(*_UNREADABLE):
-        return stored.text or isinstance(stored.to_json(stored.check(stored.from_json(text))), str)
+        return scalar.text or isinstance(scalar.to_json(scalar.check(scalar.from_json(text))), str)
     return False
 
 
@@ -132,8 +132,8 @@ def key(cls: type[Any], texts: Iterable[str], /) -> KeyOf[Any]:
             f"the key of {cls.__name__} is {', '.join(names)}: expected {len(names)} {'value' if len(names) == 1 else 'values'}, got {len(values)}"
         )
     attrs = [field(cls, name) for name in names]
-    found: KeyOf[Any] = cls.key(*(_value(attr.type, attr, text) for attr, text in zip(attrs, values, strict=True)))
-    return found
+    entity_key: KeyOf[Any] = cls.key(*(_value(attr.type, attr, text) for attr, text in zip(attrs, values, strict=True)))
+    return entity_key
 
 
 def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
@@ -145,8 +145,10 @@ def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
     name, *within = path.split(".")
     names = _names(cls)
     if name not in names:
-        listed = ", ".join(sorted(set(names.values())))
-        raise InvalidQuery(f"{cls.__name__} has no field {safe_repr(name)}; it has {listed}{did_you_mean(name, names)}")
+        field_list = ", ".join(sorted(set(names.values())))
+        raise InvalidQuery(
+            f"{cls.__name__} has no field {safe_repr(name)}; it has {field_list}{did_you_mean(name, names)}"
+        )
     attr: Attr[Any, Any] = getattr(cls, names[name])
     for part in within:
         attr = attr[part]
@@ -156,13 +158,13 @@ def field(cls: type[Any], path: str, /) -> Attr[Any, Any]:
 def _names(cls: type[Any]) -> Mapping[str, str]:
     """Return the names of the fields, also by those of their properties."""
     fields = declaration_of(cls).fields
-    return {one.property: one.name for one in fields} | {one.name: one.name for one in fields}
+    return {model.property: model.name for model in fields} | {model.name: model.name for model in fields}
 
 
-def _listed(text: str) -> list[Any]:
+def _items_of(text: str) -> list[Any]:
     """Return the values of a list: in JSON, or separated by commas."""
-    found = _json(text)
-    return found if isinstance(found, list) else [one.strip() for one in text.split(",")]
+    parsed = _json(text)
+    return parsed if isinstance(parsed, list) else [item.strip() for item in text.split(",")]
 
 
 def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
@@ -175,16 +177,16 @@ def _value(kind: ValueType, attr: Attr[Any, Any], text: Any) -> Any:
     if kind.dynamic:
         return text if parsed is _NOTHING else parsed
     candidates = [parsed, text] if not kind.text or (isinstance(parsed, str) and text[:1] == '"') else [text]
-    for one in candidates:
-        if one is not _NOTHING:
-            for read in (
+    for candidate in candidates:
+        if candidate is not _NOTHING:
+            for parse in (
                 kind.from_json,
                 lambda plain: msgspec.convert(
                     cut_text(plain) if kind.kind in TIMES and isinstance(plain, str) else plain, kind.kind
                 ),
             ):  # (a time in any form of RFC 3339)
                 with suppress(*_UNREADABLE):
-                    return kind.check(read(one))
+                    return kind.check(parse(candidate))
     like = f", such as {_EXAMPLES[kind.name]}" if kind.name in _EXAMPLES else ""
     members = like if kind.members is None else f": one of {', '.join(map(str, kind.members))}"
     raise InvalidQuery(f"{attr!r}: {safe_repr(text)} is no {kind.name}{members}")

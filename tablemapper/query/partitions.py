@@ -1,4 +1,4 @@
-"""What fixes one partition: itself, or equalities of the fields that its key is made of."""
+"""The choice of one partition: by itself, or by equalities of the fields that its key is made of."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ Q = TypeVar("Q")
 
 
 class ClassResults(Splittable[T_co]):
-    """What a query finds. Iterate it, or ask for `first`, `one`, `exists`, `count`, `page`."""
+    """The results of a query. Iterate them, or ask for `first`, `one`, `exists`, `count`, `page`."""
 
     __slots__ = ()
 
@@ -177,8 +177,8 @@ class ClassResults(Splittable[T_co]):
         """
         prepared, bound = self._find(warn=False)
         reads, plan = self._plans.reads, prepared.plan
-        left = {id(predicate) for predicate in prepared.residual}
-        texts = [(predicate_text(predicate, bound.values), id(predicate) in left) for predicate in plan.filter]
+        residual = {id(predicate) for predicate in prepared.residual}
+        texts = [(predicate_text(predicate, bound.values), id(predicate) in residual) for predicate in plan.filter]
         explained = reads.explain(bound, prepared.layout, self._spec.limit)
         totals = dict(totals_served(self._plans, self._spec))
         return Explanation(
@@ -186,7 +186,7 @@ class ClassResults(Splittable[T_co]):
             plan,
             bound.ranges,
             tuple(text for text, _ in texts),
-            tuple(text for text, after in texts if after),
+            tuple(text for text, is_residual in texts if is_residual),
             order_text(plan.sort) or (("key",) if plan.by_key else ()),
             reads.between_bounds(bound, MOST_COUNTED),
             self._plans.engine.capabilities,
@@ -232,7 +232,7 @@ class ClassResults(Splittable[T_co]):
     ) -> tuple[PreparedPlan, BoundPlan]:
         prepared, bound = self._plans.bind(prepared, values, self._spec, self._wanted)
         if warn and prepared.plan.scan:
-            limits = [one for one in (most, self._spec.limit) if one is not None]
+            limits = [limit for limit in (most, self._spec.limit) if limit is not None]
             self._plans.warn_of_scan(prepared, bound, self.__repr__, min(limits, default=None))
         return prepared, bound
 
@@ -275,18 +275,18 @@ class Query(ClassResults[E]):
         if named:
             refuse_named(named, model.name)
         spec = self._spec
-        given: tuple[Any, ...] = predicates
+        conditions: tuple[Any, ...] = predicates
         for predicate in predicates:
             if isinstance(predicate, Compare) and predicate.attr.owner is cls and predicate.value.__class__ is not Attr:
                 continue  # (what follows says the same, but takes longer)
             if isinstance(predicate, Partition):
                 spec = in_partition(spec, predicate)
-                given = tuple([one for one in given if one is not predicate])
+                conditions = tuple([condition for condition in conditions if condition is not predicate])
                 continue
             check_condition(predicate, model.name)
             for attr in predicate.attributes():
                 own_field(attr, model)
-        return self._with(spec.narrowed(given))
+        return self._with(spec.narrowed(conditions))
 
     def order_by(self, *steps: Attr[E, Any] | Order[E]) -> Self:
         """Order by fields, the first one first; ``.desc()`` for the greatest first.
@@ -300,12 +300,14 @@ class Query(ClassResults[E]):
         model = self._spec.model
         order = []
         for step in steps:
-            one = order_step(step, model)
-            own_field(one.attr, model)
-            if not one.attr.type.sortable:
-                raise InvalidQuery(f"order_by: {one.attr!r} is {one.attr.type.name}, which has no order")
-            wide = model.declaration.field(one.attr.name).wide
-            order.append(attrs.evolve(one, wide=True) if wide else one)
+            order_by_step = order_step(step, model)
+            own_field(order_by_step.attr, model)
+            if not order_by_step.attr.type.sortable:
+                raise InvalidQuery(
+                    f"order_by: {order_by_step.attr!r} is {order_by_step.attr.type.name}, which has no order"
+                )
+            wide = model.declaration.field(order_by_step.attr.name).wide
+            order.append(attrs.evolve(order_by_step, wide=True) if wide else order_by_step)
         return self._with(attrs.evolve(self._spec, order=tuple(order)))
 
     @overload
@@ -429,10 +431,10 @@ class Query(ClassResults[E]):
             ScanRefused: no aggregate fits, and no key or index bounds the query.
             QueryStopped: it used up its budget.
         """
-        read = matching_aggregate(self._plans, self._spec, (), COUNT)
-        if read is None:
+        aggregate = matching_aggregate(self._plans, self._spec, (), COUNT)
+        if aggregate is None:
             return super().count()
-        return sum(number for number, _ in read.states(self._plans.reads).values())
+        return sum(number for number, _ in aggregate.states(self._plans.reads).values())
 
     def sum(self, field: Expr[A | None, E], /) -> A | None:
         """Add up a field, exactly; None if no entity has a value.
@@ -516,9 +518,9 @@ class Query(ClassResults[E]):
         measure = slot.attr
         for attr in () if measure is None else measure.attributes():
             own_field(attr, self._spec.model)
-        read = matching_aggregate(self._plans, self._spec, by, slot)
-        if read is not None:
-            return read.states(self._plans.reads)
+        aggregate = matching_aggregate(self._plans, self._spec, by, slot)
+        if aggregate is not None:
+            return aggregate.states(self._plans.reads)
         spec = self._spec
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())
@@ -529,8 +531,8 @@ class Query(ClassResults[E]):
             rows = Rows[Any](self._plans, spec, (*by, *fields_of(measure)))
             return summed_up(calculated(rows, measure, slot, len(by)), slot)
         rows = Rows[Any](self._plans, spec, by if measure is None else (*by, measure))
-        whole = spec.limit is None and spec.budget is None
-        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if whole else None
+        is_whole = spec.limit is None and spec.budget is None
+        states = totals_by_engine(self._plans.reads, rows._find, by, slot) if is_whole else None
         return summed_up(rows, slot) if states is None else states
 
     def _extreme(self, slot: MeasureState, step: Order[Any]) -> States:

@@ -135,15 +135,17 @@ def refuse_named(named: Mapping[str, object], names: str) -> None:
         )
 
 
-def check_condition(given: object, names: str) -> None:
+def check_condition(argument: object, names: str) -> None:
     """Refuse what is no predicate.
 
     Raises:
         InvalidQuery
     """
-    if not isinstance(given, Predicate):
-        mend = "; compare a field, with .is_null() for `is None`" if isinstance(given, bool) else ""
-        raise InvalidQuery(f"where: expected a condition, as in {names}.field == value, got {safe_repr(given)}{mend}")
+    if not isinstance(argument, Predicate):
+        mend = "; compare a field, with .is_null() for `is None`" if isinstance(argument, bool) else ""
+        raise InvalidQuery(
+            f"where: expected a condition, as in {names}.field == value, got {safe_repr(argument)}{mend}"
+        )
 
 
 def own_field(attr: object, model: Model) -> Attr[Any, Any]:
@@ -174,8 +176,8 @@ def order_step(value: object, model: Model) -> Order[Any]:
     raise InvalidQuery(f"order_by: expected a field, as in {model.name}.{name}.desc(), got {safe_repr(value)}")
 
 
-def seconds(verb: str, given: object) -> float:
+def seconds(verb: str, argument: object) -> float:
     """Return a number of seconds; raise InvalidQuery if it is something else."""
-    if not isinstance(given, int | float) or isinstance(given, bool) or not given >= 0:
-        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {safe_repr(given)}")
-    return min(given, _EVER)
+    if not isinstance(argument, int | float) or isinstance(argument, bool) or not argument >= 0:
+        raise InvalidQuery(f"{verb}: expected a number of seconds, 0 or more, got {safe_repr(argument)}")
+    return min(argument, _EVER)

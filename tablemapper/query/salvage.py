@@ -49,13 +49,13 @@ def read_some(
     """Read some results, and hold nothing afterwards: a slow reader asks for the next ones with the position.
 
     Returns:
-        The results after a position, with an `UnreadableRow` for each that cannot be read; the position of the last one,
-        or None if there are no more; and why it ended early.
+        The results after a position, with an `UnreadableRow` for each that cannot be read. Then the position of the last
+        one, None if there are no more; and the error that ended it early.
     """
     results, place = list[Any](), after
     try:
-        with closing(tolerant(query)._positioned(after, limit)) as read:  # noqa: SLF001  as its subclass
-            for place, item in islice(read, limit):  # noqa: B007  the last one is returned
+        with closing(tolerant(query)._positioned(after, limit)) as items:  # noqa: SLF001  as its subclass
+            for place, item in islice(items, limit):  # noqa: B007  the last one is returned
                 results.append(item)
     except TableMapperError as error:
         return results, None, error

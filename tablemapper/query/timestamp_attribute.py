@@ -1,4 +1,4 @@
-"""When an entity was last written: what the store notes beside the fields, as conditions and orders have it."""
+"""The time of an entity's last write, which the store notes beside the fields, in conditions and orders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ def timestamp(cls: type[R], /) -> Attr[R, datetime]:
     Raises:
         InvalidQuery: it is not a class of entities.
     """
-    given: object = cls
-    if not isinstance(given, type) or not issubclass(given, Record):
-        raise InvalidQuery(f"timestamp: expected an entity class, as in tm.timestamp(Product), got {safe_repr(given)}")
+    argument: object = cls
+    if not isinstance(argument, type) or not issubclass(argument, Record):
+        raise InvalidQuery(
+            f"timestamp: expected an entity class, as in tm.timestamp(Product), got {safe_repr(argument)}"
+        )
     return Attr(cls, TIMESTAMP_NAME, TIMESTAMP)

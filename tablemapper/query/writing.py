@@ -70,7 +70,7 @@ class WriteByQuery:
         self.engine: Engine = plans.engine
         self.batch_limits: Final = plans.batch_limits
 
-    def delete(self, spec: QuerySpec, what: str, *, progress: ProgressOption, resume: str | None) -> int:
+    def delete(self, spec: QuerySpec, query_text: str, *, progress: ProgressOption, resume: str | None) -> int:
         """Delete what a query finds; return the number of entities."""
         model = writable(spec.model)
 
@@ -78,13 +78,13 @@ class WriteByQuery:
             row = entity._row
             return Operation("delete", model, row[0], row[1], old=row, etag=row[2])
 
-        return self._run(spec, what, "delete()", work, progress, resume)
+        return self._run(spec, query_text, "delete()", work, progress, resume)
 
     def update(
         self,
         spec: QuerySpec,
-        what: str,
-        given: tuple[Any, ...],
+        query_text: str,
+        assigned: tuple[Any, ...],
         values: dict[str, Any],
         *,
         progress: ProgressOption,
@@ -92,20 +92,20 @@ class WriteByQuery:
     ) -> int:
         """Change what a query finds, by assignments or by one function; return the number of entities."""
         model, by_row = writable(spec.model), None
-        if len(given) == 1 and callable(given[0]) and not values:
-            work, text = by_function(model, given[0]), "a function"
-        elif any(map(callable, given)):
+        if len(assigned) == 1 and callable(assigned[0]) and not values:
+            work, text = by_function(model, assigned[0]), "a function"
+        elif any(map(callable, assigned)):
             raise InvalidEntity(f"update of {model.name}", ["give one function, or assignments, not both"])
         else:
-            changes = assignments(model, "update", given, values)
+            changes = assignments(model, "update", assigned, values)
             work, text = _by_assignments(changes), str(changes)
             by_row = _by_rows(changes)
-        return self._run(spec, what, f"update({text})", work, progress, resume, by_row)
+        return self._run(spec, query_text, f"update({text})", work, progress, resume, by_row)
 
     def _run(
         self,
         spec: QuerySpec,
-        what: str,
+        query_text: str,
         doing: str,
         work: Work,
         progress: ProgressOption,
@@ -115,7 +115,7 @@ class WriteByQuery:
         """Write by a query; return the number of entities.
 
         Args:
-            what: the query as text.
+            query_text: the query as text.
             doing: the call as text, as ``delete()``.
             resume: the name of the run, if it has one.
             by_row: the same work on rows, if it needs no entities.
@@ -125,15 +125,15 @@ class WriteByQuery:
         if spec.limit is None:
             spec = attrs.evolve(spec, order=())  # (an order matters only with a limit)
         prepared, bound = self.plans.find(spec, None)
-        self.plans.warn_of_scan(prepared, bound, lambda: what, spec.limit)
+        self.plans.warn_of_scan(prepared, bound, lambda: query_text, spec.limit)
         checkpoint = None
         if resume is not None:
             form = msgspec.json.encode([doing, query_identity(self.plans, spec)], order="deterministic")
             digest = hashlib.blake2b(form, digest_size=16).hexdigest()
-            checkpoint = Checkpoint(self.engine, check_name(resume, spec), digest, f"{what}.{doing}")
+            checkpoint = Checkpoint(self.engine, check_name(resume, spec), digest, f"{query_text}.{doing}")
         if spec.limit == 0:
             return 0
-        spending = None if spec.budget is None else spec.budget.start(what)
+        spending = None if spec.budget is None else spec.budget.start(query_text)
         with start_meter(progress, verb) as meter:
             run = _Run(self, spec, self._test(spec, bound), work, checkpoint, spending, meter)
             try:
@@ -191,7 +191,7 @@ class _Run:
         self._checkpoint = checkpoint
         self._spending = spending
         self._meter = meter
-        self._waiting: list[Operation] = []
+        self._postponed: list[Operation] = []
         """What was not written yet, as an entity that the run has still to come to holds a unique value that it takes."""
         self._enough = 0
         """How many of these are tried again: twice as many as the last time."""
@@ -200,29 +200,29 @@ class _Run:
 
     def by_page(self, prepared: PreparedPlan, bound: BoundPlan, by_row: Work | None) -> None:
         """Go through the entities along the key, or through their rows, if the work can be done on these."""
-        after = None if self._checkpoint is None else self._checkpoint.position
-        more = True
-        while more:
-            entities, after, more = self._page(prepared, bound, after, by_row)
+        last_key = None if self._checkpoint is None else self._checkpoint.position
+        has_more = True
+        while has_more:
+            entities, last_key, has_more = self._page(prepared, bound, last_key, by_row)
             self._batch(entities)
         self._end()
 
     def _page(
-        self, prepared: PreparedPlan, bound: BoundPlan, after: Key | None, by_row: Work | None
+        self, prepared: PreparedPlan, bound: BoundPlan, last_key: Key | None, by_row: Work | None
     ) -> tuple[list[Any], Key | None, bool]:
         """Return the next entities, or operations on them, the last key that was read, and whether there may be more."""
         batch, spending = self._writing.batch_limits.batch, self._spending
         run = PlanReader(self._engine.reads, prepared, bound, prepared.layout, spending)
         most = batch if prepared.whole else batch * _EXAMINED
         entities: list[Any] = []
-        read = 0
-        for rows in run.rows(after, examined=most):
-            read += len(rows)
-            after = rows[-1][:2]
-            entities += self._entities(rows, run.items_of) if by_row is None else self._changed(rows, by_row)
-            if len(entities) >= batch or read >= most:
-                return entities, after, True
-        return entities, after, False
+        examined = 0
+        for rows in run.rows(last_key, examined=most):
+            examined += len(rows)
+            last_key = rows[-1][:2]
+            entities += self._entities(rows, run.items_of) if by_row is None else self._row_operations(rows, by_row)
+            if len(entities) >= batch or examined >= most:
+                return entities, last_key, True
+        return entities, last_key, False
 
     def _entities(self, rows: Sequence[Row], make: Callable[[Sequence[Row]], list[Any]]) -> list[Any]:
         """Return the entities of rows; of one that is damaged in what the query does not ask for, what can be read."""
@@ -242,7 +242,7 @@ class _Run:
                     raise error from None
         return entities
 
-    def _changed(self, rows: Sequence[Row], by_row: Work) -> Iterator[Any]:
+    def _row_operations(self, rows: Sequence[Row], by_row: Work) -> Iterator[Any]:
         """Yield the operations on entities, or the entity of a row that is not enough for that."""
         for row in rows:
             operation = by_row(row)
@@ -261,8 +261,8 @@ class _Run:
                 keys = iter(checkpoint.chosen(lambda: sorted({*self._keys()})))
             if checkpoint is not None and (position := checkpoint.position) is not None:
                 keys = (key for key in keys if key > position)
-            for some in _lists(keys, batch):
-                rows = self._engine.get_many([(self._model, *key) for key in some])
+            for batch_keys in _lists(keys, batch):
+                rows = self._engine.get_many([(self._model, *key) for key in batch_keys])
                 entities = self._entities([row for row in rows if row is not None], self._model.build)
                 self._batch([entity for entity in entities if self._test(entity)])
         self._end()
@@ -293,37 +293,39 @@ class _Run:
                 operations, since = [], clock()
         self._write(operations)
 
-    def _write(self, operations: list[Operation], *, last: bool = False) -> None:
+    def _write(self, operations: list[Operation], *, is_last: bool = False) -> None:
         """Write a batch; if another program wrote one of the entities since, read and test the batch again.
 
         A batch whose unique values entities hold that come later waits for these, unless it is the last.
         """
-        operations, self._waiting = [*self._waiting, *operations], []
-        if len(operations) < self._enough and not last:
-            self._waiting = operations
+        operations, self._postponed = [*self._postponed, *operations], []
+        if len(operations) < self._enough and not is_last:
+            self._postponed = operations
             return
         tries = 0
         while operations:
             # The more often others are faster, the smaller the batch.
             part = operations[: max(len(operations) >> max(tries - 2, 0), 1)]
             part = part[: self._engine.together(part)]
-            written = self.written + len(part)
+            written_so_far = self.written + len(part)
             checkpoint = self._checkpoint
             rows = [(operation.old, operation.new) for operation in part]
             try:
-                self._engine.apply(part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written))
+                self._engine.apply(
+                    part, notes=() if checkpoint is None else checkpoint.moved(part[-1].key, written_so_far)
+                )
             except (PreconditionFailed, EntityNotFound):
                 restore_rows(part, rows)
                 tries += 1
                 if tries > _ATTEMPTS:
                     raise
-                operations = self._again(operations)
+                operations = self._retried(operations)
             except UniqueViolation as error:
                 restore_rows(part, rows)
-                if not self._comes_later(error, operations, len(part), last=last):
+                if not self._comes_later(error, operations, len(part), is_last=is_last):
                     raise
                 if len(part) == len(operations):
-                    self._waiting, self._enough = operations, 2 * len(operations)
+                    self._postponed, self._enough = operations, 2 * len(operations)
                     return
                 if self._engine.together(operations) < len(operations):
                     raise _too_many(error, len(part)) from None
@@ -334,34 +336,38 @@ class _Run:
             else:
                 if checkpoint is not None:
                     checkpoint.arrived()
-                self.written = written
+                self.written = written_so_far
                 self._meter.advance(len(part))
                 operations = operations[len(part) :]
         self._enough = 0
 
-    def _comes_later(self, error: UniqueViolation, operations: Sequence[Operation], tried: int, *, last: bool) -> bool:
+    def _comes_later(
+        self, error: UniqueViolation, operations: Sequence[Operation], attempted: int, *, is_last: bool
+    ) -> bool:
         """Return whether the run may still write the entity that holds a unique value, together with these operations."""
         if error.holder is None or len(operations) >= _MOST_TOGETHER:
             return False
         ordered = self._engine.reads.ordered
-        is_among = any(operation.key == error.holder for operation in operations[tried:])
-        return is_among or (not last and ordered(error.holder) > ordered(operations[-1].key))
+        is_among = any(operation.key == error.holder for operation in operations[attempted:])
+        return is_among or (not is_last and ordered(error.holder) > ordered(operations[-1].key))
 
-    def _again(self, operations: list[Operation]) -> list[Operation]:
+    def _retried(self, operations: list[Operation]) -> list[Operation]:
         """Return the operations on the entities of a batch as they are now; an unchanged one keeps its operation."""
         rows = self._engine.get_many(
             [(operation.model, operation.partition, operation.row) for operation in operations]
         )
-        again: list[Operation | None] = []
+        retried: list[Operation | None] = []
         for operation, row in zip(operations, rows, strict=True):
             if row is not None and operation.old is not None and row[2] == operation.old[2]:
-                again.append(operation)
+                retried.append(operation)
             elif row is not None:
-                again += [self._work(one) for one in self._entities([row], self._model.build) if self._test(one)]
-        return [operation for operation in again if operation is not None]
+                retried += [
+                    self._work(entity) for entity in self._entities([row], self._model.build) if self._test(entity)
+                ]
+        return [operation for operation in retried if operation is not None]
 
     def _end(self) -> None:
-        self._write([], last=True)
+        self._write([], is_last=True)
         if self._checkpoint is not None:
             self._checkpoint.leave()
 
@@ -375,8 +381,8 @@ def _too_many(error: UniqueViolation, most: int) -> UniqueViolation:
 
 
 def _lists(items: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    while some := list(islice(items, size)):
-        yield some
+    while block := list(islice(items, size)):
+        yield block
 
 
 def _by_assignments(changes: Assignments) -> Work:
@@ -392,12 +398,12 @@ def _by_assignments(changes: Assignments) -> Work:
 
 
 def _by_rows(changes: Assignments) -> Work | None:
-    model, changed = changes.model, changes.of_rows()
-    if changed is None:
+    model, changed_row = changes.model, changes.of_rows()
+    if changed_row is None:
         return None
 
     def by_row(row: Row) -> Operation | None:
-        new = changed(row)
+        new = changed_row(row)
         return None if new is None else Operation("replace", model, row[0], row[1], new=new, old=row, etag=row[2])
 
     return by_row
@@ -416,19 +422,19 @@ def by_function(model: Model, change: Callable[[Any], Any] | None) -> Work:
 
     def work(entity: Any) -> Operation | None:
         row = entity._row
-        changed = change(entity if type(entity) is model.cls else model.build_one(row))  # (which raises)
+        new_entity = change(entity if type(entity) is model.cls else model.build_one(row))  # (which raises)
         fault = None
-        if changed is None:
+        if new_entity is None:
             if not model.changed(entity, row):
                 return None
             fault = "the function changed it and returned None, which means to leave it alone; return the entity"
-        elif type(changed) is not model.cls:
-            fault = f"the function must return a {model.name} or None, not {safe_repr(changed)}"
-        elif key_of(changed)[1:] != row[:2]:
-            fault = f"the function changed its key to {key_of(changed)[1:]}; store.move(entity, new_key) does that"
+        elif type(new_entity) is not model.cls:
+            fault = f"the function must return a {model.name} or None, not {safe_repr(new_entity)}"
+        elif key_of(new_entity)[1:] != row[:2]:
+            fault = f"the function changed its key to {key_of(new_entity)[1:]}; store.move(entity, new_key) does that"
         if fault is not None:
             raise InvalidEntity(f"{model.name} {row[:2]}", [fault])
-        operation = _replacing(model, row, changed)
+        operation = _replacing(model, row, new_entity)
         assert operation.new is not None
         return None if same_rows(operation.new[3:], row[3 : len(operation.new)]) else operation
 
@@ -448,8 +454,8 @@ def _in_order(keys: Iterator[Key], file: IO[bytes], most: int) -> Iterator[Key]:
     runs: list[tuple[int, int]] = []
     while len(run := sorted(islice(keys, most))) == most:
         start = file.tell()
-        for some in _lists(iter(run), 1_000):
-            text = msgspec.msgpack.encode(some)
+        for block in _lists(iter(run), 1_000):
+            text = msgspec.msgpack.encode(block)
             file.write(len(text).to_bytes(8) + text)
         runs.append((start, file.tell()))
     return heapq.merge(run, *(_read_run(file, start, end) for start, end in runs))

@@ -1,4 +1,4 @@
-"""What is kept for each group of an aggregate, and how a change of entities changes it.
+"""The states of an aggregate's groups, and the changes of entities that change them.
 
 What is kept for a group is a *state*: the number of its entities, and a value for each *slot*. A slot is what one or
 more measures are answered from: ``sum`` and ``avg`` of one field share a slot, ``min`` and ``max`` too. A change of
@@ -76,7 +76,7 @@ class AggregateModel:
         return [
             *self._decode_source(blob, names),
             "n += delta[0]",
-            f"if n < 0: {names.name('gone', self._gone)}(n)",
+            f"if n < 0: {names.name('gone', self._refuse_negative)}(n)",
             *([] if self.keeps_empty else ["if not n: return None"]),
             *[slot.advance_source(at, names) for at, slot in enumerate(self.slots, 1)],
             f"packed = {names.name('encode', _encode)}([{', '.join(['n', *[f'p{at}' for at in numbers]])}])",
@@ -85,9 +85,9 @@ class AggregateModel:
 
     def _decode_source(self, blob: str, names: Names) -> list[str]:
         """Return statements that take the number of entities, as ``n``, and a ``v`` for each slot out of a blob."""
-        taken = ", ".join(["n", *[f"v{at}" for at in range(1, len(self.slots) + 1)]])
+        variables = ", ".join(["n", *[f"v{at}" for at in range(1, len(self.slots) + 1)]])
         return [
-            f"{taken}, = {names.name('decode', _decode)}({blob})",
+            f"{variables}, = {names.name('decode', _decode)}({blob})",
             f"if n.__class__ is not int or n < 0: {names.name('number', read_number)}(n)",
         ]
 
@@ -97,8 +97,8 @@ class AggregateModel:
 
     def combine(self, state: State | None, delta: Delta, seek: Seek) -> State | None:
         """Return the state after a delta, or None if the group is gone."""
-        after: State | None = self._generated["combine"](state, delta, seek)
-        return after
+        new_state: State | None = self._generated["combine"](state, delta, seek)
+        return new_state
 
     def merge(self, state: State | None, delta: Delta, seek: Seek) -> State:
         """Return the state after a delta, whichever of the others came before it.
@@ -106,9 +106,9 @@ class AggregateModel:
         Where deltas of different writers arrive in any order, numbers can be below zero for a while. Nothing is lost
         then: the state after all deltas is the same in each order.
         """
-        after: State = self._generated["merge"](state, delta)
-        self.settle(after, seek)
-        return after
+        new_state: State = self._generated["merge"](state, delta)
+        self.settle(new_state, seek)
+        return new_state
 
     def pack_delta(self, delta: Delta) -> bytes:
         """Return a delta as it is stored; what changes nothing gives what `zero` does."""
@@ -122,22 +122,22 @@ class AggregateModel:
         """Return a stored state, whose numbers may be below zero."""
         return self._unpacked(blob, "unpack_signed", "the state of a group")
 
-    def _unpacked(self, blob: bytes, unpack: Literal["unpack_delta", "unpack_signed"], what: str) -> list[Any]:
+    def _unpacked(self, blob: bytes, unpack: Literal["unpack_delta", "unpack_signed"], subject: str) -> list[Any]:
         try:
             number, *values = _decode(blob)
             pairs = zip(self.slots, values, strict=True)
             return [read_signed(number), *[getattr(slot, unpack)(value) for slot, value in pairs]]
         except DAMAGE as error:
-            raise CorruptStore(f"{self.declaration.name}: {what} cannot be read: {error}") from error
+            raise CorruptStore(f"{self.declaration.name}: {subject} cannot be read: {error}") from error
 
-    def correction(self, live: Delta, stored: State | None) -> Delta:
+    def correction(self, live: Delta, stored_state: State | None) -> Delta:
         """Return the delta that leads from a stored state, None for none, to what live entities add up to.
 
         Every later change adds the same to both, so it stays the one that is needed.
         """
-        before = self.empty() if stored is None else stored
-        pairs = zip(self.slots, live[1:], before[1:], strict=True)
-        return [live[0] - before[0], *[slot.correction(*values) for slot, *values in pairs]]
+        old_state = self.empty() if stored_state is None else stored_state
+        pairs = zip(self.slots, live[1:], old_state[1:], strict=True)
+        return [live[0] - old_state[0], *[slot.correction(*values) for slot, *values in pairs]]
 
     def settle(self, state: State, seek: Seek) -> None:
         """Take the extremes of a state from the live values."""
@@ -168,7 +168,7 @@ class AggregateModel:
     @cached_property
     def _generated(self) -> dict[str, Callable[..., Any]]:
         """The functions that go through the slots of a state, written out."""
-        names = Names(gone=self._gone, encode=_encode)
+        names = Names(gone=self._refuse_negative, encode=_encode)
         slots = list(enumerate(self.slots, 1))
         merged = [slot.merge_source(f"state[{at}]", f"delta[{at}]", at - 1, names) for at, slot in slots]
         unsettled = ["[]" if slot.counts_values else merged[at - 1] for at, slot in slots]
@@ -202,15 +202,17 @@ class AggregateModel:
         sources = []
         for field, number in self.measures:
             assert field.measure is not None
-            held = f"state[{number + 1}]"
-            whole = number < 0
-            shown = held if whole else self.slots[number].show_source(field.measure.kind, held, names)
+            state_source = f"state[{number + 1}]"
+            is_count = number < 0
+            value_source = (
+                state_source if is_count else self.slots[number].show_source(field.measure.kind, state_source, names)
+            )
             if field.measure.kind == "sum" and not field.optional:  # (a group can be empty: `keeps_empty`)
-                shown = f"({shown} if {held}[0] else {names.name('nothing', field.type.kind())})"
-            sources.append(shown)
+                value_source = f"({value_source} if {state_source}[0] else {names.name('nothing', field.type.kind())})"
+            sources.append(value_source)
         return sources
 
-    def _gone(self, count: int) -> None:
+    def _refuse_negative(self, count: int) -> None:
         raise CorruptStore(f"{self.declaration.name}: a group would have {count} entities; call store.repair()")
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What `merge` and writes by query do to fields, and to parts of them: all is checked before the first is changed.
+"""Assignments of `merge` and writes by query to fields, and to parts of them, all checked before the first change.
 
 What is calculated is calculated from the entity as it was: ``a=Product.b, b=Product.a`` swaps two fields.
 """
@@ -34,7 +34,7 @@ REMOVED = object()
 
 @attrs.frozen(eq=False)
 class _Step:
-    """What one field, or a part of it, becomes."""
+    """The new value of one field, or of a part of it."""
 
     field: FieldModel
     path: tuple[str, ...]
@@ -48,17 +48,17 @@ class _Step:
     """What is calculated or removed, as a user could have written it."""
     calculate: Callable[[Any], Any] | None = None
     """Makes the value from an entity, not checked yet; None for a constant."""
-    added: Any = None
+    increment: Any = None
     """What is added to the value, if no more is calculated."""
 
     @property
     def text(self) -> str:
-        """As a user could have written the value."""
+        """The value as a user could have written it."""
         if self.formula:
             return self.formula
         # (Only the stored form of a nested value is the same text in every process.)
-        stored = self.kind.kind is object and self.constant is not None and not self.kind.dynamic
-        return self.kind.store(self.constant) if stored else repr(self.constant)
+        shows_stored_form = self.kind.kind is object and self.constant is not None and not self.kind.dynamic
+        return self.kind.store(self.constant) if shows_stored_form else repr(self.constant)
 
     def __str__(self) -> str:
         return f"{self.label} = {self.text}"
@@ -66,7 +66,7 @@ class _Step:
 
 @attrs.frozen(eq=False)
 class Assignments:
-    """What several fields become."""
+    """The new values of several fields."""
 
     model: Model
     steps: tuple[_Step, ...]
@@ -99,14 +99,14 @@ class Assignments:
             if step.path or f.type.undeclared or (step.calculate is not None and f.type.kind not in (int, float)):
                 return None
             if step.calculate is None:
-                stored = None if step.constant is None else f.type.store(step.constant)
-                values[at] = names.name("constant", stored)
-                texts += len(stored) if f.type.spillable and stored is not None else 0
-            elif step.added is None:
+                stored_constant = None if step.constant is None else f.type.store(step.constant)
+                values[at] = names.name("constant", stored_constant)
+                texts += len(stored_constant) if f.type.spillable and stored_constant is not None else 0
+            elif step.increment is None:
                 return None
             else:
-                field, added = names.name("field", f), names.name("added", step.added)
-                values[at] = f"check({field}, {added} if row[{at}] is None else row[{at}] + {added})"
+                field, increment = names.name("field", f), names.name("added", step.increment)
+                values[at] = f"check({field}, {increment} if row[{at}] is None else row[{at}] + {increment})"
         small = f" or most(row) + {4 * texts} > {SAFE_LENGTH}" if texts else ""
         names["most"], names["sound"] = model.most, sound_test(model, places)
         source = [
@@ -163,62 +163,62 @@ class Assignments:
             try:
                 value = step.constant if calculate is None else calculate(entity)
                 if step.path:
-                    held = values[name] if name in values else getattr(entity, name)
-                    value = _with_part(step.field.type, held, step.path, value)
+                    current = values[name] if name in values else getattr(entity, name)
+                    value = _with_part(step.field.type, current, step.path, value)
                 values[name] = check_value(step.field, value)
             except (ArithmeticError, ValueError, TypeError) as error:
                 faults.append(f"{step}: {calculation_fault(error)}")
         if faults:
-            stored = entity._row
-            if stored is not None and (fault := self.model.fault_of(stored)) is not None:
-                raise unreadable(self.model.name, stored, fault)
+            row = entity._row
+            if row is not None and (fault := self.model.fault_of(row)) is not None:
+                raise unreadable(self.model.name, row, fault)
             raise InvalidEntity(f"{self.model.name} {key_of(entity)[1:]}", faults)
         for name, value in values.items():
             setattr(entity, name, value)
 
 
-def _with_part(kind: ValueType, held: Any, path: tuple[str, ...], value: Any) -> Any:
+def _with_part(kind: ValueType, nested: Any, path: tuple[str, ...], value: Any) -> Any:
     """Return a copy of a nested value with another part; raise `ValueFault` if there is nothing that it is a part of."""
-    name, *rest = path
+    name, *inner_path = path
     if kind.entries:
-        if value is REMOVED and (held is None or name not in held):
-            return held
-        copy = {} if held is None else dict(held)
-        if rest:
-            copy[name] = _with_part(kind.member_type(name), copy.get(name), tuple(rest), value)
+        if value is REMOVED and (nested is None or name not in nested):
+            return nested
+        copy = {} if nested is None else dict(nested)
+        if inner_path:
+            copy[name] = _with_part(kind.member_type(name), copy.get(name), tuple(inner_path), value)
         elif value is REMOVED:
             del copy[name]
         else:
             copy[name] = value
         return copy
-    if held is None:
+    if nested is None:
         if value is REMOVED:
             return None
         raise ValueFault(f"the value that contains {name} is missing; set the whole value")
-    if rest:
-        value = _with_part(kind.member_type(name), getattr(held, name), tuple(rest), value)
+    if inner_path:
+        value = _with_part(kind.member_type(name), getattr(nested, name), tuple(inner_path), value)
     elif value is REMOVED:
         value = None
-    return _with_member(held, name, value)
+    return _with_member(nested, name, value)
 
 
-def _with_member(held: Any, name: str, value: Any) -> Any:
-    if isinstance(held, msgspec.Struct):
-        return msgspec.structs.replace(held, **{name: value})
-    if attrs.has(type(held)):
-        return attrs.evolve(held, **{getattr(attrs.fields(type(held)), name).alias: value})
-    if dataclasses.is_dataclass(held):
-        return dataclasses.replace(held, **{name: value})  # type: ignore[type-var]
-    return held.__replace__(**{name: value})
+def _with_member(nested: Any, name: str, value: Any) -> Any:
+    if isinstance(nested, msgspec.Struct):
+        return msgspec.structs.replace(nested, **{name: value})
+    if attrs.has(type(nested)):
+        return attrs.evolve(nested, **{getattr(attrs.fields(type(nested)), name).alias: value})
+    if dataclasses.is_dataclass(nested):
+        return dataclasses.replace(nested, **{name: value})  # type: ignore[type-var]
+    return nested.__replace__(**{name: value})
 
 
-def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
+def assignments(model: Model, verb: str, assigned: Sequence[Assignment[Any]], values: Mapping[str, Any]) -> Assignments:
     """Check what is to be assigned, whatever the entities are.
 
     Args:
         model: of the entities.
         verb: for the message.
-        given: such as ``Product.price.set(Product.price * 2)``.
+        assigned: such as ``Product.price.set(Product.price * 2)``.
         values: the same by name.
 
     Raises:
@@ -227,22 +227,26 @@ def assignments(model: Model, verb: str, given: Sequence[Assignment[Any]], value
     fields = model.assignable
     faults: list[str] = []
     steps: list[_Step] = []
-    wanted: list[tuple[Any, Any, bool, bool]] = []
-    for one in given:
-        if not _is_assignment(one):
-            faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(one)}")
-        elif not issubclass(model.cls, one.attr.owner) or one.attr.part or one.attr.name not in fields:
-            faults.append(f"{one.attr!r} is not a field of {model.name}")
+    changes: list[tuple[Any, Any, bool, bool]] = []
+    for assignment in assigned:
+        if not _is_assignment(assignment):
+            faults.append(f"expected {model.name}.field.set(…), .add(…) or .remove(), got {safe_repr(assignment)}")
+        elif (
+            not issubclass(model.cls, assignment.attr.owner)
+            or assignment.attr.part
+            or assignment.attr.name not in fields
+        ):
+            faults.append(f"{assignment.attr!r} is not a field of {model.name}")
         else:
-            wanted.append((one.attr, one.value, one.adds, one.removes))
+            changes.append((assignment.attr, assignment.value, assignment.adds, assignment.removes))
     for name, value in values.items():
         if name in fields:
-            wanted.append((getattr(model.cls, name), value, False, False))
+            changes.append((getattr(model.cls, name), value, False, False))
         elif name == "returning":
             faults.append("returning= is for merge; to have the entities, query again")
         else:
             faults.append(f'no field "{name}" (fields: {", ".join(fields)}){did_you_mean(name, fields)}')
-    for attr, value, adds, removes in wanted:
+    for attr, value, adds, removes in changes:
         field, path = fields[attr.name], attr.path
         if field is None:
             faults.append(_fixed_fault(model.declaration.field(attr.name)))
@@ -271,7 +275,7 @@ def _is_assignment(value: object) -> bool:
 
 def _overlap(a: tuple[str, ...], b: tuple[str, ...]) -> bool:
     """Return whether two parts of a field are one, or one is a part of the other."""
-    return all(one == other for one, other in zip(a, b, strict=False))
+    return all(left == right for left, right in zip(a, b, strict=False))
 
 
 def _fixed_fault(field: FieldModel) -> str:
@@ -293,9 +297,9 @@ def _step(
             raise ValueFault(f"it cannot be removed, as it is not optional (Field[{field.type.name} | None] would be)")
         return _Step(field, attr.path, label, kind, REMOVED if attr.path else None, "removed")
     if isinstance(value, Number):
-        for used in value.attributes():
-            if not issubclass(model.cls, used.owner):
-                raise ValueFault(f"{used!r} is not a field of {model.name}")
+        for attribute in value.attributes():
+            if not issubclass(model.cls, attribute.owner):
+                raise ValueFault(f"{attribute!r} is not a field of {model.name}")
         _check_kind(kind, value)
         return _Step(field, attr.path, label, kind, None, repr(value), _function(value))
     if attr.path:  # (Whether a part may be None is seen when the whole is checked.)
@@ -308,26 +312,28 @@ def _step(
         return _Step(field, attr.path, label, kind, constant)
 
     def add(entity: Any) -> Any:
-        held = walk(getattr(entity, field.name), attr.path)
-        if held is None:
+        current = walk(getattr(entity, field.name), attr.path)
+        if current is None:
             return constant
-        if kind.dynamic and (isinstance(held, bool) or not isinstance(held, type(constant))):
-            raise ValueFault(f"{safe_repr(constant)} cannot be added to the {type(held).__name__} {safe_repr(held)}")
+        if kind.dynamic and (isinstance(current, bool) or not isinstance(current, type(constant))):
+            raise ValueFault(
+                f"{safe_repr(constant)} cannot be added to the {type(current).__name__} {safe_repr(current)}"
+            )
         # Without rounding, whatever the caller's context is: what the field cannot hold is refused.
-        total = EXACT.add(held, constant) if isinstance(held, Decimal) else held + constant
-        return type(held)(total) if kind.dynamic else total  # (an Int32 stays one)
+        total = EXACT.add(current, constant) if isinstance(current, Decimal) else current + constant
+        return type(current)(total) if kind.dynamic else total  # (an Int32 stays one)
 
     return _Step(field, attr.path, label, kind, None, f"{model.name}.{label} + {constant!r}", add, constant)
 
 
 def _check_removable(kind: ValueType, path: tuple[str, ...]) -> None:
     """Raise ValueError if a part is none that may be missing."""
-    *outer, last = path
-    for name in outer:
+    *parents, entry = path
+    for name in parents:
         kind = kind.member_type(name)
     if not kind.entries:
         raise ValueFault(
-            f"{last} cannot be removed; an entry of a dict can, and an undeclared property: use .set(None)"
+            f"{entry} cannot be removed; an entry of a dict can, and an undeclared property: use .set(None)"
         )
 
 

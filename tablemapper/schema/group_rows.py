@@ -32,18 +32,18 @@ def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, 
         too_long=partial(_too_long, model.name), walk=walk, empty=cache(lambda: aggregate.pack(aggregate.empty()))
     )
     values = [f"c{at}" for at in range(len(model.columns))]
-    shown = [f"    {line}" for line in _shown_source(model, aggregate, names)]
+    property_lines = [f"    {line}" for line in _shown_source(model, aggregate, names)]
     properties = "".join(f"{value}, " for value in values)
     unchanged = " and ".join([f"{value} == stored[{at}]" for at, value in enumerate(values, 1)]) or "True"
     source = [
         "def group_row(pk, rk, timestamp, state):",
-        *shown,
+        *property_lines,
         f"    return (pk, rk, timestamp, {properties})",
         "def advance(pk, rk, timestamp, stored, delta, seek):",
         "    blob = empty() if stored is None else stored[-1]",  # (made when it is needed: opening does without)
         *[f"    {line}" for line in aggregate.advance_source("blob", names)],
         "    if packed == blob and stored is not None: return stored",
-        *shown,
+        *property_lines,
         f"    if stored is not None and {unchanged}: timestamp = stored[0]",
         f"    return (pk, rk, timestamp, {properties}packed)",
     ]
@@ -53,22 +53,28 @@ def group_rows(model: Model, aggregate: AggregateModel) -> tuple[Callable[[str, 
 
 def _shown_source(model: Model, aggregate: AggregateModel, names: Names) -> Iterator[str]:
     """Yield statements that take the properties of a group out of ``state``, into ``c0``, ``c1`` …"""
-    shown = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
-    grouped = {f.name: f"f_{f.name}" for f in model.columns if f.name not in shown}
+    measure_places = {f.name: at for at, (f, _) in enumerate(aggregate.measures)}
+    grouped = {f.name: f"f_{f.name}" for f in model.columns if f.name not in measure_places}
     # (What the key holds, but does not give back as it was stored.)
     yield from decode_source(model.declaration.templates, ("pk", "rk"), grouped, names)
     yield "try:"
     yield from [f"    m{at} = {source}" for at, source in enumerate(aggregate.shown_sources(names))] or ["    pass"]
     yield "except OverflowError: raise too_long(pk, rk) from None"
     for place, field in enumerate(model.columns):
-        if field.name not in shown:
+        if field.name not in measure_places:
             yield f"c{place} = {field.type.store_source(f'f_{field.name}', names)}"
             continue
-        kind, value = field.type.name, f"m{shown[field.name]}"
-        stored = field.type.store_source(value, names)
-        if kind in ("int", "int32") and aggregate.measures[shown[field.name]][1] >= 0:  # (nobody has 2**63 entities)
-            stored = f"{value} if {MIN_INT64} <= {value} <= {MAX_INT64} else str({value})"
-        yield f"c{place} = {value}" if stored == value else f"c{place} = None if {value} is None else ({stored})"
+        kind, value = field.type.name, f"m{measure_places[field.name]}"
+        stored_source = field.type.store_source(value, names)
+        if (
+            kind in ("int", "int32") and aggregate.measures[measure_places[field.name]][1] >= 0
+        ):  # (nobody has 2**63 entities)
+            stored_source = f"{value} if {MIN_INT64} <= {value} <= {MAX_INT64} else str({value})"
+        yield (
+            f"c{place} = {value}"
+            if stored_source == value
+            else f"c{place} = None if {value} is None else ({stored_source})"
+        )
         if kind == "timedelta":
             yield f"if {value} is not None and not {MIN_INT64} <= c{place} <= {MAX_INT64}: raise too_long(pk, rk)"
 

@@ -1,7 +1,7 @@
 """Labels: what a catalogue calls an index, an aggregate or a class; the newest definition of a name has no number.
 
-If a class declares an index or an aggregate in another way, the store builds the new one beside the old one, which
-older versions of the program go on to use. Former definitions are called ``by_name#1``, ``by_name#2``.
+If a class declares an index or an aggregate in another way, the store builds the new one beside the old one. Older
+versions of the program go on to use that. Former definitions are called ``by_name#1``, ``by_name#2``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def is_former(name: str) -> bool:
     return "#" in name
 
 
-def former_name(name: str, taken: Collection[str]) -> str:
+def former_name(name: str, names: Collection[str]) -> str:
     """Return a free name for a definition that a newer one replaces."""
     number = 1
-    while f"{name}#{number}" in taken:
+    while f"{name}#{number}" in names:
         number += 1
     return f"{name}#{number}"

@@ -51,7 +51,7 @@ Groups = dict[Any, Delta]
 
 @attrs.define(eq=False)
 class IndexChanges:
-    """What a transaction does to one index: rows to delete, rows to insert, rows with a changed projection."""
+    """The changes of one index in a transaction: rows to delete, rows to insert, rows with a changed projection."""
 
     deletes: list[IndexRow]
     puts: list[IndexRow]
@@ -212,22 +212,22 @@ class Maintenance:
 
     def joined(self, parts: Iterable[Maintenance]) -> Maintenance:
         """Return this with some parts."""
-        every = (self, *parts)
+        operands = (self, *parts)
         return Maintenance(
-            tuple([index for part in every for index in part.indexes]),
-            tuple([aggregate for part in every for aggregate in part.aggregates]),
+            tuple([index for part in operands for index in part.indexes]),
+            tuple([aggregate for part in operands for aggregate in part.aggregates]),
             self.whole,
         )
 
     def less(self, parts: Sequence[Maintenance]) -> Maintenance:
         """Return what is in none of some parts."""
-        others = {one for part in parts for one in part.parts}
-        return self.where(lambda part: part not in others)
+        excluded = {maintained for part in parts for maintained in part.parts}
+        return self.where(lambda part: part not in excluded)
 
 
 @attrs.define(eq=False)
 class ChangeSet:
-    """What a transaction does to everything that is maintained: collected, then applied once by an engine.
+    """The changes of all maintained rows in a transaction: collected, then applied once by an engine.
 
     Each entity may change once in a set. Of what is stored, `Maintenance.counting` says what it counts in.
 
@@ -269,8 +269,8 @@ class ChangeSet:
     def changed(self, maintenance: Maintenance, pairs: Sequence[tuple[Row, Row]]) -> None:
         """Add entities that change, each as it is and as it will be."""
         changes = maintenance.differing(pairs)
-        for before, _ in changes:
-            if before:
+        for old_rows, _ in changes:
+            if old_rows:
                 break
         else:
             return  # the most frequent case
@@ -281,47 +281,47 @@ class ChangeSet:
             changes = maintenance.differing([pair for pair in pairs if is_sound(pair[0])])
         of_parts = iter(changes)
         for index in maintenance.indexes:
-            before, after = next(of_parts)
-            if before:
-                old, new = _maintain_stored(index.owner, before, index.rows), index.rows(after)
+            old_rows, new_rows = next(of_parts)
+            if old_rows:
+                old, new = _maintain_stored(index.owner, old_rows, index.rows), index.rows(new_rows)
                 self._difference(self._index(index), old, new)
         for aggregate in maintenance.aggregates:
-            before, after = next(of_parts)
-            if before:
+            old_rows, new_rows = next(of_parts)
+            if old_rows:
                 groups = self.groups.setdefault(aggregate, {})
-                _maintain_stored(aggregate.model, before, aggregate.collect, groups, -1)
-                aggregate.collect(after, groups, 1)
+                _maintain_stored(aggregate.model, old_rows, aggregate.collect, groups, -1)
+                aggregate.collect(new_rows, groups, 1)
 
     def _change_damaged(self, maintenance: Maintenance, old: Row, new: Row | None) -> None:
         """Add the change of an entity that is damaged, and may stay so in what is not written."""
-        before, comes = maintenance.counting(old), () if new is None else (new,)
-        after = before if new is None else maintenance.undamaged(new)
+        old_maintenance, comes = maintenance.counting(old), () if new is None else (new,)
+        new_maintenance = old_maintenance if new is None else maintenance.undamaged(new)
         for index in maintenance.indexes:
-            was = index.rows((old,)) if index in before.indexes else []
-            self._difference(self._index(index), was, index.rows(comes) if index in after.indexes else [])
+            was = index.rows((old,)) if index in old_maintenance.indexes else []
+            self._difference(self._index(index), was, index.rows(comes) if index in new_maintenance.indexes else [])
         for aggregate in maintenance.aggregates:
             groups = self.groups.setdefault(aggregate, {})
-            if aggregate in before.aggregates:
+            if aggregate in old_maintenance.aggregates:
                 aggregate.collect((old,), groups, -1)
-            if aggregate in after.aggregates:
+            if aggregate in new_maintenance.aggregates:
                 aggregate.collect(comes, groups, 1)
 
     def _difference(self, changes: IndexChanges, before: list[IndexRow], after: list[IndexRow]) -> None:
         """Compare the rows that some entities have in an index with those that they will have."""
-        held = {row[:4]: row for row in before}
+        old_rows = {row[:4]: row for row in before}
         for row in after:
-            was = held.pop(row[:4], None)
+            was = old_rows.pop(row[:4], None)
             if was is None:
                 changes.puts.append(row)
             elif was != row:
                 changes.rewrites.append(row)
-        changes.deletes += held.values()
+        changes.deletes += old_rows.values()
 
     def _index(self, index: IndexMaintenance) -> IndexChanges:
-        found = self.indexes.get(index)
-        if found is None:
-            found = self.indexes[index] = IndexChanges([], [], [])
-        return found
+        changes = self.indexes.get(index)
+        if changes is None:
+            changes = self.indexes[index] = IndexChanges([], [], [])
+        return changes
 
     @property
     def rows(self) -> int:
@@ -386,7 +386,8 @@ def _differing(
     source.append("    for old, new in pairs:")
     for at, places in enumerate(parts):
         differs = (
-            " or ".join([f"((a := old[{one}]) is not (b := new[{one}]) and {_DIFFER})" for one in places]) or "False"
+            " or ".join([f"((a := old[{place}]) is not (b := new[{place}]) and {_DIFFER})" for place in places])
+            or "False"
         )
         source.append(f"        if {differs}: b{at}.append(old); a{at}.append(new)")
     source += ["        pass", f"    return [{', '.join([f'(b{at}, a{at})' for at in range(len(parts))])}]"]
@@ -415,16 +416,16 @@ def written_test(model: Model) -> Callable[[Sequence[Row], int | None], bool]:
 
     Its second argument is the highest timestamp that was given out; None if nobody knows.
     """
-    names, made = Names(DAMAGE=UNREADABLE), model.declaration
-    variables = {name: f"f_{name}" for name in made.arguments}
-    keys = [template.encode_source(variables, names) for template in made.templates]
+    names, declaration = Names(DAMAGE=UNREADABLE), model.declaration
+    variables = {name: f"f_{name}" for name in declaration.arguments}
+    keys = [template.encode_source(variables, names) for template in declaration.templates]
     tests = [
         *[sound_source(field, f"row[{at}]", names) for at, field in enumerate(model.columns, FIRST)],
         "(last is None or 0 < row[2] <= last)",
     ]
     lines = [
         f"if not ({' and '.join(tests)}): return False",
-        *RowFields(model, names).values(made.arguments),
+        *RowFields(model, names).values(declaration.arguments),
         f"if {keys[0]} != row[0] or {keys[1]} != row[1]: return False",
     ]
     source = ["def written(rows, last):", "    try:", "        for row in rows:", *indented(indented(indented(lines)))]
@@ -437,15 +438,15 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
     names = Names(check_key=check_key, walk=walk, too_many=too_many)
     fields = RowFields(model, names)
     label = f"{model.name}.{index.name}"
-    read = {name.partition(".")[0] for name in index.fields} | where_names(index.where)
+    read_fields = {name.partition(".")[0] for name in index.fields} | where_names(index.where)
     texts: dict[str, str] = {}
     for name in index.fields:
         if name != index.fan_out and index.partition.takes_text(name) and index.row.takes_text(name):
             source = fields.text(name)
             if source is not None:
                 texts[name] = source
-    needed = {name.partition(".")[0] for name in index.fields if name not in texts} | where_names(index.where)
-    body = [*fields.values(needed)]
+    decoded_fields = {name.partition(".")[0] for name in index.fields if name not in texts} | where_names(index.where)
+    body = [*fields.values(decoded_fields)]
     if index.where is not None:
         body.append(f"if not {python_source(index.where, lambda name: f'f_{name}', names)}: continue")
     sources: dict[str, str] = {}
@@ -484,8 +485,8 @@ def index_maintenance(model: Model, index: IndexModel) -> IndexMaintenance:
             "made += found.values()",
         ]
     function = row_loop(f"{label} rows", "index_rows(rows)", ["made = []; add = made.append"], body, "made", names)
-    places = fields.places(read | {field.name for field in included})
-    return IndexMaintenance(index, model, function, places, fields.keys(needed))
+    places = fields.places(read_fields | {field.name for field in included})
+    return IndexMaintenance(index, model, function, places, fields.keys(decoded_fields))
 
 
 @cached_on_owner
@@ -520,21 +521,23 @@ def aggregate_maintenance(model: Model, target: Model) -> AggregateMaintenance:
         f"if delta is None: delta = groups[{grouped}] = {aggregate.zero_source(names)}",
         "delta[0] += sign",
     ]
-    what = f"{target.name}: the key of a group"
+    subject = f"{target.name}: the key of a group"
     key = [
         f"{grouped} = group",
-        *key_lines("pk", templates[0], MAX_KEY_UNITS, what, sources, texts, names),
-        *key_lines("rk", templates[1], MAX_KEY_UNITS, what, sources, texts, names),
+        *key_lines("pk", templates[0], MAX_KEY_UNITS, subject, sources, texts, names),
+        *key_lines("rk", templates[1], MAX_KEY_UNITS, subject, sources, texts, names),
         "return pk, rk",
     ]
     for at in range(len(aggregate.slots)):
         body += slot_lines(fields, model, target, at, names)
-    several = any(group.elements for group in groups)
-    body = [*begin, *(indented(body) if several else body)]
+    has_elements = any(group.elements for group in groups)
+    body = [*begin, *(indented(body) if has_elements else body)]
     label = f"{target.name} of {model.name}"
     collect = row_loop(label, "collect(rows, groups, sign)", [], body, "None", names)
     source = "\n".join(["def group_key(group):", *[f"    {line}" for line in key]])
     group_key = compile_functions(f"{label}: keys", source, names)["group_key"]
-    read = measured_fields(aggregate) | {one.name for attr in aggregate.groups.values() for one in attr.attributes()}
-    places, keys = fields.places(read), fields.keys(decoded)
+    read_fields = measured_fields(aggregate) | {
+        attribute.name for attr in aggregate.groups.values() for attribute in attr.attributes()
+    }
+    places, keys = fields.places(read_fields), fields.keys(decoded)
     return AggregateMaintenance(target, aggregate, collect, group_key, *group_rows(target, aggregate), places, keys)

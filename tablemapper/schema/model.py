@@ -1,4 +1,4 @@
-"""From declarations to an immutable schema: what a class's rows look like, and whether the classes fit together."""
+"""The immutable schema that declarations compile to: the rows of each class, and the faults of classes together."""
 
 from __future__ import annotations
 
@@ -112,12 +112,12 @@ class Model:
 
     @cached_property
     def position(self) -> dict[str, int]:
-        """Where in a row a field's property stands."""
+        """The places of fields' properties in a row."""
         return {TIMESTAMP_NAME: FIRST - 1} | {field.name: at for at, field in enumerate(self.columns, FIRST)}
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """What a property reads as, in stored form, in rows that were written before it was declared."""
+        """The stored forms that properties read as in rows that were written before these were declared."""
         return {
             field.property: None if field.missing is None else field.type.store(field.missing) for field in self.columns
         }
@@ -166,17 +166,18 @@ class Model:
 
     def to_json(self) -> dict[str, Any]:
         """Return what the catalogue keeps: everything that decides what is stored and maintained."""
-        made = self.declaration
-        partition, row = made.templates
+        declaration = self.declaration
+        partition, row = declaration.templates
         form: dict[str, Any] = {
-            "table": made.table,
-            "type": made.type_name,
-            "partition": partition.to_json(made.properties),
-            "row": row.to_json(made.properties),
+            "table": declaration.table,
+            "type": declaration.type_name,
+            "partition": partition.to_json(declaration.properties),
+            "row": row.to_json(declaration.properties),
             "fields": {
-                field.property: _field_form(field, in_key=field.name in made.key_only) for field in made.parameters
+                field.property: _field_form(field, in_key=field.name in declaration.key_only)
+                for field in declaration.parameters
             },
-            "indexes": {index.name: index.to_json(made.properties) for index in made.indexes},
+            "indexes": {index.name: index.to_json(declaration.properties) for index in declaration.indexes},
         }
         if self.aggregate is not None:
             form["aggregate"] = self.aggregate.to_json()
@@ -184,7 +185,7 @@ class Model:
 
     @cached_property
     def form(self) -> ModelSpec:
-        """What a catalogue gives back of `to_json`."""
+        """The form that a catalogue gives back of `to_json`."""
         return msgspec.json.decode(msgspec.json.encode(self.to_json()), type=ModelSpec)
 
     @cached_property
@@ -223,10 +224,10 @@ class Schema:
 
     def tables(self) -> dict[str, list[Model]]:
         """Return the models of each entity table, in the order they were given."""
-        found: dict[str, list[Model]] = {}
+        by_table: dict[str, list[Model]] = {}
         for model in self.models:
-            found.setdefault(model.table, []).append(model)
-        return found
+            by_table.setdefault(model.table, []).append(model)
+        return by_table
 
     def aggregates_of(self, model: Model) -> list[Model]:
         """Return the aggregates that are maintained from a model."""
@@ -263,12 +264,12 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     """
     faults: list[str] = []
     models: list[Model] = []
-    given: Any = classes
-    if not isinstance(given, list | tuple) or not given:
+    argument: Any = classes
+    if not isinstance(argument, list | tuple) or not argument:
         hint = f"; write models=[{classes.__name__}]" if isinstance(classes, type) and has_table(classes) else ""
-        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(given)}{hint}"])
-    faults += [_not_a_model(value) for value in given if not has_table(value)]
-    for cls in dict.fromkeys(filter(has_table, given)):
+        raise InvalidModel("models", [f"expected a list of entity classes, got {safe_repr(argument)}{hint}"])
+    faults += [_not_a_model(value) for value in argument if not has_table(value)]
+    for cls in dict.fromkeys(filter(has_table, argument)):
         try:
             models.append(model_of(cls))
         except InvalidModel as error:
@@ -284,8 +285,8 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     faults += _table_faults(schema)
     for model in models:
         if model.aggregate is not None and model.aggregate.source not in schema.by_class:
-            what = "is maintained from" if ":" in model.name else "is an aggregate of"
-            faults.append(f"{model.name} {what} {model.aggregate.source.__name__}, which is not among them")
+            relation = "is maintained from" if ":" in model.name else "is an aggregate of"
+            faults.append(f"{model.name} {relation} {model.aggregate.source.__name__}, which is not among them")
     for table, members in schema.tables().items():
         faults += _overlaps(table, members)
     if faults:
@@ -293,11 +294,11 @@ def compile_schema(classes: Sequence[type[Any]]) -> Schema:
     return schema
 
 
-def _not_a_model(given: object) -> str:
-    if isinstance(given, type) and isinstance(getattr(given, "__declaration__", None), AbstractDeclaration):
-        return f"{given.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
-    hint = f"; name the class itself: models=[{given}]" if isinstance(given, str) and is_name(given) else ""
-    return f"{safe_repr(given)} is not an entity class with table={hint}"
+def _not_a_model(value: object) -> str:
+    if isinstance(value, type) and isinstance(getattr(value, "__declaration__", None), AbstractDeclaration):
+        return f"{value.__name__} has no table=: leave it out, since its fields are in the classes derived from it"
+    hint = f"; name the class itself: models=[{value}]" if isinstance(value, str) and is_name(value) else ""
+    return f"{safe_repr(value)} is not an entity class with table={hint}"
 
 
 def _keeper_faults(declaration: Declaration) -> Iterator[str]:
@@ -318,13 +319,13 @@ def _keeper_faults(declaration: Declaration) -> Iterator[str]:
 def _table_faults(schema: Schema) -> Iterator[str]:
     owner: dict[str, tuple[str, str]] = {}
     for table in schema.tables():
-        if (other := owner.setdefault(table.lower(), (table, "entities")))[0] != table:
-            yield f'the tables "{table}" and "{other[0]}" differ only in case'
+        if (first := owner.setdefault(table.lower(), (table, "entities")))[0] != table:
+            yield f'the tables "{table}" and "{first[0]}" differ only in case'
     for model in schema.models:
         for index in model.indexes:
-            taken = owner.get(index.table.lower())
-            if taken is not None:
-                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {taken[1]}; write table=…'
+            holder = owner.get(index.table.lower())
+            if holder is not None:
+                yield f'{model.name}.{index.name}: its table "{index.table}" is that of {holder[1]}; write table=…'
             owner[index.table.lower()] = (index.table, f"{model.name}.{index.name}")
     if (reserved := owner.get("sqlite")) is not None:  # (the tables beside it begin with its name and an underscore)
         yield f'the table "{reserved[0]}" would have others beside it whose names SQLite reserves; choose another name'
@@ -337,12 +338,12 @@ def _overlaps(table: str, models: list[Model]) -> Iterator[str]:
             if disjoint(first, second) == "overlap":
                 yield (
                     f'{a.name} and {b.name} share the table "{table}", but their keys can be equal: '
-                    f"{_shown(first)} and {_shown(second)}; give one a literal of its own, as in "
+                    f"{_template_text(first)} and {_template_text(second)}; give one a literal of its own, as in "
                     f'row=("{b.name.lower()}", …)'
                 )
 
 
-def _shown(templates: tuple[Template, Template]) -> str:
+def _template_text(templates: tuple[Template, Template]) -> str:
     return " / ".join(repr(template.text) for template in templates)
 
 
@@ -382,10 +383,10 @@ def reserved_keys(models: list[Model]) -> dict[type[Any], Callable[[str, str], s
 @cached_on_owner
 def model_of(cls: Any) -> Model:
     """Return the lowered form of a record class; made once."""
-    made = declaration_of(cls)
-    columns = tuple(field for field in made.fields if field.name not in made.key_only)
-    aggregate = None if made.of is None else aggregate_model(made)
-    return Model(made, columns, aggregate=aggregate, **row_functions(made, columns))
+    declaration = declaration_of(cls)
+    columns = tuple(field for field in declaration.fields if field.name not in declaration.key_only)
+    aggregate = None if declaration.of is None else aggregate_model(declaration)
+    return Model(declaration, columns, aggregate=aggregate, **row_functions(declaration, columns))
 
 
 def size(entity: Record, /) -> int:

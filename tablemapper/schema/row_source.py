@@ -24,7 +24,7 @@ MAX_FAN_OUT = 1000  # index rows an entity may have in one index
 
 
 class RowFields:
-    """What generated functions read of an entity: the statements that take it out of ``row``."""
+    """The statements of generated functions that take fields of an entity out of ``row``."""
 
     def __init__(self, model: Model, names: Names) -> None:
         self._model = model
@@ -43,14 +43,14 @@ class RowFields:
         first, second = model.declaration.templates
         return first.text_source(name, "row[0]", cut) or second.text_source(name, "row[1]", cut)
 
-    def values(self, wanted: Iterable[str]) -> Iterator[str]:
+    def values(self, fields: Iterable[str]) -> Iterator[str]:
         """Yield statements that take fields as Python values, each into ``f_`` and its name."""
         model, names = self._model, self._names
-        wanted = sorted(set(wanted))
-        if in_key := {name: f"f_{name}" for name in wanted if name not in model.position}:
+        fields = sorted(set(fields))
+        if in_key := {name: f"f_{name}" for name in fields if name not in model.position}:
             yield "t0 = row[0]; t1 = row[1]"
             yield from decode_source(model.declaration.templates, ("t0", "t1"), in_key, names)
-        for name in wanted:
+        for name in fields:
             if name in model.position:
                 variable = f"f_{name}"
                 yield f"{variable} = row[{model.position[name]}]"
@@ -65,10 +65,10 @@ class RowFields:
         """Return those of some fields that only the key holds."""
         return tuple(sorted([name for name in names if name not in self._model.position]))
 
-    def places(self, wanted: Iterable[str]) -> tuple[int, ...]:
+    def places(self, fields: Iterable[str]) -> tuple[int, ...]:
         """Return where a row has fields, without those that the key holds, which never change."""
         position = self._model.position
-        return tuple(sorted({position[name] for name in wanted if name in position}))
+        return tuple(sorted({position[name] for name in fields if name in position}))
 
 
 def row_loop(
@@ -98,7 +98,7 @@ def key_lines(
     variable: str,
     template: Template,
     limit: int,
-    what: str,
+    subject: str,
     sources: dict[str, str],
     texts: dict[str, str],
     names: Names,
@@ -106,7 +106,7 @@ def key_lines(
     """Yield statements for the key that a template makes."""
     yield f"{variable} = {template.encode_source(sources, names, texts)}"
     if template.width is None or template.width > limit // 2:
-        yield f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={what!r})"
+        yield f"if len({variable}) > {limit // 2}: check_key({variable}, limit={limit}, what={subject!r})"
 
 
 def where_names(where: Predicate[Any] | None) -> set[str]:
@@ -139,17 +139,17 @@ class GroupSource:
         attr = grouped.list if isinstance(grouped, ElementAttr) else grouped
         self.optional: bool = self.elements or bool(attr.path) or fields.optional(attr.name)
         self._attr = attr
-        whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
+        is_whole = attr.part is None or attr.part.kind is not str  # else it is cut to a value of its own
         cut = 0 if attr.part is None else plain_cut(attr.time_kind, attr.part.plain_format)
         text = None
         if (
             not self.elements
             and not attr.path
             and (cut or attr.part is None)
-            and (not whole or all(template.takes_text(name) for template in templates))
+            and (not is_whole or all(template.takes_text(name) for template in templates))
         ):
             text = fields.text(attr.name, cut)
-        self.is_text: bool = whole and text is not None
+        self.is_text: bool = is_whole and text is not None
         self.needs: set[Any | str] | set[str] = {attr.name} if text is None else set[str]()
         self._text = text
         if text is not None and cut and self.optional:
@@ -174,11 +174,11 @@ def slot_lines(fields: RowFields, model: Model, target: Model, at: int, names: N
         lines = target.aggregate.add_source(at, "delta", "1", names)
     else:
         value, lines = _value_lines(model, target, at, attr, names)
-        add, added = [], value
+        add, addend = [], value
         if slot.ordered and (source := sortable_source(attr.type, value, names)) != value:
-            add, added = [f"s{at} = {source}"], f"s{at}"
-        add += target.aggregate.add_source(at, "delta", added, names)
-        can_lack = any(one.path or fields.optional(one.name) for one in attr.attributes())
+            add, addend = [f"s{at} = {source}"], f"s{at}"
+        add += target.aggregate.add_source(at, "delta", addend, names)
+        can_lack = any(attribute.path or fields.optional(attribute.name) for attribute in attr.attributes())
         lines += [f"if {value} is not None:", *indented(add)] if can_lack else add
     if slot.where is None:
         return lines
@@ -192,18 +192,18 @@ def _value_lines(
     assert target.aggregate is not None
     variable = f"s{at}"
     if isinstance(attr, Computed):
-        what = f"{target.name}: {attr.label}"
-        return variable, _calculated(variable, target.aggregate.slots[at], model.name, what, names)
+        subject = f"{target.name}: {attr.label}"
+        return variable, _calculated(variable, target.aggregate.slots[at], model.name, subject, names)
     value = attribute_source(attr, f"f_{attr.name}", names)
     return (value, []) if value.isidentifier() else (variable, [f"{variable} = {value}"])
 
 
-def _calculated(variable: str, slot: MeasureState, name: str, what: str, names: Names) -> list[str]:
+def _calculated(variable: str, slot: MeasureState, name: str, subject: str, names: Names) -> list[str]:
     """Return statements that put what a slot is of into a variable, None where a value is missing."""
     assert isinstance(slot.attr, Computed)
     constants = partial(names.name, "constant")
     lines, result = calculation_source(slot.attr, lambda field: f"f_{field}", constants, names)
-    check, refuse = names.name("check", slot.check), names.name("refuse", partial(_refuse, name, what))
+    check, refuse = names.name("check", slot.check), names.name("refuse", partial(_refuse, name, subject))
     return [
         "try:",
         *[f"    {line}" for line in lines],
@@ -212,5 +212,5 @@ def _calculated(variable: str, slot: MeasureState, name: str, what: str, names: 
     ]
 
 
-def _refuse(name: str, what: str, row: Row, error: Exception) -> NoReturn:
-    raise InvalidEntity(f"{name} {row[:2]}", [f"{what}: {calculation_fault(error)}"]) from error
+def _refuse(name: str, subject: str, row: Row, error: Exception) -> NoReturn:
+    raise InvalidEntity(f"{name} {row[:2]}", [f"{subject}: {calculation_fault(error)}"]) from error

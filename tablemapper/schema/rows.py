@@ -82,13 +82,13 @@ def row_functions(declaration: Declaration, columns: tuple[FieldModel, ...]) -> 
     return compile_functions(f"{declaration.name} rows", source, names)
 
 
-def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
-    body = _entity_source(made, columns, names)
+def _to_rows_source(declaration: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+    body = _entity_source(declaration, columns, names)
     failed = "except DAMAGE as error: raise cause(e, error)"
     long = [at for at, field in enumerate(columns, FIRST) if _has_length(field)]
     fixed = fixed_size([(field.property, field.type.edm) for field in columns]) + 4 * len(long)
-    if made.type_name is not None:
-        fixed += property_size(TYPE_PROPERTY, "String") + string_size(made.type_name)
+    if declaration.type_name is not None:
+        fixed += property_size(TYPE_PROPERTY, "String") + string_size(declaration.type_name)
     lengths = "".join([f" + (0 if row[{at}] is None else len(row[{at}]))" for at in long])
     return [
         "def to_row(e):",
@@ -106,7 +106,7 @@ def _to_rows_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
         "        total += n",
         "        keep(e); add(row)",
         "    return total",
-        *_columns_source(made, columns, names),
+        *_columns_source(declaration, columns, names),
         "def most(row):",
         f"    return {fixed} + 4 * (len(row[0]) + len(row[1]){lengths})",
     ]
@@ -116,61 +116,67 @@ def _has_length(field: FieldModel) -> bool:
     return field.type.edm in ("String", "Binary") and field.measure is None
 
 
-def _entity_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+def _entity_source(declaration: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
     lines = ["try: row = e._row", "except AttributeError: row = check_whole(e)"]  # which returns None
     add = lines.append
-    if made.has_rule:
+    if declaration.has_rule:
         add("check_rule(e)")
     add("if row is None:")
-    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
+    keys = {name: f"k{at}" for at, name in enumerate(declaration.arguments)}
     lines += [f"    {variable} = e.{name}" for name, variable in keys.items()]
-    for key, template in zip(("pk", "rk"), made.templates, strict=True):
+    for key, template in zip(("pk", "rk"), declaration.templates, strict=True):
         add(f"    {key} = {template.encode_source(keys, names)}")
     add("else:")  # key fields are read-only by now
     add("    pk = row[0]; rk = row[1]")
     values, lengths = [], ["len(pk)", "len(rk)"]
     for at, field in enumerate(columns):
         variable = f"v{at}"
-        stored = field.type.store_source(variable, names)
+        stored_source = field.type.store_source(variable, names)
         if field.type.kind is object:  # nested values can have changed since they were set
             store = names.name("store", _constrained_store(field))
             add(f"try: {variable} = None if e.{field.name} is None else {store}(e.{field.name})")
             add(f"except ValueFault as error: bad({field.name!r}, error)")
-            stored = variable
+            stored_source = variable
         else:
             add(f"{variable} = e.{field.name}")
             if field.wide:
-                stored = f"{names.name('wide', _store_wide)}({variable})"
+                stored_source = f"{names.name('wide', _store_wide)}({variable})"
         optional = field.optional or field.measure is not None
         if field.type.spillable:
-            lengths.append(f"(0 if {variable} is None else len({stored}))" if optional else f"len({stored})")
-        values.append(f"None if {variable} is None else {stored}" if optional and stored != variable else stored)
+            lengths.append(
+                f"(0 if {variable} is None else len({stored_source}))" if optional else f"len({stored_source})"
+            )
+        values.append(
+            f"None if {variable} is None else {stored_source}"
+            if optional and stored_source != variable
+            else stored_source
+        )
     add(f"row = (pk, rk, 0, {''.join([value + ', ' for value in values])})")
     add(f"n = {' + '.join(lengths)}")
     extra = next((at for at, field in enumerate(columns) if field.type.undeclared), None)
     add("if n > 256:")  # else neither of the keys is long
     for key, part in (("pk", "partition"), ("rk", "row")):
-        add(f"    if len({key}) > 256: check_key({key}, what={f'{made.name} {part} key'!r})")
+        add(f"    if len({key}) > 256: check_key({key}, what={f'{declaration.name} {part} key'!r})")
     add(f"    if n > {SAFE_LENGTH}: check_sizes(row)")
     if extra is not None:
         add(f"if v{extra} is not None and len(v{extra}) > 2: check_sizes(row)")
     return lines
 
 
-def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+def _columns_source(declaration: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
     """Return the source of a function that makes rows of lists of checked values, column by column."""
-    lists = {field.name: f"f{at}" for at, field in enumerate(made.fields)}
+    lists = {field.name: f"f{at}" for at, field in enumerate(declaration.fields)}
     lines = ["def columns_to_rows(columns, rows):", f"    {', '.join(lists.values())}, = columns"]
     add = lines.append
-    keys = {name: f"k{at}" for at, name in enumerate(made.arguments)}
-    for key, template in zip(("pk", "rk"), made.templates, strict=True):
-        held = [name for name in made.arguments if name in template.fields]
-        variables = ", ".join([keys[name] for name in held])
-        inputs = ", ".join([lists[name] for name in held])
-        if len(held) != 1:
-            variables, inputs = f"({variables})", f"zip({inputs})" if held else "repeat((), len(f0))"
+    keys = {name: f"k{at}" for at, name in enumerate(declaration.arguments)}
+    for key, template in zip(("pk", "rk"), declaration.templates, strict=True):
+        arguments = [name for name in declaration.arguments if name in template.fields]
+        variables = ", ".join([keys[name] for name in arguments])
+        inputs = ", ".join([lists[name] for name in arguments])
+        if len(arguments) != 1:
+            variables, inputs = f"({variables})", f"zip({inputs})" if arguments else "repeat((), len(f0))"
         add(f"    {key} = [{template.encode_source(keys, names)} for {variables} in {inputs}]")
-    stored, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
+    row_columns, texts = ["pk", "rk", "repeat(0)"], ["pk", "rk"]
     for field in columns:
         column = lists[field.name]
         value = field.type.store_source("v", names)
@@ -181,19 +187,19 @@ def _columns_source(made: Declaration, columns: tuple[FieldModel, ...], names: N
         if value != "v":
             missing = "None if v is None else " if field.optional or field.measure is not None else ""
             add(f"    {column} = [{missing}{value} for v in {column}]")
-        stored.append(column)
+        row_columns.append(column)
         if field.type.spillable:
             texts.append(column)
     add("    longest = total = 0")
     for column in texts:
         add(f"    lengths = list(map(len, filter(None, {column}))); total += sum(lengths)")
         if column in ("pk", "rk"):
-            what = f"{made.name} {'partition' if column == 'pk' else 'row'} key"
+            subject = f"{declaration.name} {'partition' if column == 'pk' else 'row'} key"
             add("    if max(lengths, default=0) > 256:")
-            add(f"        for key in {column}: check_key(key, what={what!r})")
+            add(f"        for key in {column}: check_key(key, what={subject!r})")
         else:
             add("    longest += max(lengths, default=0)")
-    add(f"    block = list(zip({', '.join(stored)}))")
+    add(f"    block = list(zip({', '.join(row_columns)}))")
     extra = any(field.type.undeclared for field in columns)
     add(f"    if {'True' if extra else f'longest > {SAFE_LENGTH}'}:")
     add("        for row in block: check_sizes(row)")
@@ -215,8 +221,8 @@ def _constrained_store(field: FieldModel) -> Callable[[Any], Any]:
     return checked
 
 
-def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
-    body = list(_object_source(made, columns, names))
+def _build_source(declaration: Declaration, columns: tuple[FieldModel, ...], names: Names) -> list[str]:
+    body = list(_object_source(declaration, columns, names))
     failed = [
         "    except DAMAGE as error:",
         "        raise damaged(row, error) from error",
@@ -239,11 +245,11 @@ def _build_source(made: Declaration, columns: tuple[FieldModel, ...], names: Nam
     ]
 
 
-def _object_source(made: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
+def _object_source(declaration: Declaration, columns: tuple[FieldModel, ...], names: Names) -> Iterator[str]:
     yield "e = Raw()"
     yield "pk = row[0]; rk = row[1]"
-    wanted = {name: f"e.{name}" for name in made.arguments if name in made.key_only}
-    yield from decode_source(made.templates, ("pk", "rk"), wanted, names)
+    targets = {name: f"e.{name}" for name in declaration.arguments if name in declaration.key_only}
+    yield from decode_source(declaration.templates, ("pk", "rk"), targets, names)
     for at, field in enumerate(columns, FIRST):
         variable = f"row[{at}]"
         yield f"v = {variable}"
@@ -269,24 +275,24 @@ def read_source(field: FieldModel, variable: str, names: Names) -> str:
     load = load_source(field, variable, names)
     if field.wide or field.type.load_refuses:
         return load
-    is_stored = f"{variable}.__class__ is {_STORED[field.type.edm].__name__}"
+    is_stored = f"{variable}.__class__ is {_STORED_TYPES[field.type.edm].__name__}"
     refuse = f"{names.name('refuse', partial(_refuse, field))}({variable})"
     if field.optional or field.measure is not None:
         return f"{load} if {variable} is None or {is_stored} else {refuse}"
     return f"{load} if {is_stored} else {refuse}"
 
 
-def _refuse(field: FieldModel, stored: Any) -> NoReturn:
+def _refuse(field: FieldModel, value: Any) -> NoReturn:
     raise ValueFault(
-        _fault(field, stored) or f"{field.name}: {safe_repr(stored)} is not the stored form of {field.type.name}"
+        _fault(field, value) or f"{field.name}: {safe_repr(value)} is not the stored form of {field.type.name}"
     )
 
 
-def loaded(field: FieldModel, stored: Any) -> Any:
+def loaded(field: FieldModel, value: Any) -> Any:
     """Return a field's value, as `load_source` does; but refuse whatever no write would have stored."""
     if field.wide:
-        return checked_load("int", int, _store_wide)(stored)
-    return (read_total if field.measure is not None and field.type.kind is Decimal else field.type.load)(stored)
+        return checked_load("int", int, _store_wide)(value)
+    return (read_total if field.measure is not None and field.type.kind is Decimal else field.type.load)(value)
 
 
 def same_rows(a: Sequence[Any], b: Sequence[Any]) -> bool:
@@ -304,18 +310,18 @@ def row_faults(columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[int,
             yield at, fault
 
 
-def _fault(field: FieldModel, stored: Any) -> str | None:
+def _fault(field: FieldModel, value: Any) -> str | None:
     """Return what is wrong with a stored value; None if nothing is."""
-    if stored is None:
+    if value is None:
         return None if field.nullable else f"{field.name}: the value is missing, and the field is not optional"
     try:
-        loaded(field, stored)
+        loaded(field, value)
     except DAMAGE as error:
         return f"{field.name}: {error}"
-    return check_value(field.name, stored) if field.type.spillable and not field.type.undeclared else None
+    return check_value(field.name, value) if field.type.spillable and not field.type.undeclared else None
 
 
-_STORED: dict[Edm, type] = {
+_STORED_TYPES: dict[Edm, type] = {
     "String": str, "DateTime": str, "Guid": str, "Int32": int, "Int64": int, "Boolean": int, "Double": float, "Binary": bytes
 }  # fmt: skip
 """The class of stored values, by the type of the property."""
@@ -340,15 +346,17 @@ def sound_source(field: FieldModel, variable: str, names: Names) -> str:
     return f"({quick} or {slow})" if quick else slow
 
 
-def _is_sound(field: FieldModel, stored: Any) -> bool:
-    return _fault(field, stored) is None
+def _is_sound(field: FieldModel, value: Any) -> bool:
+    return _fault(field, value) is None
 
 
 def _cause(declaration: Declaration, columns: tuple[FieldModel, ...], entity: Any, error: Exception) -> Exception:
     """Return what to raise where an entity cannot be written: it may have been read from a damaged row."""
     row = getattr(entity, "_row", None)
-    whole = row is not None and len(row) >= FIRST + len(columns)  # one that came as JSON has its key and its ETag alone
-    fault = None if row is None or not whole else next(row_faults(columns, row), None)
+    is_whole = row is not None and len(row) >= FIRST + len(
+        columns
+    )  # one that came as JSON has its key and its ETag alone
+    fault = None if row is None or not is_whole else next(row_faults(columns, row), None)
     return error if fault is None else unreadable(declaration.name, row, fault[1])
 
 
@@ -364,14 +372,14 @@ def unreadable(name: str, row: Row | None, fault: object, remedy: str = "run che
     return CorruptStore(f"{name}: {where} cannot be read: {fault}; {remedy}")
 
 
-def readable(rows: Iterator[T], what: str) -> Iterator[T]:
+def readable(rows: Iterator[T], subject: str) -> Iterator[T]:
     """Yield rows; what cannot be read of them while they are compared or made is CorruptStore."""
     try:
         yield from rows
     except TableMapperError:
         raise
     except DAMAGE as error:
-        raise unreadable(what, None, error) from error
+        raise unreadable(subject, None, error) from error
 
 
 def _store_wide(value: int | None) -> int | str | None:
@@ -379,26 +387,28 @@ def _store_wide(value: int | None) -> int | str | None:
     return value if value is None or MIN_INT64 <= value <= MAX_INT64 else str(value)
 
 
-def _bad(made: Declaration) -> Callable[[str, ValueError], None]:
+def _bad(declaration: Declaration) -> Callable[[str, ValueError], None]:
     def bad(field: str, error: ValueError) -> None:
-        raise InvalidEntity(made.name, [located(field, error)]) from None
+        raise InvalidEntity(declaration.name, [located(field, error)]) from None
 
     return bad
 
 
-def properties(made: Declaration | None, columns: tuple[FieldModel, ...], row: Row) -> Iterator[tuple[str, Edm, Any]]:
+def properties(
+    declaration: Declaration | None, columns: tuple[FieldModel, ...], row: Row
+) -> Iterator[tuple[str, Edm, Any]]:
     """Yield the properties that a row has on Azure, but for its key: name, EDM type, stored value.
 
     Args:
-        made: the class of an entity, whose type name is one of them; None for a row of an index, which has none, and where
+        declaration: the class of an entity, whose type name is one of them; None for a row of an index, which has none, and where
             a maintained field is a property, too.
         columns: what the row holds.
         row: of either.
     """
-    if made is not None and made.type_name is not None:
-        yield TYPE_PROPERTY, "String", made.type_name
+    if declaration is not None and declaration.type_name is not None:
+        yield TYPE_PROPERTY, "String", declaration.type_name
     for at, field in enumerate(columns, FIRST):
-        if (value := row[at]) is None or (made is not None and field.maintained):
+        if (value := row[at]) is None or (declaration is not None and field.maintained):
             continue
         if field.type.undeclared:
             yield from undeclared_properties(value)
@@ -406,25 +416,25 @@ def properties(made: Declaration | None, columns: tuple[FieldModel, ...], row: R
             yield field.property, field.type.edm, value
 
 
-def _size_check(made: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
-    names = {field.property: field.name for field in made.fields if not field.type.undeclared}
+def _size_check(declaration: Declaration, columns: tuple[FieldModel, ...]) -> Callable[[Row], None]:
+    names = {field.property: field.name for field in declaration.fields if not field.type.undeclared}
     extra = next((at for at, field in enumerate(columns, FIRST) if field.type.undeclared), None)
 
     def check(row: Row) -> None:
         undeclared = (
             () if extra is None or row[extra] is None else [name for name, *_ in undeclared_properties(row[extra])]
         )
-        if taken := [name for name in undeclared if name in names]:
-            faults = [f'the undeclared property "{name}" is a declared one; set that instead' for name in taken]
-            raise InvalidEntity(f"{made.name} {row[:2]}", faults)
-        held = list(properties(made, columns, row))
-        sizes = [check_value(names.get(name, name), value) for name, _, value in held]
+        if clashes := [name for name in undeclared if name in names]:
+            faults = [f'the undeclared property "{name}" is a declared one; set that instead' for name in clashes]
+            raise InvalidEntity(f"{declaration.name} {row[:2]}", faults)
+        stored_properties = list(properties(declaration, columns, row))
+        sizes = [check_value(names.get(name, name), value) for name, _, value in stored_properties]
         faults = [fault for fault in sizes if fault is not None]
-        if undeclared and len(held) > MAX_PROPERTIES:
-            faults.append(f"{len(held)} properties, but an entity may have {MAX_PROPERTIES}")
-        if (size := entity_size(row[0], row[1], held)) > MAX_ENTITY:
+        if undeclared and len(stored_properties) > MAX_PROPERTIES:
+            faults.append(f"{len(stored_properties)} properties, but an entity may have {MAX_PROPERTIES}")
+        if (size := entity_size(row[0], row[1], stored_properties)) > MAX_ENTITY:
             faults.append(f"{size:,} bytes, but an entity may have {MAX_ENTITY:,}")
         if faults:
-            raise EntityTooLarge(f"{made.name} {row[:2]}", faults)
+            raise EntityTooLarge(f"{declaration.name} {row[:2]}", faults)
 
     return check

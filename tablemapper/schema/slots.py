@@ -1,4 +1,4 @@
-"""What the measures of an aggregate are answered from: a slot for each that is kept of a group.
+"""The slots of an aggregate: the parts of a group's state that answer its measures.
 
 Each kind of slot is a class, and says all about itself, most of it as source for generated functions. A new measure is
 a class here, or a word in the ``measures`` of one, and a function in `entities.fields`.
@@ -31,9 +31,9 @@ Seek: TypeAlias = Callable[[int, End], Any]
 
 @attrs.frozen(eq=False)
 class MeasureState:
-    """What one or more measures are answered from.
+    """A slot, which one or more measures are answered from.
 
-    Sources name variables: ``held`` is the slot's value in a state, ``change`` in a delta.
+    Sources name variables: ``slot_state`` is the slot's value in a state, ``change`` in a delta.
     """
 
     name: ClassVar[str]
@@ -74,29 +74,29 @@ class MeasureState:
         """Return a value that was calculated, as it is added; raise ValueError if it cannot be."""
         return value
 
-    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        """Return source of what is held after a change, ``number`` being that of the slot for ``seek``."""
+    def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
+        """Return source of the slot's state after a change, ``number`` being that of the slot for ``seek``."""
         raise NotImplementedError
 
-    def pack_source(self, held: str, names: Names) -> str:
+    def pack_source(self, slot_state: str, names: Names) -> str:
         """Return source of what is stored."""
-        return held
+        return slot_state
 
-    def unpack_source(self, stored: str, names: Names) -> str:
+    def unpack_source(self, packed: str, names: Names) -> str:
         """Return source of what was packed."""
-        return stored
+        return packed
 
     def pack_delta(self, change: Any) -> Any:
         """Return a change, in either direction, as it is stored."""
         return change
 
-    def unpack_delta(self, stored: Any) -> Any:
+    def unpack_delta(self, packed: Any) -> Any:
         """Return a change that was packed; ValueError if it is something else."""
         raise NotImplementedError
 
-    def unpack_signed(self, stored: Any) -> Any:
-        """Return what is held in a state that may be below zero, of what was packed."""
-        return self.unpack_delta(stored)
+    def unpack_signed(self, packed: Any) -> Any:
+        """Return the slot's state, which may be below zero, from its packed form."""
+        return self.unpack_delta(packed)
 
     def advance_source(self, number: int, names: Names) -> str:
         """Return a statement that makes of ``v`` and a stored number what is held after ``delta``, and that packed."""
@@ -107,15 +107,15 @@ class MeasureState:
         """Return the function that gives a measure of what is held."""
         raise NotImplementedError
 
-    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
-        """Return source of a measure of what is held."""
-        return f"{names.name(measure, self.show(measure))}({held})"
+    def show_source(self, measure: MeasureKind, slot_state: str, names: Names) -> str:
+        """Return source of a measure of the slot's state."""
+        return f"{names.name(measure, self.show(measure))}({slot_state})"
 
-    def expected(self, live: Any, stored: Any) -> Any:
+    def expected(self, live: Any, stored_state: Any) -> Any:
         """Return what a check expects, of what live values give and what is stored."""
         return live
 
-    def correction(self, live: Any, stored: Any) -> Any:
+    def correction(self, live: Any, stored_state: Any) -> Any:
         """Return the change that leads from what is stored to what the changes of all live values add up to."""
         raise NotImplementedError
 
@@ -129,17 +129,17 @@ class MeasureState:
         """Return the function that gives what is held with one more value; what was held may change."""
         raise NotImplementedError
 
-    def united(self, held: Any, other: Any) -> Any:
-        """Return what is held of the values of two groups."""
+    def united(self, slot_state: Any, other: Any) -> Any:
+        """Return the slot's state of the values of two groups."""
         return None
 
-    def of_some(self, held: Any) -> State:
+    def of_some(self, slot_state: Any) -> State:
         """Return the number of the entities that are measured (at least whether there is one), and what is held."""
         raise NotImplementedError
 
 
 class Count(MeasureState):
-    """How many entities there are, of those with a value or under a condition. (All of them need no slot.)"""
+    """The number of entities, of those with a value or under a condition. (All of them need no slot.)"""
 
     name = "count"
     measures: ClassVar[frozenset[MeasureKind]] = frozenset({"count"})
@@ -150,23 +150,23 @@ class Count(MeasureState):
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         return [f"{change} += sign"]
 
-    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        return f"{held} + {change}"
+    def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
+        return f"{slot_state} + {change}"
 
-    def correction(self, live: Any, stored: Any) -> Any:
-        return live - stored
+    def correction(self, live: Any, stored_state: Any) -> Any:
+        return live - stored_state
 
-    def unpack_delta(self, stored: Any) -> Any:
-        return read_signed(stored)
+    def unpack_delta(self, packed: Any) -> Any:
+        return read_signed(packed)
 
-    def unpack_source(self, stored: str, names: Names) -> str:
-        return f"{names.name('number', read_number)}({stored})"
+    def unpack_source(self, packed: str, names: Names) -> str:
+        return f"{names.name('number', read_number)}({packed})"
 
-    def show_source(self, measure: MeasureKind, held: str, names: Names) -> str:
-        return held
+    def show_source(self, measure: MeasureKind, slot_state: str, names: Names) -> str:
+        return slot_state
 
-    def of_some(self, held: Any) -> State:
-        return [held, None]
+    def of_some(self, slot_state: Any) -> State:
+        return [slot_state, None]
 
 
 class Sum(MeasureState):
@@ -186,26 +186,26 @@ class Sum(MeasureState):
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         return self._exact.add_source(change, value, names)
 
-    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        return f"{names.name('merge', self._exact.merge)}({held}, {change})"
+    def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', self._exact.merge)}({slot_state}, {change})"
 
     def check(self, value: Any) -> Any:
         return self._exact.check(value)
 
-    def correction(self, live: Any, stored: Any) -> Any:
-        return self._exact.merge(live, negated(stored))
+    def correction(self, live: Any, stored_state: Any) -> Any:
+        return self._exact.merge(live, negated(stored_state))
 
-    def pack_source(self, held: str, names: Names) -> str:
-        return f"{names.name('pack', self._exact.pack)}({held})"
+    def pack_source(self, slot_state: str, names: Names) -> str:
+        return f"{names.name('pack', self._exact.pack)}({slot_state})"
 
-    def unpack_source(self, stored: str, names: Names) -> str:
-        return f"{names.name('unpack', self._exact.unpack)}({stored})"
+    def unpack_source(self, packed: str, names: Names) -> str:
+        return f"{names.name('unpack', self._exact.unpack)}({packed})"
 
     def pack_delta(self, change: Any) -> Any:
         return self._exact.pack(change)
 
-    def unpack_delta(self, stored: Any) -> Any:
-        return self._exact.unpack(stored, read_signed)
+    def unpack_delta(self, packed: Any) -> Any:
+        return self._exact.unpack(packed, read_signed)
 
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         return self._exact.mean if measure == "avg" else self._exact.shown
@@ -216,17 +216,17 @@ class Sum(MeasureState):
     def adder(self) -> Callable[[Any, Any], Any]:
         add = self._exact.add
 
-        def included(held: Any, value: Any) -> Any:
-            add(held, value, 1)
-            return held
+        def included(slot_state: Any, value: Any) -> Any:
+            add(slot_state, value, 1)
+            return slot_state
 
         return included
 
-    def united(self, held: Any, other: Any) -> Any:
-        return self._exact.merge(held, other)
+    def united(self, slot_state: Any, other: Any) -> Any:
+        return self._exact.merge(slot_state, other)
 
-    def of_some(self, held: Any) -> State:
-        return [held[0], held]
+    def of_some(self, slot_state: Any) -> State:
+        return [slot_state[0], slot_state]
 
 
 class _Ends(MeasureState):
@@ -236,7 +236,7 @@ class _Ends(MeasureState):
 
     @property
     def _class(self) -> type:
-        """What the sortable forms of the field's values are."""
+        """The type of the sortable forms of the field's values."""
         assert self.attr is not None
         return _CLASSES.get(self.attr.type.kind, str)
 
@@ -244,16 +244,16 @@ class _Ends(MeasureState):
         assert self.attr is not None
         return self.attr.type.check(value)
 
-    def unpack_source(self, stored: str, names: Names) -> str:
-        return f"{names.name('ends', partial(_read_ends, self._class))}({stored})"
+    def unpack_source(self, packed: str, names: Names) -> str:
+        return f"{names.name('ends', partial(_read_ends, self._class))}({packed})"
 
-    def unpack_delta(self, stored: Any) -> Any:
-        return _read_ends(self._class, stored)
+    def unpack_delta(self, packed: Any) -> Any:
+        return _read_ends(self._class, packed)
 
     def show(self, measure: MeasureKind) -> Callable[[Any], Any]:
         assert self.attr is not None
         kind, end = self.attr.type, 0 if measure.startswith("min") else -1
-        return lambda held: load_sortable(kind, held[end]) if held else None
+        return lambda slot_state: load_sortable(kind, slot_state[end]) if slot_state else None
 
     def start(self) -> Any:
         return []
@@ -261,13 +261,13 @@ class _Ends(MeasureState):
     def adder(self) -> Callable[[Any, Any], Any]:
         assert self.attr is not None
         store = sortable(self.attr.type)
-        return lambda held, value: _widened(held, store(value))
+        return lambda slot_state, value: _widened(slot_state, store(value))
 
-    def united(self, held: Any, other: Any) -> Any:
-        return _widened_by(held, other)
+    def united(self, slot_state: Any, other: Any) -> Any:
+        return _widened_by(slot_state, other)
 
-    def of_some(self, held: Any) -> State:
-        return [len(held), held]
+    def of_some(self, slot_state: Any) -> State:
+        return [len(slot_state), slot_state]
 
 
 class Extremes(_Ends):
@@ -286,19 +286,19 @@ class Extremes(_Ends):
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         return [f"{change}[{value}] = {change}.get({value}, 0) + sign"]
 
-    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        return f"{names.name('merge', partial(_ends_after, self._class))}({held}, {change}, {number}, seek)"
+    def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', partial(_ends_after, self._class))}({slot_state}, {change}, {number}, seek)"
 
     def pack_delta(self, change: Any) -> Any:
         return [[value, count] for value, count in change.items() if count]
 
-    def unpack_delta(self, stored: Any) -> Any:
-        return {value: read_signed(count) for value, count in stored}
+    def unpack_delta(self, packed: Any) -> Any:
+        return {value: read_signed(count) for value, count in packed}
 
-    def unpack_signed(self, stored: Any) -> Any:
-        return super().unpack_delta(stored)
+    def unpack_signed(self, packed: Any) -> Any:
+        return super().unpack_delta(packed)
 
-    def correction(self, live: Any, stored: Any) -> Any:
+    def correction(self, live: Any, stored_state: Any) -> Any:
         return {}  # the values are counted beside the state: `AggregateModel.settle`
 
 
@@ -315,26 +315,26 @@ class Ever(_Ends):
     def add_source(self, change: str, value: str, names: Names) -> list[str]:
         return [f"if sign > 0: {change} = {names.name('widened', _widened)}({change}, {value})"]
 
-    def merge_source(self, held: str, change: str, number: int, names: Names) -> str:
-        return f"{names.name('merge', _widened_by)}({held}, {change})"
+    def merge_source(self, slot_state: str, change: str, number: int, names: Names) -> str:
+        return f"{names.name('merge', _widened_by)}({slot_state}, {change})"
 
-    def correction(self, live: Any, stored: Any) -> Any:
+    def correction(self, live: Any, stored_state: Any) -> Any:
         return live
 
-    def expected(self, live: Any, stored: Any) -> Any:
+    def expected(self, live: Any, stored_state: Any) -> Any:
         """Take what is stored, if that is no less extreme than the live values."""
-        wider = stored and (not live or (stored[0] <= live[0] and stored[-1] >= live[-1]))
-        return stored if wider else live
+        wider = stored_state and (not live or (stored_state[0] <= live[0] and stored_state[-1] >= live[-1]))
+        return stored_state if wider else live
 
 
 _CLASSES: dict[type, type] = {int: int, bool: int, timedelta: int, float: float, bytes: bytes}
 """Of sortable forms; all others are text."""
 
 
-def _read_ends(kind: type, stored: Any) -> list[Any]:
-    if isinstance(stored, list) and (not stored or [one.__class__ for one in stored] == [kind, kind]):
-        return stored
-    raise ValueError(f"{safe_repr(stored)} are not the ends of a group's values")
+def _read_ends(kind: type, packed: Any) -> list[Any]:
+    if isinstance(packed, list) and (not packed or [end.__class__ for end in packed] == [kind, kind]):
+        return packed
+    raise ValueError(f"{safe_repr(packed)} are not the ends of a group's values")
 
 
 def _widened(ends: list[Any], value: Any) -> list[Any]:
@@ -346,8 +346,8 @@ def _widened(ends: list[Any], value: Any) -> list[Any]:
     return [ends[0], value] if value > ends[-1] else ends
 
 
-def _widened_by(ends: list[Any], others: list[Any]) -> list[Any]:
-    for value in others:
+def _widened_by(ends: list[Any], values: list[Any]) -> list[Any]:
+    for value in values:
         ends = _widened(ends, value)
     return ends
 

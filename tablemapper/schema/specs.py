@@ -1,4 +1,4 @@
-"""What a catalogue keeps of each class, typed: whatever else stands in one was not written by this library."""
+"""The typed forms of classes in a catalogue: whatever else stands in one was not written by this library."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class IndexSpec(_Form):
 
 
 class AggregateSpec(_Form):
-    """What a class maintains over the entities of another, as `AggregateModel.to_json` gives it."""
+    """An aggregate over the entities of another class, as `AggregateModel.to_json` gives it."""
 
     of: str
     where: Any
@@ -158,7 +158,7 @@ class ModelSpec(_Form):
 
 
 class LinkSpec(_Form):
-    """How the entities of two classes are the same: one class before a migration, and one after it."""
+    """The correspondence of the entities of two classes: one class before a migration, and one after it."""
 
     old: str
     new: str
@@ -264,12 +264,12 @@ def check_names(forms: Forms) -> None:
     A migration script has these names for its own, so nothing else may stand for one.
     """
     for name, form in forms.items():
-        owner, kept, property = plain_name(name).partition(":")
+        owner, separator, property = plain_name(name).partition(":")
         names = [owner, *map(plain_name, form.indexes)]
-        if wrong := [one for one in names if not is_name(one)]:
+        if wrong := [candidate for candidate in names if not is_name(candidate)]:
             raise ValueError(f"{safe_repr(wrong[0])} is no name of a class or an index")
-        for one in [*form.fields, *([property] if kept else [])]:
-            if (fault := check_property_name(one)) is not None:
+        for candidate in [*form.fields, *([property] if separator else [])]:
+            if (fault := check_property_name(candidate)) is not None:
                 raise ValueError(fault)
 
 
@@ -290,17 +290,17 @@ _ANYTHING = list[Any] | dict[str, Any]
 _ANNOTATIONS: dict[str, Any] = {
     **{scalar.name: kind for kind, scalar in SCALARS.items()}, "int32": Int32, "extra": Extra, "GeoPoint": GeoPoint,
     "json[tuple[str, ...]]": tuple[str, ...],
-    **{f"{kind.__name__}[{one}]": Annotated[kind, Precision(one)] for kind in (Builtin.datetime, time) for one in ("s", "ms", "us")},
+    **{f"{kind.__name__}[{unit}]": Annotated[kind, Precision(unit)] for kind in (Builtin.datetime, time) for unit in ("s", "ms", "us")},
 }  # fmt: skip
 
 
 def annotation(form: FieldSpec) -> Any:
     """Return a type that stores the values of a field as they are stored; what is nested is not looked into."""
-    name, listed = form.type, form.type.startswith("list[")
-    kind = _ANNOTATIONS.get(name[5:-1] if listed else name, _ANYTHING)
+    name, is_list = form.type, form.type.startswith("list[")
+    kind = _ANNOTATIONS.get(name[5:-1] if is_list else name, _ANYTHING)
     if form.members is not UNSET:
         kind = cast(Any, Literal)[tuple(form.members)]
-    return list.__class_getitem__(kind) if listed else kind
+    return list.__class_getitem__(kind) if is_list else kind
 
 
 def stored_default(form: FieldSpec) -> Any:

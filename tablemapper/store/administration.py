@@ -1,4 +1,4 @@
-"""What a store does beside reading and writing: it builds, checks, repairs and copies itself, and says what it holds."""
+"""The administration of a store: builds, checks, repairs, copies and statistics."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ class Administration:
             NotReady: it is an aggregate that is being built.
         """
         model = self._operations.model(cls)
-        given: tuple[object, object] = recent, top
-        if not isinstance(given[0], timedelta) or recent < timedelta(0):
+        arguments: tuple[object, object] = recent, top
+        if not isinstance(arguments[0], timedelta) or recent < timedelta(0):
             raise InvalidQuery(f"recent={safe_repr(recent)}: expected a timedelta, 0 or more")
-        if isinstance(given[1], bool) or not isinstance(given[1], int) or top < 0:
+        if isinstance(arguments[1], bool) or not isinstance(arguments[1], int) or top < 0:
             raise InvalidQuery(f"top={safe_repr(top)}: expected a number, 0 or more")
         with start_meter(progress, "statistics") as meter:
             return self._statistics(model, recent, top, meter)
@@ -114,17 +114,17 @@ class Administration:
             TypeError: it is no workload.
             CorruptStore: a table cannot be read.
         """
-        engine, given = self._engine, cast(object, workload)
-        if given is not None and not isinstance(given, Workload):
-            raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(given)}")
+        engine, argument = self._engine, cast(object, workload)
+        if argument is not None and not isinstance(argument, Workload):
+            raise TypeError(f"advise: workload= is a tm.Workload, got {safe_repr(argument)}")
         with start_meter(progress, "advise") as meter:
 
-            def held(model: Model) -> Statistics | None:
+            def statistics_of(model: Model) -> Statistics | None:
                 with suppress(NotReady):
                     return self._statistics(model, _RECENT, 10, meter)
                 return None
 
-            return advise_schema(engine.schema, held, workload, engine.capabilities)
+            return advise_schema(engine.schema, statistics_of, workload, engine.capabilities)
 
     def check(self, *, progress: ProgressOption = False) -> CheckReport:
         """Recompute every index row and every aggregate from the entities, and report the differences.
@@ -142,8 +142,8 @@ class Administration:
         in between, this does the rest. It leaves a write alone for its first minute.
 
         Args:
-            full: also look for such writes where no catalogue says that there are some, as one was lost, and remove what
-                is not needed any more to finish writes; it reads through the tables of classes and aggregates.
+            full: also look for such writes where no catalogue says that there are some, as one was lost. It removes
+                what no write needs any more, and reads through the tables of classes and aggregates.
             progress: True for a bar, or a function.
 
         Raises:
@@ -190,8 +190,8 @@ class Administration:
 
         Other programs that have it open get SchemaMismatch for it from then on. A program that opens the store with the
         class later has it anew, empty. In a file it takes a moment, and `build` gives the space back. On Azure Tables it
-        waits until every program knows, a minute, then deletes each table with one request; a drop that ends early is
-        finished by `sweep`, or by who opens the store later.
+        waits until every program knows, a minute, then deletes each table with one request. If a drop ends early,
+        `sweep` finishes it, or the next program that opens the store.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.

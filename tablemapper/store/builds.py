@@ -23,7 +23,7 @@ HOLD = 0.01
 REST = 1.0
 FIRST = 200  # entities of the first transaction, before it is known how long they take
 _LEAST, _MOST = 20, 20_000
-_SHOWN = 20  # violations that an error lists
+_SHOWN_VIOLATIONS = 20  # violations that an error lists
 
 
 @attrs.frozen
@@ -47,8 +47,8 @@ class BuildReport:
 
     def __str__(self) -> str:
         built = ", ".join(self.built) or "nothing"
-        rest = "" if self.done else "; more is left"
-        lines = [f"built {built} over {self.entities:,} entities in {self.seconds:.1f} s{rest}"]
+        note = "" if self.done else "; more is left"
+        lines = [f"built {built} over {self.entities:,} entities in {self.seconds:.1f} s{note}"]
         return "\n".join([*lines, *map(str, self.violations)])
 
 
@@ -79,19 +79,19 @@ def build(
     with ExitStack() as meters:
         work = _Building(engine, labels, limit, progress, meters)
         in_batches(work.step, hold=hold, rest=rest, sleep=sleep)
-    done = not any(
+    is_done = not any(
         state in ("building", "disabled")
         for label, state in engine.unready.items()
         if labels is None or label in labels
     )
     if labels is None and limit is not None:  # (else the loop ends when nothing is left to be cleared)
-        done = done and not any(item.state == "dropping" for item in engine.status().objects)
-    return BuildReport(done, tuple(work.ended), work.entities, monotonic() - start, engine.violations(100))
+        is_done = is_done and not any(item.state == "dropping" for item in engine.status().objects)
+    return BuildReport(is_done, tuple(work.ended), work.entities, monotonic() - start, engine.violations(100))
 
 
 @attrs.define(eq=False)
 class _Building:
-    """What a build does in each transaction, and what it has done."""
+    """The transactions of a build, and its progress."""
 
     engine: Engine
     labels: Collection[str] | None
@@ -101,7 +101,7 @@ class _Building:
     """Closes the meter of the class whose entities are read."""
     entities: int = 0
     ended: list[str] = attrs.field(factory=list)
-    _last: BuildStep | None = None
+    _last_batch: BuildStep | None = None
     _meter: Meter = attrs.field(init=False, factory=lambda: start_meter(False, ""))
 
     def step(self, most: int) -> StepTiming | None:
@@ -112,14 +112,14 @@ class _Building:
         if batch is None:
             return None
         self._tell(batch)
-        self._last = batch
+        self._last_batch = batch
         return attrs.evolve(batch.pace, delay=0.0) if batch.ended else batch.pace
 
     def _tell(self, batch: BuildStep) -> None:
         if not batch.clearing:
             self.entities += batch.entities
             self.ended += batch.ended
-        if self._last is None or batch.owner != self._last.owner:
+        if self._last_batch is None or batch.owner != self._last_batch.owner:
             self.meters.close()
             work = f"{'clearing' if batch.clearing else 'building over'} {batch.owner}"
             self._meter = self.meters.enter_context(start_meter(self.progress, work, total=batch.total or None))
@@ -130,15 +130,15 @@ class _Building:
 def check_pace(verb: str, limit: int | None, hold: float, rest: float) -> int | None:
     """Return how many entities are to be read at most; raise InvalidQuery if an argument is not a number, 0 or more."""
     paces: tuple[tuple[str, object], ...] = (("hold", hold), ("rest", rest))
-    for name, given in paces:
-        if not isinstance(given, int | float) or isinstance(given, bool) or not 0 <= given < math.inf:
-            raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {safe_repr(given)}")
+    for name, value in paces:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+            raise InvalidQuery(f"{verb}: {name}=: expected a number, 0 or more, got {safe_repr(value)}")
     return None if limit is None else counted(f"{verb}: limit=", limit, least=0)
 
 
-def steered(most: int, taken: float, hold: float) -> int:
+def steered(most: int, seconds: float, hold: float) -> int:
     """Return how many entities the next transaction is to have, so that it takes as long as wanted."""
-    change = min(2.0, max(0.25, hold / max(taken, 1e-6)))
+    change = min(2.0, max(0.25, hold / max(seconds, 1e-6)))
     return max(_LEAST, min(_MOST, int(most * change)))
 
 
@@ -182,23 +182,25 @@ def build_declared(engine: Engine, progress: ProgressOption) -> None:
 def _build_declared(engine: Engine, progress: ProgressOption) -> None:
     if not engine.unready:
         return
-    declared = {
+    labels = {
         label
         for model in engine.schema.models
         for label in (engine.label(model), *(engine.label(model, index.name) for index in model.indexes))
     }
-    if not declared.intersection(engine.unready):
+    if not labels.intersection(engine.unready):
         return
-    report = build(engine, labels=declared, progress=progress)
+    report = build(engine, labels=labels, progress=progress)
     numbers = {item.where: item.violations for item in engine.status().objects if item.violations}
-    if number := sum(numbers[label] for label in numbers.keys() & declared):
+    if number := sum(numbers[label] for label in numbers.keys() & labels):
         # (The report lists some of all indexes, which may be those of another one.)
-        held = [one for one in report.violations if one.index in declared]
-        held = held or [one for one in engine.violations(sum(numbers.values())) if one.index in declared]
-        listed = "; ".join(map(str, held[:_SHOWN])) + ("; …" if number > _SHOWN else "")
-        values, label = "value" if number == 1 else "values", Label.of(held[0].index)
+        violations = [violation for violation in report.violations if violation.index in labels]
+        violations = violations or [
+            violation for violation in engine.violations(sum(numbers.values())) if violation.index in labels
+        ]
+        text = "; ".join(map(str, violations[:_SHOWN_VIOLATIONS])) + ("; …" if number > _SHOWN_VIOLATIONS else "")
+        values, label = "value" if number == 1 else "values", Label.of(violations[0].index)
         raise UniqueViolation(
-            f"{number:,} duplicate {values}: {listed}; open with build=False to change them, or resolve them by a migration "
+            f"{number:,} duplicate {values}: {text}; open with build=False to change them, or resolve them by a migration "
             "with m.resolve",
-            entity=label.owner, key=held[0].holders[-1], index=label.index, holder=held[0].holders[0],
+            entity=label.owner, key=violations[0].holders[-1], index=label.index, holder=violations[0].holders[0],
         )  # fmt: skip

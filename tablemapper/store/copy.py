@@ -44,7 +44,7 @@ _Pair: TypeAlias = tuple[Row | None, Row | None]
 
 @attrs.frozen
 class CopyReport:
-    """What a copy did."""
+    """The result of a copy."""
 
     entities: int
     """That the source has."""
@@ -56,7 +56,7 @@ class CopyReport:
 
     @property
     def changed(self) -> int:
-        """How many entities of the target were written or deleted; 0: it was the same already."""
+        """The number of entities of the target that were written or deleted; 0: it was the same already."""
         return self.inserted + self.replaced + self.deleted
 
     def __str__(self) -> str:
@@ -89,26 +89,26 @@ def copy_engine(
             source,
             target,
             model,
-            other,
+            target_model,
             meter,
             partial(rows_by_key, source, model),
-            partial(rows_by_key, target, other),
+            partial(rows_by_key, target, target_model),
             (UniqueViolation,) if repeated else (),
         )
-        for model, other in pairs
+        for model, target_model in pairs
         if model.aggregate is None
     ]
     for copy in copies:
         copy.run()
-    for model, other in pairs:
+    for model, target_model in pairs:
         lasts = model.aggregate is not None and any(slot.lasting for slot in model.aggregate.slots)
         if lasts and model.name not in source.unready:
-            _widen(source, target, model, other, meter)
+            _widen(source, target, model, target_model, meter)
     return CopyReport(
-        sum(one.entities for one in copies),
-        sum(one.inserted for one in copies),
-        sum(one.replaced for one in copies),
-        sum(one.deleted for one in copies),
+        sum(class_copy.entities for class_copy in copies),
+        sum(class_copy.inserted for class_copy in copies),
+        sum(class_copy.replaced for class_copy in copies),
+        sum(class_copy.deleted for class_copy in copies),
         time.monotonic() - start,
     )
 
@@ -134,11 +134,11 @@ def copy_to_file(engine: Engine, path: str, meter: Meter) -> None:
         raise StoreError(f'"{path}" is there already; a backup never overwrites: choose another path')
     folder = os.path.dirname(os.path.abspath(path))
     try:
-        beside = tempfile.TemporaryDirectory(prefix=".tablemapper-", dir=folder)
+        directory = tempfile.TemporaryDirectory(prefix=".tablemapper-", dir=folder)
     except OSError as error:
         raise StoreError(f"{folder}: {error.strerror}") from error
-    with beside as made:
-        copy = os.path.join(made, "copy.db")
+    with directory as directory_path:
+        copy = os.path.join(directory_path, "copy.db")
         with closing(open_engine(copy, consistent(engine), durability="relaxed")) as file:
             copy_engine(engine, file, meter)
         with closing(open_engine(copy, engine.schema, durability="relaxed")) as file:
@@ -153,8 +153,8 @@ def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Mode
     """Return the classes of both stores."""
     ours, theirs = _models(source), _models(target)
     faults = []
-    held = list[str]() if partly else _held(source)
-    for name in dict.fromkeys([*held, *ours]):
+    stored_names = list[str]() if partly else _stored_classes(source)
+    for name in dict.fromkeys([*stored_names, *ours]):
         if name not in ours:
             faults.append(f"{name}: the source holds it, and was not opened with it; open both with all classes")
         elif name not in theirs:
@@ -166,10 +166,12 @@ def _matched(source: Engine, target: Engine, *, partly: bool) -> list[tuple[Mode
             faults.append(f"{name}: the source was not opened with it; open both with the same classes")
     for engine, models in ((source, ours), (target, theirs)):
         for model in models.values():
-            declared = {field.property for field in model.columns}
-            if more := [field.property for field in engine.whole(model).columns if field.property not in declared]:
+            declared_names = {field.property for field in model.columns}
+            if undeclared := [
+                field.property for field in engine.whole(model).columns if field.property not in declared_names
+            ]:
                 faults.append(
-                    f"{model.name}: a store holds {', '.join(more)}, which this class does not declare; {_NEWEST}"
+                    f"{model.name}: a store holds {', '.join(undeclared)}, which this class does not declare; {_NEWEST}"
                 )
             if model.form.keeps_ever and model.name in engine.unready and not partly:
                 raise engine.describe(model.name).error()
@@ -182,23 +184,23 @@ def _models(engine: Engine) -> dict[str, Model]:
     return {model.name: model for model in engine.schema.models}
 
 
-def _held(engine: Engine) -> list[str]:
+def _stored_classes(engine: Engine) -> list[str]:
     """Return the classes and aggregates that a store holds, whether it was opened with them or not."""
     items = engine.status().objects
     return [
-        one.where
-        for one in items
-        if one.kind in ("class", "aggregate")
-        and one.declared
-        and kept_field(one.where) is None
-        and "#" not in one.where
+        item.where
+        for item in items
+        if item.kind in ("class", "aggregate")
+        and item.declared
+        and kept_field(item.where) is None
+        and "#" not in item.where
     ]
 
 
 def _shape(model: Model) -> object:
     """Return what decides how the rows of a class are."""
     types = [(field.property, field.type.edm) for field in model.columns if not field.maintained]
-    lasting = [] if model.aggregate is None else [one.identity for one in model.aggregate.slots if one.lasting]
+    lasting = [] if model.aggregate is None else [slot.identity for slot in model.aggregate.slots if slot.lasting]
     return model.form.partition, model.form.row, types, lasting
 
 
@@ -292,7 +294,7 @@ class _Copy:
         self._flush()
         for key in self._late:
             with suppress(*self.tolerated):
-                self._again(key)
+                self._copy_late(key)
 
     def _count(self, ours: Row | None, theirs: Row | None) -> None:
         self.inserted += theirs is None
@@ -312,8 +314,9 @@ class _Copy:
 
     def _same(self, ours: Row, theirs: Row) -> bool:
         return all(
-            same_stored(ours[at], theirs[at]) or (none is not None and (ours[at] or none) == (theirs[at] or none))
-            for at, none in self._compared
+            same_stored(ours[at], theirs[at])
+            or (default is not None and (ours[at] or default) == (theirs[at] or default))
+            for at, default in self._compared
         )
 
     def _operation(self, ours: Row | None, theirs: Row | None) -> Operation:
@@ -333,12 +336,14 @@ class _Copy:
 
     def _flush(self) -> None:
         window, self._window = self._window, []
-        if window and all(one.verb == "insert" for one in window):
+        if window and all(operation.verb == "insert" for operation in window):
             try:
-                self.target.insert([Batch(self.other, rows=[one.new for one in window if one.new is not None])])
+                self.target.insert(
+                    [Batch(self.other, rows=[operation.new for operation in window if operation.new is not None])]
+                )
                 return
             except (EntityExists, UniqueViolation, InvalidTransaction):
-                window = [attrs.evolve(one, verb="upsert") for one in window]  # (some of them may be there)
+                window = [attrs.evolve(operation, verb="upsert") for operation in window]  # (some of them may be there)
         while window:
             count = self.target.together(window)
             self._apply(window[:count])
@@ -348,7 +353,7 @@ class _Copy:
         """Apply operations together, or, where that is not possible, fewer at a time."""
         try:
             # (Copies: an engine changes the operations that it gets, even if it fails.)
-            self.target.apply([attrs.evolve(one) for one in operations])
+            self.target.apply([attrs.evolve(operation) for operation in operations])
         except (UniqueViolation, InvalidTransaction) as error:
             if len(operations) > 1:
                 half = len(operations) // 2
@@ -357,18 +362,18 @@ class _Copy:
                 return
             if not isinstance(error, UniqueViolation):
                 raise
-            (one,) = operations
-            if one.old is not None:  # (so two can swap their values)
-                self.target.apply([attrs.evolve(one, verb="delete", new=None)])
-            self._late.append(one.key)
+            (operation,) = operations
+            if operation.old is not None:  # (so two can swap their values)
+                self.target.apply([attrs.evolve(operation, verb="delete", new=None)])
+            self._late.append(operation.key)
 
-    def _again(self, key: tuple[str, str]) -> None:
+    def _copy_late(self, key: tuple[str, str]) -> None:
         """Copy an entity, now that others were copied; and who has its unique value, if it was written meanwhile."""
         holders: list[tuple[str, str]] = []
         while True:
             try:
-                for one in (*reversed(holders), key):
-                    ours, theirs = self.source.get(self.model, *one), self.target.get(self.other, *one)
+                for current in (*reversed(holders), key):
+                    ours, theirs = self.source.get(self.model, *current), self.target.get(self.other, *current)
                     if ours is not None:
                         self._check_declared(ours)
                     if (ours is not None or theirs is not None) and not (ours and theirs and self._same(ours, theirs)):
@@ -388,22 +393,24 @@ def _widen(source: Engine, target: Engine, model: Model, other: Model, meter: Me
     ours, theirs = model.aggregate, other.aggregate
     assert ours is not None
     assert theirs is not None
-    owner = next(one for one in target.schema.models if one.cls is theirs.source)
+    owner = next(candidate for candidate in target.schema.models if candidate.cls is theirs.source)
     maintained = aggregate_maintenance(owner, other)
     deltas: dict[tuple[str, str], Delta] = {}
     nothing = (lambda row: None, lambda row: None)  # (to widen a group that is wide enough changes nothing)
-    for one, two in _in_pairs(rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing):
+    for source_row, target_row in _in_pairs(
+        rows_by_key(source, model, _STATES), rows_by_key(target, other, _STATES), nothing
+    ):
         meter.advance(0)
-        if one is None:
+        if source_row is None:
             continue
-        wanted = ours.unpack_signed(one[-1])
-        held = theirs.empty() if two is None else theirs.unpack_signed(two[-1])
+        source_state = ours.unpack_signed(source_row[-1])
+        target_state = theirs.empty() if target_row is None else theirs.unpack_signed(target_row[-1])
         delta = theirs.zero()
         for at, slot in enumerate(theirs.slots, 1):
-            if slot.lasting and slot.expected(wanted[at], held[at]) != held[at]:
-                delta[at] = wanted[at]
+            if slot.lasting and slot.expected(source_state[at], target_state[at]) != target_state[at]:
+                delta[at] = source_state[at]
         if delta != theirs.zero():
-            deltas[one[0], one[1]] = delta
+            deltas[source_row[0], source_row[1]] = delta
         if len(deltas) == _WINDOW:
             target.widen(maintained, deltas)
             deltas = {}

@@ -27,40 +27,40 @@ def resolve(
     Args:
         functions: by index, from the entities with one value to those that are to be kept, changed.
     """
-    left: dict[tuple[Any, ...], ConversionFault] = {}
-    while found := _unresolved(engine, functions, left):
+    unresolved: dict[tuple[Any, ...], ConversionFault] = {}
+    while duplicates := _unresolved(engine, functions, unresolved):
         rows = {
             duplicate: [engine.get(model, *key) for key in sorted(duplicate.holders)]
-            for duplicate in found
+            for duplicate in duplicates
             for model in [engine.schema.by_name[Label.of(duplicate.index).owner]]
         }
         # Another program may have changed some before they were read. What changes after that is not written.
-        still, tried = _unresolved(engine, functions, left), []
+        still, attempted = _unresolved(engine, functions, unresolved), []
         for duplicate in filter(rows.__contains__, still):
-            made = engine.schema.by_name[Label.of(duplicate.index).owner].build_one
-            holders = {row[:2]: made(row) for row in rows[duplicate] if row is not None}
+            build_one = engine.schema.by_name[Label.of(duplicate.index).owner].build_one
+            holders = {row[:2]: build_one(row) for row in rows[duplicate] if row is not None}
             try:
-                changed = {
+                resolved = {
                     (entity.key.partition, entity.key.row): entity
                     for entity in functions[duplicate.index](list(holders.values()))
                 }
-                if not changed.keys() <= holders.keys():
+                if not resolved.keys() <= holders.keys():
                     raise InvalidEntity(duplicate.index, ["the function gave another entity than it got"])
-                if _replace(store, holders, changed, together=engine.capabilities.across_partitions):
-                    tried.append(duplicate)
+                if _replace(store, holders, resolved, together=engine.capabilities.across_partitions):
+                    attempted.append(duplicate)
             except SchemaMismatch:
                 raise
             except Exception as error:  # whatever the function raises
-                left[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
-        if tried and not engine.capabilities.across_partitions:
-            build(engine, labels={duplicate.index for duplicate in tried})  # (it looks at them again)
-        same = {(duplicate.index, duplicate.value) for duplicate in _unresolved(engine, functions, left)}
-        for duplicate in tried:
+                unresolved[duplicate.index, duplicate.value] = _fault(duplicate, f"{type(error).__name__}: {error}")
+        if attempted and not engine.capabilities.across_partitions:
+            build(engine, labels={duplicate.index for duplicate in attempted})  # (it looks at them again)
+        same = {(duplicate.index, duplicate.value) for duplicate in _unresolved(engine, functions, unresolved)}
+        for duplicate in attempted:
             index, value = duplicate.index, duplicate.value
             if (index, value) in same:
                 detail = f"it still has {value} of {index}, as {duplicate.holders[0]} has"
-                left[index, value] = _fault(duplicate, detail)
-    return tuple(left.values())
+                unresolved[index, value] = _fault(duplicate, detail)
+    return tuple(unresolved.values())
 
 
 def duplicates(engine: Engine, most: int) -> tuple[ConversionFault, ...]:
@@ -78,28 +78,28 @@ def _fault(duplicate: DuplicateValue, detail: str, holder: int = -1) -> Conversi
     return ConversionFault(Label.of(duplicate.index).owner, duplicate.holders[holder], detail)
 
 
-def _unresolved(engine: Engine, functions: Collection[str], left: Collection[Any]) -> list[DuplicateValue]:
+def _unresolved(engine: Engine, functions: Collection[str], unresolved: Collection[Any]) -> list[DuplicateValue]:
     """Return the next duplicates that are to be resolved."""
     return [
         duplicate
-        for duplicate in engine.violations(_AT_ONCE + len(left))
-        if duplicate.index in functions and (duplicate.index, duplicate.value) not in left
+        for duplicate in engine.violations(_AT_ONCE + len(unresolved))
+        if duplicate.index in functions and (duplicate.index, duplicate.value) not in unresolved
     ]
 
 
-def _replace(store: Store, holders: Mapping[Any, Any], changed: Mapping[Any, Any], *, together: bool) -> bool:
+def _replace(store: Store, holders: Mapping[Any, Any], resolved: Mapping[Any, Any], *, together: bool) -> bool:
     """Write the changed entities of some, by key, and delete the others, first, in one transaction or in one each.
 
     Returns:
         False, if another program has changed one of them since they were read; then it is not written, nor what follows.
     """
-    in_order = sorted(holders, key=lambda key: key in changed)
+    in_order = sorted(holders, key=lambda key: key in resolved)
     try:
-        for some in [in_order] if together else [[key] for key in in_order]:
+        for keys in [in_order] if together else [[key] for key in in_order]:
             with store.transaction(across_partitions=together) as tx:
-                for key in some:
-                    if key in changed:
-                        tx.replace(changed[key], if_match=info(holders[key]).etag)
+                for key in keys:
+                    if key in resolved:
+                        tx.replace(resolved[key], if_match=info(holders[key]).etag)
                     else:
                         tx.delete(holders[key])
     except (EntityNotFound, PreconditionFailed):

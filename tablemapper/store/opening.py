@@ -1,4 +1,4 @@
-"""From what a user names to a store."""
+"""The opening of a store at a place that a user names."""
 
 from __future__ import annotations
 
@@ -110,9 +110,11 @@ def open(
 
 def refuse_unknown(verb: str, unknown: Iterable[str], function: Callable[..., Any]) -> None:
     """Raise TypeError if a function was called with options that it has not."""
-    known = [name for name, one in signature(function).parameters.items() if one.kind is one.KEYWORD_ONLY]
+    options = [
+        name for name, parameter in signature(function).parameters.items() if parameter.kind is parameter.KEYWORD_ONLY
+    ]
     for name in unknown:
-        mend = did_you_mean(name, known) or f" ({', '.join(known)})"
+        mend = did_you_mean(name, options) or f" ({', '.join(options)})"
         raise TypeError(f"{verb}: {name}= is not an option{mend}")
 
 
@@ -145,12 +147,14 @@ def schema_of(models: Sequence[type[Record]] | None, *, read_only: bool) -> Sche
         )
     schema = compile_schema(models)
     if not read_only and (
-        named := [f"{model.name}.{one.name}" for model in schema.models for one in model.maintained if is_named(one)]
+        unclear := [
+            f"{model.name}.{field.name}" for model in schema.models for field in model.maintained if is_named(field)
+        ]
     ):
         raise InvalidModel(
             "models",
             [
-                f"{', '.join(named)}: a catalogue says that it is maintained, and not all of how; a store that is written needs the program's class"
+                f"{', '.join(unclear)}: a catalogue says that it is maintained, and not all of how; a store that is written needs the program's class"
             ],
         )
     return schema
@@ -171,14 +175,16 @@ def explaining(
             error.propose(_script(error.old, error.new, steps), script_name(steps))
         if steps and migrations is not None:
             ran = {
-                one.id for one in status(where, credential=credential, prefix=prefix).history if one.state != "running"
+                migration.id
+                for migration in status(where, credential=credential, prefix=prefix).history
+                if migration.state != "running"
             }
-            if waiting := [script.id for script in scripts_of(migrations) if script.id not in ran]:
+            if pending := [script.id for script in scripts_of(migrations) if script.id not in ran]:
                 path = os.fspath(where) if isinstance(where, str | os.PathLike) else "…"
-                named = shlex.quote(path if is_public(path) else "env:…")  # (a connection string has a key)
+                location = shlex.quote(path if is_public(path) else "env:…")  # (a connection string has a key)
                 error.advise(
-                    f"{' and '.join(waiting)} {'has' if len(waiting) == 1 else 'have'} not run over this store: run "
-                    f"tablemapper migrate {named}, or tm.migrate"
+                    f"{' and '.join(pending)} {'has' if len(pending) == 1 else 'have'} not run over this store: run "
+                    f"tablemapper migrate {location}, or tm.migrate"
                 )
         raise
 

@@ -107,7 +107,7 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
 
     @property
     def uncompiled(self) -> Mapping[str, str]:
-        """What the catalogue has and `classes` lacks, by name, since only its code says how to read it: why, and its form.
+        """The classes that only their code can read, by name, which `classes` lacks: why, and their forms in the catalogue.
 
         It is empty for a store that was opened with models.
         """
@@ -131,8 +131,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """
         if key.__class__ is not KeyOf or misplaced or (model := self._models.get(key[0])) is None:
             model = self._operations.key(key, misplaced)[0]
-        stored = self._engine.get(model, key[1], key[2])
-        entity: R | None = None if stored is None else model.build_one(stored)
+        row = self._engine.get(model, key[1], key[2])
+        entity: R | None = None if row is None else model.build_one(row)
         return entity
 
     def __getitem__(self, key: KeyOf[R], /) -> R:
@@ -163,9 +163,9 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         Raises:
             InvalidEntity: as `get`.
         """
-        wanted = self._operations.keys(keys)
-        rows = self._engine.get_many(wanted)
-        return [None if row is None else model.build_one(row) for (model, _, _), row in zip(wanted, rows, strict=True)]
+        places = self._operations.keys(keys)
+        rows = self._engine.get_many(places)
+        return [None if row is None else model.build_one(row) for (model, _, _), row in zip(places, rows, strict=True)]
 
     def exists(self, key: KeyOf[Any], /) -> bool:
         """Return whether an entity has this key.
@@ -231,11 +231,11 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         Raises:
             InvalidQuery: they do not determine one partition.
         """
-        given: tuple[Any, ...] = where
+        conditions: tuple[Any, ...] = where
         if len(where) == 1 and isinstance(where[0], Partition):
             return self._partition(self._operations.model(where[0].cls).table, where[0].key)
-        classes = [one for one in where if isinstance(one, type)]
-        pairs = equalities([one for one in given if not isinstance(one, type)], self._example())
+        classes = [condition for condition in where if isinstance(condition, type)]
+        pairs = equalities([condition for condition in conditions if not isinstance(condition, type)], self._example())
         if not where:
             raise InvalidQuery(f"partition: write which, as in {self._example()} == …")
         model = self._operations.model(classes[-1] if classes else pairs[-1][0].owner)
@@ -437,20 +437,20 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         values = decode(model.declaration.templates, (partition, row))
         fields = {field.name: getattr(entity, field.name) for field in model.declaration.parameters}
         try:
-            moved = model.cls(**(fields | values))
+            moved_entity = model.cls(**(fields | values))
         except HOOK_FAULTS as error:  # a user's rule
             raise refusal(f"{model.name} {new_key[1:]}", error) from error
-        if key_of(moved) != new_key:
+        if key_of(moved_entity) != new_key:
             raise InvalidEntity("move", [f"the new key {new_key[1:]} does not fit the entity's other fields"])
         deletion.entity = None
-        insertion = operations.insert(moved)
+        insertion = operations.insert(moved_entity)
         if deletion.key == insertion.key:
             raise InvalidEntity("move", ["the entity has this key already"])
         if deletion.partition != insertion.partition:
             self._engine.capabilities.check_across("move to another partition")
         insertion.moved = deletion
         operations.write([deletion, insertion])
-        entity.__setstate__(moved.__getstate__())
+        entity.__setstate__(moved_entity.__getstate__())
 
     def transaction(self, *, across_partitions: bool = False) -> Transaction:
         """Return an entity group transaction, for ``with store.transaction() as tx:``.
@@ -495,8 +495,8 @@ class Store(KeyedVerbs, BulkVerbs, Administration):
         """Delete all entities of a class, with their index rows and groups, in one transaction; return their number.
 
         It empties whole tables, so its time does not depend on the number of entities. It deletes in batches, like
-        `Query.delete`, while an index or an aggregate of the class is being built, while a migration runs or is not
-        contracted, and if an ``_ever`` measure keeps groups.
+        `Query.delete`, while an index or an aggregate of the class is being built, and while a migration runs or is not
+        contracted. It does so, too, if an ``_ever`` measure keeps groups.
 
         Raises:
             InvalidEntity: it is not a class of entities, or the store was not opened with it.

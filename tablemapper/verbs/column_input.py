@@ -29,9 +29,9 @@ def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     """Return entities of the values of all fields; what their functions refuse is refused before any is written."""
     fields = model.declaration.fields
     names = [field.name for field in fields if not field.maintained]
-    given = [column for field, column in zip(fields, columns, strict=True) if not field.maintained]
+    settable = [column for field, column in zip(fields, columns, strict=True) if not field.maintained]
     entities: list[Any] = []
-    for values in zip(*given, strict=True):
+    for values in zip(*settable, strict=True):
         try:
             entities.append(model.cls(**dict(zip(names, values, strict=True))))
         except HOOK_FAULTS as error:  # a user's function
@@ -39,18 +39,18 @@ def entities_of(model: Model, columns: Sequence[Sequence[Any]]) -> list[Any]:
     return entities
 
 
-def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
+def values_of(model: Model, source: Any) -> list[Sequence[Any]]:
     """Return the values of all fields, a list for each.
 
     Args:
-        given: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can
+        source: a dict of sequences or arrays, by the names of the fields; or any object with columns that Arrow can
             read.
 
     Raises:
         InvalidEntity: columns are missing, unknown, of different lengths, or hold what cannot be stored; every fault.
     """
-    columns = _by_name(model, given)
-    whole = None if isinstance(given, Mapping) else package_of(given)
+    columns = _by_name(model, source)
+    table_package = None if isinstance(source, Mapping) else package_of(source)
     fields = {field.name: field for field in model.declaration.parameters}
     failed: dict[str, Exception] = {}
     plain: dict[str, Sequence[Any]] = {}
@@ -61,11 +61,11 @@ def values_of(model: Model, given: Any) -> list[Sequence[Any]]:
             except (ValueError, TypeError) as error:
                 failed[name] = error
     values = plain | _checked(fields, plain, failed)
-    lengths = {name: len(known) for name in columns if isinstance(known := plain.get(name, columns[name]), Sized)}
+    lengths = {name: len(sized) for name in columns if isinstance(sized := plain.get(name, columns[name]), Sized)}
     faults = list(_name_faults(model, fields, columns))
-    for name, found in failed.items():
-        package = whole or package_of(columns[name])
-        faults.append(f"{name}: {column_fault(columns[name], fields[name].type, name, package) or found}")
+    for name, failure in failed.items():
+        package = table_package or package_of(columns[name])
+        faults.append(f"{name}: {column_fault(columns[name], fields[name].type, name, package) or failure}")
     first, count = next(iter(lengths.items()), ("", 0))
     faults += [
         f"{name}: {length} values, but {first} has {count}" for name, length in lengths.items() if length != count
@@ -95,23 +95,23 @@ def _checked(
 ) -> dict[str, list[Any]]:
     """Check values by blocks of all columns; return those that change, by field, and note which fields fail."""
     checks = {name: _check(fields[name]) for name, values in plain.items() if not isinstance(values, CheckedColumn)}
-    changed: dict[str, list[Any]] = {}
+    converted: dict[str, list[Any]] = {}
     try:
         for at in range(0, max((len(plain[name]) for name in checks), default=0), _BLOCK):
             for name, check in checks.items():
                 block = plain[name][at : at + _BLOCK]
                 checked = check.values(block)
                 if checked is not block:
-                    if name not in changed:
-                        changed[name] = list(plain[name])
-                    changed[name][at : at + _BLOCK] = checked
+                    if name not in converted:
+                        converted[name] = list(plain[name])
+                    converted[name][at : at + _BLOCK] = checked
     except (ValueError, TypeError):
         for name, check in checks.items():
             try:
                 check.values(plain[name])
             except (ValueError, TypeError) as error:
                 failed[name] = error
-    return changed
+    return converted
 
 
 def _mend(name: str, fields: Iterable[str]) -> str:
@@ -131,18 +131,18 @@ def _filled(field: FieldModel, count: int) -> Sequence[Any]:
     return [None if field.measure is not None else field.default] * count
 
 
-def _by_name(model: Model, given: Any) -> Mapping[Any, Any]:
-    if isinstance(given, Mapping):
-        return given
-    if not hasattr(given, "__arrow_c_stream__"):
+def _by_name(model: Model, source: Any) -> Mapping[Any, Any]:
+    if isinstance(source, Mapping):
+        return source
+    if not hasattr(source, "__arrow_c_stream__"):
         mend = ""
-        if isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
+        if isinstance(source, list | tuple) and all(isinstance(item, Mapping) for item in source):
             mend = f"; write store.insert_many(tm.from_dict({model.name}, row) for row in rows)"
-        elif type(given).__name__ == "LazyFrame":
+        elif type(source).__name__ == "LazyFrame":
             mend = "; write frame.collect()"
         fault = (
-            f"expected a dict of columns, or a data frame or table that Arrow can read, got {safe_repr(given)}{mend}"
+            f"expected a dict of columns, or a data frame or table that Arrow can read, got {safe_repr(source)}{mend}"
         )
         raise InvalidEntity(f"{model.name} columns", [fault])
-    table = load_package("pyarrow", "arrow", "insert_columns").table(given)
+    table = load_package("pyarrow", "arrow", "insert_columns").table(source)
     return {name: table.column(at) for at, name in enumerate(table.column_names) if not _INDEX(name)}

@@ -30,7 +30,7 @@ class LostRaces:
 
     def __init__(self) -> None:
         self._failures = 0
-        self._last: tuple[object, ...] | None = None
+        self._last_failure: tuple[object, ...] | None = None
 
     def delay(self, error: TableMapperError, versions: Mapping[Any, int | None]) -> float:
         """Return how many seconds to wait before the next attempt.
@@ -45,9 +45,9 @@ class LostRaces:
         self._failures += 1
         index = getattr(error, "index", None)
         failure = (type(error), error.entity, error.key, index, dict(versions))  # type: ignore[attr-defined]  # of RACES
-        if failure == self._last and not isinstance(error, PreconditionFailed):
+        if failure == self._last_failure and not isinstance(error, PreconditionFailed):
             raise error  # Nothing that the function saw has changed.
-        self._last = failure
+        self._last_failure = failure
         if self._failures == MAX_CALLS:
             error.add_note(f"run: the function was tried {MAX_CALLS} times")
             raise error

@@ -1,4 +1,4 @@
-"""From the arguments of verbs to operations, checked whole before anything is written."""
+"""Operations from the arguments of verbs, checked whole before anything is written."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A = TypeVar("A", bound=Aggregate)
 
 
 class KeyedVerbs:
-    """What has entities by their keys, in brackets: Python would take it for a sequence and count from 0."""
+    """Verbs by key in brackets, without iteration: Python would take the store for a sequence and count from 0."""
 
     if not TYPE_CHECKING:
 
@@ -71,15 +71,15 @@ class Operations:
         if model is None:
             if not isinstance(cls, type):
                 raise InvalidEntity(safe_repr(cls), ["expected a class"])
-            known = self.engine.schema.by_name
-            if cls.__name__ in known:
+            by_name = self.engine.schema.by_name
+            if cls.__name__ in by_name:
                 fault = (
                     "the store was opened with another class of this name; a class that is defined again (by a cell of a "
                     "notebook, by a reload) is a new one: open the store again; if it is of store.classes, take it from "
                     "there again"
                 )
             else:
-                fault = f"the store was not opened with it (models: {', '.join(sorted(known))})"
+                fault = f"the store was not opened with it (models: {', '.join(sorted(by_name))})"
             raise InvalidEntity(cls.__name__, [fault])
         return model
 
@@ -119,47 +119,47 @@ class Operations:
             set_row(group, None)
         return group  # type: ignore[no-any-return]
 
-    def _key_fault(self, given: object, misplaced: tuple[object, ...]) -> str:
-        if isinstance(given, Record):
-            return f"expected a key, got an entity; {type(given).__name__} entities have one as .key"
-        if isinstance(given, KeyOf):
+    def _key_fault(self, argument: object, misplaced: tuple[object, ...]) -> str:
+        if isinstance(argument, Record):
+            return f"expected a key, got an entity; {type(argument).__name__} entities have one as .key"
+        if isinstance(argument, KeyOf):
             return f"expected one key, got {1 + len(misplaced)} arguments; get_many takes a list of keys"
         # As other libraries have it: get(Product, "books", "b-1"), store[Product, "books", "b-1"].
-        owner, *values = given if isinstance(given, tuple) and given else (given, *misplaced)
-        known = [model.cls for model in self.engine.schema.models]
-        name = (owner if owner in known else known[0]).__name__
-        if owner in known and len(values) == 1 and isinstance(values[0], tuple):
+        owner, *values = argument if isinstance(argument, tuple) and argument else (argument, *misplaced)
+        classes = [model.cls for model in self.engine.schema.models]
+        name = (owner if owner in classes else classes[0]).__name__
+        if owner in classes and len(values) == 1 and isinstance(values[0], tuple):
             values = [*values[0]]  # (the values of a key in a tuple)
-        arguments = ", ".join(map(safe_repr, values)) if owner in known and values else "…"
-        return f"expected {name}.key({arguments}), got {safe_repr(given)}"
+        arguments = ", ".join(map(safe_repr, values)) if owner in classes and values else "…"
+        return f"expected {name}.key({arguments}), got {safe_repr(argument)}"
 
     def _entity_mend(self, cls: object) -> str:
         """Return what to write where an object of a class was given for an entity."""
-        known = next((model.name for model in self.engine.schema.models if model.aggregate is None), "Product")
+        example = next((model.name for model in self.engine.schema.models if model.aggregate is None), "Product")
         if not isinstance(cls, type):
             return ""
         if issubclass(cls, list | tuple | set | frozenset) and not issubclass(cls, KeyOf):
             return "; store.insert_many, upsert_many, replace_many and delete_many take several"
         if issubclass(cls, Mapping):
-            return f"; tm.from_dict({known}, …) makes one of a dict, and store.insert_columns({known}, …) takes columns"
-        return f"; store.merge({known}.key(…), field=value) changes fields" if issubclass(cls, KeyOf) else ""
+            return f"; tm.from_dict({example}, …) makes one of a dict, and store.insert_columns({example}, …) takes columns"
+        return f"; store.merge({example}.key(…), field=value) changes fields" if issubclass(cls, KeyOf) else ""
 
     def refuse_changes(self, verb: str, key: Any, changes: Mapping[str, Any]) -> None:
         """Refuse values of fields, which other libraries take with a key, if there are some."""
         if not changes:
             return
         name = key.entity.__name__ if isinstance(key, KeyOf) else type(key).__name__
-        given = ", ".join(f"{field}=…" for field in changes)
-        raise InvalidEntity(verb, [f"it takes no values of fields; write store.merge({name}.key(…), {given})"])
+        arguments = ", ".join(f"{field}=…" for field in changes)
+        raise InvalidEntity(verb, [f"it takes no values of fields; write store.merge({name}.key(…), {arguments})"])
 
     def refuse_reserved(self, model: Model, rows: Iterable[Row]) -> None:
         """Refuse rows of a class with keys that belong to a more special one of the same table."""
         reserved = self._reserved.get(model.cls)
         if reserved is not None:
             for row in rows:
-                if (other := reserved(row[0], row[1])) is not None:
+                if (owner := reserved(row[0], row[1])) is not None:
                     raise InvalidEntity(
-                        f"{model.name} {row[:2]}", [f"this key belongs to {other}; choose other values"]
+                        f"{model.name} {row[:2]}", [f"this key belongs to {owner}; choose other values"]
                     )
 
     # ------------------------------------------------------------------------------------------ verbs
@@ -182,17 +182,17 @@ class Operations:
         if changes is not None:
             self.refuse_changes("replace", entity, changes)
         operation = self.insert(entity, "replace")
-        read = entity._row
-        if if_match is None and read is not None:
-            operation.old, operation.etag = read, read[2]
+        read_row = entity._row
+        if if_match is None and read_row is not None:
+            operation.old, operation.etag = read_row, read_row[2]
         else:
             self._condition(operation, entity, if_match)
         return operation
 
     def _condition(self, operation: Operation, entity: Record, if_match: str | None) -> None:
-        read = stored_row(entity)
+        read_row = stored_row(entity)
         if if_match is None:
-            if read is None:
+            if read_row is None:
                 raise PreconditionFailed(
                     f"{operation}: it has no ETag, because it was not read from the store, or was deleted since, or is a "
                     "copy with another key; store.move(entity, new_key) gives an entity another key, "
@@ -200,7 +200,7 @@ class Operations:
                     entity=operation.model.name,
                     key=operation.key,
                 )
-            operation.old, operation.etag = read, read[2]
+            operation.old, operation.etag = read_row, read_row[2]
         elif if_match != "*":
             operation.etag = _etag(if_match)
 
@@ -229,7 +229,7 @@ class Operations:
     def merge(
         self,
         key: KeyOf[Any],
-        given: tuple[Assignment[Any], ...],
+        assigned: tuple[Assignment[Any], ...],
         values: dict[str, Any],
         if_match: str | None,
         or_insert: Any = None,
@@ -238,7 +238,7 @@ class Operations:
         model = self._writables.get(key[0]) if key.__class__ is KeyOf else None
         if model is None:
             model = self.writable(self.key(key)[0].cls)
-        changes = assignments(model, "merge", given, values)
+        changes = assignments(model, "merge", assigned, values)
         missing = None if or_insert is None else self._or_insert(model, key, or_insert, if_match)
 
         def change(old: Row | None) -> Row:
@@ -270,9 +270,9 @@ class Operations:
         """Return the deletion of an entity, or of the one with a key."""
         if isinstance(target, Record):
             model = self._writables.get(target.__class__) or self.writable(type(target))
-            read = stored_row(target)
-            if if_match is None and read is not None:  # (no row that was read has a key of another class)
-                return Operation("delete", model, read[0], read[1], None, read, read[2], None, target)
+            read_row = stored_row(target)
+            if if_match is None and read_row is not None:  # (no row that was read has a key of another class)
+                return Operation("delete", model, read_row[0], read_row[1], None, read_row, read_row[2], None, target)
             key = key_of(target)
             self.refuse_reserved(model, (key[1:],))
             operation = Operation("delete", model, key.partition, key.row, entity=target)
@@ -290,16 +290,16 @@ class Operations:
         if not isinstance(target, Record):
             model, partition, row = self.key(target)
             return Operation("require", self._ready(model), partition, row)
-        key, read = key_of(target), stored_row(target)
+        key, read_row = key_of(target), stored_row(target)
         operation = Operation("require", self._ready(self.model(type(target))), key.partition, key.row)
-        if read is None:
+        if read_row is None:
             raise PreconditionFailed(
                 f"{operation}: it has no ETag, as it was not read from the store, or was deleted since; require its key, "
                 "if it only has to be there",
                 entity=operation.model.name,
                 key=operation.key,
             )
-        operation.etag = read[2]
+        operation.etag = read_row[2]
         return operation
 
     def _ready(self, model: Model) -> Model:
@@ -372,9 +372,9 @@ def _stamp(model: Model, entity: Any, row: Row | None) -> None:
 def not_found(key: KeyOf[Any]) -> EntityNotFound:
     """Return the error of reading what is not there."""
     name = key.entity.__name__
-    shown = shown_key(name, declaration_of(key.entity).templates, key[1:])
+    label = shown_key(name, declaration_of(key.entity).templates, key[1:])
     kind, hint = "entity", ".get(key) returns None"
     if issubclass(key.entity, Aggregate):
         kind, hint = "group", "store.group(key) returns an empty one"
-    message = f"{shown}: there is no such {kind}; {hint}"
+    message = f"{label}: there is no such {kind}; {hint}"
     return EntityNotFound(message, entity=name, key=(key.partition, key.row))

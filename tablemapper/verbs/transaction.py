@@ -45,7 +45,7 @@ class TransactionBuffer:
         self.versions: dict[_Place, int | None] = {}
         """The timestamp of each stored entity that was read; None: it was not there."""
         self._pending: dict[_Place, Operation] = {}
-        self._read: list[Record] = []
+        self._entities_read: list[Record] = []
         self._read_back: list[tuple[Record, Row]] = []  # from the buffer, with the row that each was built from
         self._across = across
         self._most = 0
@@ -86,18 +86,20 @@ class TransactionBuffer:
             InvalidTransaction: an entity that was read in the block was changed, and would not be written.
         """
         pending, self._pending = self._pending, {}
-        read, back, self._read, self._read_back = self._read, self._read_back, [], []
+        entities, read_back, self._entities_read, self._read_back = self._entities_read, self._read_back, [], []
         self._over = True
         self._owner = _NOBODY
         if self._block is not None:
             self._block.leave()
         if error is not None:
             return []
-        if read:
-            given = set(map(id, map(_entity_of, pending.values())))
-            if not given.issuperset(map(id, read)):  # (most blocks give back all, and no Python runs for each)
-                back += [(entity, entity._row) for entity in read if id(entity) not in given]
-        for entity, row in back:
+        if entities:
+            written_ids = set(map(id, map(_entity_of, pending.values())))
+            if not written_ids.issuperset(
+                map(id, entities)
+            ):  # (most blocks give back all, and no Python runs for each)
+                read_back += [(entity, entity._row) for entity in entities if id(entity) not in written_ids]
+        for entity, row in read_back:
             model = self.operations.models[type(entity)]
             _check_written(model, entity, row, pending.get((model.table, row[0], row[1])))
         return list(pending.values())
@@ -132,17 +134,17 @@ class TransactionBuffer:
         place = (model.table, partition, row)
         pending = self._pending.get(place) if self._pending else None
         if pending is None or pending.verb == "require":
-            stored = self._stored(model, place)
-            if stored is None:
+            old_row = self._read_row(model, place)
+            if old_row is None:
                 return None
-            entity = model.build_one(stored)
+            entity = model.build_one(old_row)
             if handed_out:
-                self._read.append(entity)
+                self._entities_read.append(entity)
         else:
             new = pending.new
             if pending.change is not None:
-                stored = self._stored(model, place)
-                new = None if stored is None and pending.verb == "merge" else pending.change(stored)
+                old_row = self._read_row(model, place)
+                new = None if old_row is None and pending.verb == "merge" else pending.change(old_row)
             if new is None:
                 return None
             entity = model.build_one(new)
@@ -151,7 +153,7 @@ class TransactionBuffer:
                 self._read_back.append((entity, new))
         return entity  # type: ignore[no-any-return]
 
-    def _stored(self, model: Model, place: _Place) -> Row | None:
+    def _read_row(self, model: Model, place: _Place) -> Row | None:
         """Return a row as it is stored, and note its version."""
         row = self.operations.engine.get(model, place[1], place[2])
         self.versions[place] = None if row is None else row[2]
@@ -165,15 +167,15 @@ class TransactionBuffer:
         """
         model, change = operation.model, operation.change
         assert change is not None
-        stored = self._stored(model, (model.table, *operation.key))
-        if stored is None and operation.verb == "merge":
+        old_row = self._read_row(model, (model.table, *operation.key))
+        if old_row is None and operation.verb == "merge":
             raise not_found(KeyOf(model.cls, *operation.key))
-        new = change(stored)
+        new = change(old_row)
         entity = model.build_one(new)
         set_row(entity, None)
-        if stored is None:
+        if old_row is None:
             return Operation("insert", model, *operation.key, new, entity=entity)
-        etag = stored[2] if operation.etag is None else operation.etag
+        etag = old_row[2] if operation.etag is None else operation.etag
         return Operation("merge", model, *operation.key, new, etag=etag, change=lambda _: new, entity=entity)
 
     def add_resolved(self, operation: Operation) -> Any:
@@ -214,8 +216,8 @@ class TransactionBuffer:
         if operation.new is not None:
             self._most += operation.model.most(operation.new)
             if self._most > MAX_TRANSACTION:
-                written = [one for one in (*self._pending.values(), operation) if one.new is not None]
-                size = sum(one.model.size(one.new) for one in written if one.new is not None)
+                writes = [write for write in (*self._pending.values(), operation) if write.new is not None]
+                size = sum(write.model.size(write.new) for write in writes if write.new is not None)
                 if size > MAX_TRANSACTION:
                     raise EntityTooLarge(f"{operation}: {size:,} bytes, but a transaction may have {MAX_TRANSACTION:,}")
 
@@ -230,15 +232,15 @@ def _check_written(model: Model, entity: Record, row: Row, operation: Operation 
     """
     if model.aggregate is not None or (operation is not None and operation.verb == "delete"):
         return
-    lost = model.changed(entity, row)
+    unwritten = model.changed(entity, row)
     mend = "tx.replace(p) writes it"
-    if lost and operation is not None and operation.verb != "require":
+    if unwritten and operation is not None and operation.verb != "require":
         new = operation.new if operation.change is None or operation.new is not None else operation.change(row)
-        lost = [field for field in lost if field in model.changed(entity, new)]  # type: ignore[arg-type]
+        unwritten = [field for field in unwritten if field in model.changed(entity, new)]  # type: ignore[arg-type]
         mend = f"{operation} does not write that; change it first, then give it to tx once, as tx.replace(p)"
-    if lost:
+    if unwritten:
         raise InvalidTransaction(
-            f"{model.name} {row[:2]}: {' and '.join(field.name for field in lost)} changed in the block, but nothing writes "
+            f"{model.name} {row[:2]}: {' and '.join(field.name for field in unwritten)} changed in the block, but nothing writes "
             f"that, so nothing was written: {mend}. To calculate only, change a copy: p.replace(…)"
         )
 

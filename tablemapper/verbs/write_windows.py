@@ -86,7 +86,7 @@ def _insert(operations: Operations, windows: Iterable[list[Batch]], meter: Meter
 def _load(operations: Operations, verb: str, windows: Iterator[list[Batch]], progress: ProgressOption) -> int:
     operations.engine.capabilities.check_load(verb)
     with _telling(verb, None):
-        return operations.engine.load(windows, lambda what, total: start_meter(progress, what, total=total))
+        return operations.engine.load(windows, lambda task, total: start_meter(progress, task, total=total))
 
 
 def _stream(verb: str, items: Iterable[Any]) -> Iterable[Any]:
@@ -127,20 +127,20 @@ class WindowPace:
         self._count = self._characters = 0
         self._full_since = None
 
-    def wanted(self) -> int:
+    def next_chunk(self) -> int:
         """Return how many may be taken before the clock is looked at."""
         self._started = self._clock()
         return min(self._chunk, self._most - self._count)
 
     def took(self, count: int, characters: int) -> bool:
         """Count how many were taken, and how long they are; return whether the window is full."""
-        now = self._clock()
-        self._chunk = min(self._chunk * 2, _CHUNK) if now - self._started < _QUICK else max(self._chunk // 2, 1)
+        moment = self._clock()
+        self._chunk = min(self._chunk * 2, _CHUNK) if moment - self._started < _QUICK else max(self._chunk // 2, 1)
         self._count += count
         self._characters += characters
-        if self._count < self._most and self._characters < _CHARACTERS and now - self._began < _SECONDS:
+        if self._count < self._most and self._characters < _CHARACTERS and moment - self._began < _SECONDS:
             return False
-        self._full_since = now
+        self._full_since = moment
         return True
 
 
@@ -170,12 +170,12 @@ def _column_windows(
             at = start + batch.made
             end = min(at + _CHUNK, start + _ENTITIES)
             rows: list[Row] = []
-            more, longest = model.columns_to_rows([column[at:end] for column in columns], rows)
+            chunk_characters, longest = model.columns_to_rows([column[at:end] for column in columns], rows)
             if not rows:
                 break
             operations.refuse_reserved(model, rows)
             batch.made += len(rows)
-            characters += more
+            characters += chunk_characters
             yield rows, longest
 
     while start < len(columns[0]):
@@ -195,17 +195,17 @@ def _windows(
     """
     window: dict[Model, Batch] = {}
     for model, take in runs:
-        ended = False
-        while not ended:
+        is_exhausted = False
+        while not is_exhausted:
             batch = window.get(model)
             if batch is None:
                 batch = window[model] = Batch(model)
-            held = len(batch.rows)
-            wanted = pace.wanted()
-            characters = take(wanted, batch)
-            operations.refuse_reserved(model, islice(batch.rows, held, None))
-            count = len(batch.rows) - held
-            ended = count < wanted
+            count_before = len(batch.rows)
+            chunk = pace.next_chunk()
+            characters = take(chunk, batch)
+            operations.refuse_reserved(model, islice(batch.rows, count_before, None))
+            count = len(batch.rows) - count_before
+            is_exhausted = count < chunk
             if pace.took(count, characters):
                 yield _filled(window)
                 pace.begin()
@@ -223,10 +223,10 @@ def _write_windows(operations: Operations, stream: Iterator[Operation], meter: M
     pace = WindowPace(time.monotonic)
     window: dict[tuple[str, str, str], Operation] = {}
     twins: list[Operation] = []
-    ended = False
-    while not ended:
-        wanted, count, characters = pace.wanted(), 0, 0
-        for operation in islice(stream, wanted):
+    is_exhausted = False
+    while not is_exhausted:
+        chunk, count, characters = pace.next_chunk(), 0, 0
+        for operation in islice(stream, chunk):
             place = (operation.model.table, operation.partition, operation.row)
             if place in window:
                 if operation.verb == "upsert":
@@ -236,7 +236,7 @@ def _write_windows(operations: Operations, stream: Iterator[Operation], meter: M
             window[place] = operation
             count += 1
             characters += 0 if operation.new is None else operation.model.most(operation.new) // 4
-        ended = count < wanted
+        is_exhausted = count < chunk
         if pace.took(count, characters):
             _write(operations, window, twins, meter)
             pace.begin()
@@ -246,7 +246,7 @@ def _write_windows(operations: Operations, stream: Iterator[Operation], meter: M
 def _parts(engine: Engine, operations: list[Operation]) -> Iterator[list[Operation]]:
     """Yield operations in the parts that the engine writes in one transaction each."""
     if not engine.capabilities.across_partitions:
-        operations.sort(key=lambda one: (one.model.table, *one.key))
+        operations.sort(key=lambda operation: (operation.model.table, *operation.key))
     while operations:
         count = engine.together(operations)
         yield operations[:count]

@@ -493,14 +493,14 @@ def _blocked(wrong: int | None = None) -> tuple[Callable[[bytes], int], list[int
 def test_texts_are_read_here_where_the_other_thread_is_behind_and_come_in_order() -> None:
     make, here = _blocked()
     texts = [bytes([number]) * arrow_batches._SHORT for number in range(5)]
-    assert list(arrow_batches._ahead(make, iter(texts))) == [0, 1, 2, 3, 4]
+    assert list(arrow_batches._made_ahead(make, iter(texts))) == [0, 1, 2, 3, 4]
     assert here == [2, 3, 4]
 
 
 def test_what_cannot_be_read_is_told_after_what_came_before_it() -> None:
     make, here = _blocked(wrong=3)
     texts = [bytes([number]) * arrow_batches._SHORT for number in range(5)]
-    found = arrow_batches._ahead(make, iter(texts))
+    found = arrow_batches._made_ahead(make, iter(texts))
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match="3"):
         next(found)
@@ -515,11 +515,11 @@ def test_no_more_than_some_batches_wait_for_their_reader() -> None:
             read.append(number)
             yield bytes([number]) * arrow_batches._SHORT
 
-    for number in arrow_batches._ahead(lambda item: item[0], texts()):
-        assert len(read) <= number + arrow_batches._WAITING + 1
+    for number in arrow_batches._made_ahead(lambda item: item[0], texts()):
+        assert len(read) <= number + arrow_batches._MAX_READY + 1
 
 
 def test_a_short_text_is_worth_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrow_batches, "ThreadPoolExecutor", None)
-    assert list(arrow_batches._ahead(len, iter([b"x"]))) == [1]
-    assert list(arrow_batches._ahead(len, iter([]))) == []
+    assert list(arrow_batches._made_ahead(len, iter([b"x"]))) == [1]
+    assert list(arrow_batches._made_ahead(len, iter([]))) == []
