@@ -76,10 +76,10 @@ class AtomicLoad:
             ]
             for rows in self._sorted(model, 2):
                 stored = insert_rows(sqlite.statements[model], writer, completed_rows(sqlite, writer, model, rows))
-                writer.proof = sqlite.statements[model].there, stored[0][:3]
+                writer.proof = sqlite.statements[model].row_exists, stored[0][:3]
                 changes = ChangeSet()
                 for follower in followers:
-                    follower.added(writer, model, stored, changes)
+                    follower.collect_added(writer, model, stored, changes)
                     follower.flush(writer, changes)
                 meter.advance(len(stored))
         for index in [one for one in self._numbers if isinstance(one, IndexMaintenance)]:
@@ -125,7 +125,7 @@ class _HeldBack(MaintenanceHook):
 
     load: AtomicLoad
 
-    def added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
+    def collect_added(self, writer: Writer, model: Model, rows: list[Row], changes: ChangeSet) -> None:
         for kept, passed in duties(self.sqlite, writer.get, model):
             if passed is None:
                 for index in kept.indexes:

@@ -53,7 +53,7 @@ def _restart(sqlite: SqliteSchema, writer: Writer, job: BuildJob, frontier: str)
         statements = sqlite.statements[aggregate.model]
         stored: list[Row] = writer.execute(statements.scan_state).fetchall()
         changes = ChangeSet()
-        collect(sqlite, writer, aggregate.model, changes, removed=[row[:-1] for row in stored])
+        collect(sqlite, writer, aggregate.model, changes, deletes=[row[:-1] for row in stored])
         write_changes(sqlite, writer, changes)
         if not aggregate.aggregate.keeps_empty:
             writer.run(statements.delete, [row[:3] for row in stored])
@@ -81,7 +81,7 @@ def _empty_groups(sqlite: SqliteSchema, writer: Writer, aggregate: AggregateMain
         emptied.append((*aggregate.row(row[0], row[1], writer.timestamp, state), slots.pack(state)))
     writer.executemany(statements.put, emptied)
     changes = ChangeSet()
-    collect(sqlite, writer, model, changes, added=[row[:-1] for row in emptied])
+    collect(sqlite, writer, model, changes, inserts=[row[:-1] for row in emptied])
     write_changes(sqlite, writer, changes)
 
 

@@ -75,7 +75,7 @@ class _Stored:
         return self._sqlite.statements[model].model
 
     def unknown(self, model: Model) -> Callable[[Row], str | None] | None:
-        return unknown_value(self._sqlite.followed.get(model))
+        return unknown_value(self._sqlite.extended.get(model))
 
     def count(self, model: Model) -> int:
         return int(next(self._run(self._sqlite.statements[model].count))[0])

@@ -33,7 +33,7 @@ def partition_rows(
                 held["EntityType"] = values[-1]
             return None, (*values[:3], held)
         model, row = models[place], tuple([values[at] for at in pickers[place]])
-        if (known := sqlite.followed.get(model)) is not None:
+        if (known := sqlite.extended.get(model)) is not None:
             known.check_row(row)
         return model, row
 

@@ -65,7 +65,7 @@ class SqliteSchema(StoredClasses):
         self.generation = generation
         self.ways_back: tuple[BackwardConversion, ...] = tuple(ways_back)
         everything = {
-            model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.followed.get(model))
+            model: stored_maintenance(self.schema, model, self.catalogue.models, self.names, self.extended.get(model))
             for model in (*self.models, *self._unopened)
         }
         self.jobs: dict[Model, tuple[BuildJob, ...]] = _jobs(self.catalogue, everything)
