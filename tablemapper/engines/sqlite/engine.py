@@ -247,7 +247,9 @@ class SqliteEngine:
         exclusive = bool(notes) or len(operations) > _MOST_SHARED
         states = () if exclusive or self.file.share == 1 else [(write.old, write.new) for write in operations]
         try:
-            self._write(partial(transact, operations, states, notes, maintained_limit), alone=exclusive, of=operations)
+            self._write(
+                partial(transact, operations, states, notes, maintained_limit), exclusive=exclusive, of=operations
+            )
         except DeleteFoundNothing as vanished:
             raise self._culprit(vanished.operations) from None
 
@@ -270,7 +272,7 @@ class SqliteEngine:
         self,
         write: Callable[[SqliteSchema, Writer], object],
         *,
-        alone: bool = True,
+        exclusive: bool = True,
         of: Iterable[Operation | Batch] | None = None,
     ) -> StepTiming:
         """Write in one transaction, by what the file holds and maintains then; return its pace if alone.
@@ -288,7 +290,7 @@ class SqliteEngine:
                 sqlite = self._without_stale_twins(of or ())
             run = partial(_settled, write) if sqlite.violated else write
             try:
-                if alone:
+                if exclusive:
                     _, seconds, delay = self.file.write_alone(partial(run, sqlite), generation=sqlite.generation)
                     return StepTiming(seconds, delay)
                 self.file.write(partial(run, sqlite), generation=sqlite.generation)
@@ -400,7 +402,7 @@ class SqliteEngine:
 
         catalogue = self._sqlite.stored
         if any(outdated(part, newer_too=True) for part in catalogue.parts):
-            self._write(write, alone=True)
+            self._write(write, exclusive=True)
             self.catch_up()
         return given_up
 
@@ -470,7 +472,7 @@ class SqliteEngine:
                     break
         while to_rebuild and self.build(_BATCH, to_rebuild) is not None:
             pass
-        unresolved = tuple(dict.fromkeys(repair.left(findings, untouched=bool(damage))))
+        unresolved = tuple(dict.fromkeys(repair.unresolved(findings, untouched=bool(damage))))
         still = {(problem.where, problem.key) for problem in unresolved}
         repaired = tuple([problem for problem in repair.repaired if (problem.where, problem.key) not in still])
         return RepairReport(repaired, unresolved, check.entity_count, time.monotonic() - start)

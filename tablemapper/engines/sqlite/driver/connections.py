@@ -105,10 +105,10 @@ class BusyHandler:
 
     def __call__(self, calls: int) -> bool:
         """Wait a moment; tell whether SQLite is to try again."""
-        now = self._monotonic()
+        moment = self._monotonic()
         if calls == 0:
-            self._deadline = now + self._timeout if self.until is None else self.until
-        if now >= self._deadline:
+            self._deadline = moment + self._timeout if self.until is None else self.until
+        if moment >= self._deadline:
             return False
         self._sleep(0.0001 + 0.0009 * self._random())
         return True
@@ -119,9 +119,11 @@ def interrupt_behind(error: BaseException) -> BaseException | None:
 
     Where a ``with`` of apsw waits, it raises only the latter, in the context of the former.
     """
-    behind = error.__context__ if isinstance(error, apsw.BusyError) else None
-    came_from = None if behind is None or behind.__traceback__ is None else behind.__traceback__.tb_frame.f_code
-    return behind if came_from is BusyHandler.__call__.__code__ else None  # else the caller handles an error
+    interrupt = error.__context__ if isinstance(error, apsw.BusyError) else None
+    came_from = (
+        None if interrupt is None or interrupt.__traceback__ is None else interrupt.__traceback__.tb_frame.f_code
+    )
+    return interrupt if came_from is BusyHandler.__call__.__code__ else None  # else the caller handles an error
 
 
 @attrs.define(kw_only=True)
@@ -158,7 +160,7 @@ class DatabaseLocation:
         status = os.stat(self.path)
         return status.st_dev, status.st_ino
 
-    def gone(self) -> StoreError:
+    def lost_error(self) -> StoreError:
         """Return the error of a file that is not there any more."""
         return StoreError(
             f'"{self.path}" was removed or replaced while it was open, and writes since then are lost: '
@@ -277,8 +279,10 @@ class DatabaseLocation:
             return False
 
     def _log_is_foreign(self) -> bool:
-        alone = self._state("?immutable=1")
-        return alone is not None and (logged := self._state("")) is not None and not may_follow(logged, alone)
+        without_log = self._state("?immutable=1")
+        return (
+            without_log is not None and (logged := self._state("")) is not None and not may_follow(logged, without_log)
+        )
 
     def _state(self, options: str) -> tuple[Any, ...] | None:
         """Return what the file says of itself, with its log or without."""
@@ -359,7 +363,7 @@ class DatabaseLocation:
         if self.read_only:
             raise StoreReadOnly(f'"{self.path}" was opened with read_only=True; open it without that to write')
 
-    def alone(self) -> apsw.Connection:
+    def open_exclusive(self) -> apsw.Connection:
         """Open a connection that keeps all others out of the file for as long as it is open.
 
         Raises:
@@ -414,7 +418,7 @@ class DatabaseLocation:
             connection = apsw.Connection(path or self.path, flags=flags, vfs=self.vfs, statementcachesize=_STATEMENTS)
         finally:
             if not self.is_there():
-                raise self.gone()
+                raise self.lost_error()
         connection.set_busy_handler(busy)
         install(connection)
         return connection

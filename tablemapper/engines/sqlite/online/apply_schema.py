@@ -39,7 +39,7 @@ from ..sql.catalogue_table import (
     SCHEMA,
     CatalogueRead,
     as_corruption,
-    changed,
+    mismatch,
     read_catalogue,
     read_generation,
 )
@@ -61,11 +61,11 @@ _DIFFER = "the models are not those that the file was written with"
 _log = logging.getLogger("tablemapper.sqlite")
 
 
-def evolution_of(catalogue: Catalogue, schema: Schema, query: CatalogueRead, now: int = 0) -> Evolution:
+def evolution_of(catalogue: Catalogue, schema: Schema, query: CatalogueRead, timestamp: int = 0) -> Evolution:
     """Compare a catalogue with a schema; raise SchemaMismatch with all differences if the file cannot take it over."""
     schema = _without_twins(catalogue, schema)
     evolution = evolve(
-        catalogue.models, catalogue.versions, schema, _Contents(catalogue, query), catalogue.history, now=now
+        catalogue.models, catalogue.versions, schema, _Contents(catalogue, query), catalogue.history, now=timestamp
     )
     if catalogue.staged is not None and (evolution.faults or evolution.dropped or _disturbs(evolution, catalogue)):
         raise _under_way(catalogue, evolution, query)
@@ -79,7 +79,10 @@ def evolution_of(catalogue: Catalogue, schema: Schema, query: CatalogueRead, now
 
 @as_corruption()
 def as_it_is(
-    schema: Schema | None, ways_back: Sequence[BackwardConversion], query: CatalogueRead, known: Schema | None = None
+    schema: Schema | None,
+    ways_back: Sequence[BackwardConversion],
+    query: CatalogueRead,
+    known_schema: Schema | None = None,
 ) -> SqliteSchema:
     """Return the schema of a file that is not to be changed: that of some classes, or of all that its catalogue has.
 
@@ -91,7 +94,7 @@ def as_it_is(
     entries = query(SCHEMA)
     catalogue, generation = read_catalogue(query, entries), read_generation(query)
     schema = registration.as_it_is(
-        "the file", schema, catalogue, lambda file_schema: evolution_of(catalogue, file_schema, query), known
+        "the file", schema, catalogue, lambda file_schema: evolution_of(catalogue, file_schema, query), known_schema
     )
     sqlite = SqliteSchema(schema, catalogue, generation, ways_back)
     verify(entries, sqlite, catalogue)
@@ -221,7 +224,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
     expected |= _values_tables(sqlite)
     for model in sqlite.models:
         if (table := sqlite.table_of(model)) != table.extended(model):
-            raise changed("table", table.name)
+            raise mismatch("table", table.name)
     # (Entity tables were compared when the catalogue was read. Of an index that this program does not know, nobody here knows
     # the statement.)
     unopened = {*meanings(catalogue)} - expected.keys()
@@ -233,7 +236,7 @@ def verify(entries: list[tuple[Any, ...]], sqlite: SqliteSchema, catalogue: Cata
         if kind == "index" and sql is None:  # SQLite's own, of a primary key
             continue
         if kind != "table" or expected.get(name) != sql:
-            raise changed(kind, name)
+            raise mismatch(kind, name)
     if missing := sorted(set(expected) - created):
         raise CorruptStore(f"the tables {', '.join(missing)} are missing; restore a backup")
     return {name for kind, name, *_ in entries if kind == "table"} - {NAME, *_SERVICE_TABLES, *_COMMON_TABLES}
@@ -255,7 +258,7 @@ def has_to_change(catalogue: Catalogue, schema: Schema, query: CatalogueRead) ->
 def take_over(writer: Writer, schema: Schema) -> None:
     """Change a file so that it can store and maintain what a schema declares."""
     change, query = CatalogueUpdate(writer), writer.read
-    by_other_rules = change.take(ruled_anew) is not change.before
+    by_other_rules = change.take(ruled_anew) is not change.original
     evolution = evolution_of(change.catalogue, schema, query, writer.timestamp)
     if evolution.changed:
         schema = _without_twins(change.catalogue, schema)

@@ -36,7 +36,7 @@ from ..file.writer import Writer
 from ..rows.jobs import ENQUEUE, LEDGER, QUEUE
 from ..rows.mirrors import NotInvertible, former_row
 from ..rows.writes import apply, insert
-from ..sql.catalogue_table import COPIES, changed
+from ..sql.catalogue_table import COPIES, mismatch
 from ..sql.schema import SqliteSchema
 
 Key = tuple[str, str]
@@ -177,7 +177,7 @@ class _Copy:
         """Convert the next entities after the cursor; return how many keys they have."""
         cursor = writer.get(_CURSOR, (self._id,))
         if cursor is None:
-            raise changed("copy", self._id)
+            raise mismatch("copy", self._id)
         entities_by_key = self._read_next(writer, cursor, most)
         if not entities_by_key:
             return 0

@@ -26,7 +26,7 @@ from ..driver.functions import NAME, SqlFunction, json_keeps_reals
 from .ddl import quoted
 from .filters import Condition, lower, lower_key, value_sql
 from .keyset import KeysetCondition, SortStep, after_arguments, after_sql, rest_of
-from .ranges import alike, all_of, bounds_sql, together
+from .ranges import alike, all_of, bounds_sql, partitions_sql
 from .schema import SqliteSchema
 from .sizes import entity_bytes, index_bytes
 from .statements import Statements
@@ -218,7 +218,7 @@ class Select:
                 yield self._sorted(bound, layout, after, filter, tail, filtered)
             return
         if after is None and not plan.merged and not plan.turned and alike(bound.ranges):
-            bounds, args = together(bound.ranges, self._at)
+            bounds, args = partitions_sql(bound.ranges, self._at)
             yield self._text(layout, bounds, "", limit is None, filtered), [*args, *filter, *tail]
             return
         ranges: Iterable[KeyRange] = reversed(bound.ranges) if plan.descending else bound.ranges

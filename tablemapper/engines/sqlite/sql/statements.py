@@ -218,11 +218,11 @@ class Statements:
         """Return the SQL of one property."""
         if field.maintained:
             return self._maintained(field, alias)
-        return value_sql(self.table, field.property, alias, moved=field.type.spillable)
+        return value_sql(self.table, field.property, alias, spillable=field.type.spillable)
 
     def in_place(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of one property, NULL if its value is moved aside."""
-        return value_sql(self.table, field.property, alias, moved=False)
+        return value_sql(self.table, field.property, alias, spillable=False)
 
     def _maintained(self, field: FieldModel, alias: str) -> str:
         """Return the SQL of a field that the group of the same key holds, if there is one."""
