@@ -1,4 +1,4 @@
-"""How a file becomes connections: recognised before it is touched, hardened before it is used."""
+"""Connections to a file: it is recognised before it is touched, and hardened before it is used."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def clean_path(path: str | os.PathLike[str]) -> str:
 
 
 class BusyHandler:
-    """What SQLite calls while it waits for a lock of another connection: sleeps, with jitter, until a deadline.
+    """The handler that SQLite calls while another connection has a lock: it sleeps, with jitter, until a deadline.
 
     SQLite's own handler backs off up to 100 ms, so that a process that waited for long waits longer still.
 
@@ -128,7 +128,7 @@ def interrupt_behind(error: BaseException) -> BaseException | None:
 
 @attrs.define(kw_only=True)
 class DatabaseLocation:
-    """Where a store is and how its connections are to be: opens them."""
+    """The path of a store with the options of its connections, which it opens."""
 
     path: str
     vfs: str | None
@@ -262,8 +262,8 @@ class DatabaseLocation:
     def _check_log(self) -> None:
         """Refuse a write-ahead log of another file, or of an older copy of this one: SQLite would apply it silently.
 
-        Only where the file proves what it says of itself without the log: after a power cut the log alone has what was
-        being copied, and a file that lost it would be lost with it.
+        It is refused only where the file proves what it says of itself without the log. After a power cut the log alone
+        has what was being copied, and a file that lost it would be lost with it.
         """
         # Twice, since another process may copy the log into the file just while this is read.
         if self._has_log() and all(self._log_is_foreign() for _ in range(2)):

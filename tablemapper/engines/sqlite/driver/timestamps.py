@@ -1,9 +1,9 @@
 """The timestamps of a file, strictly increasing, over processes, restarts and clocks that are set back.
 
 One row of the file says up to where timestamps have been given out, and to which store object. As long as nothing but
-that object wrote (SQLite's data version says so for 30 ns), the row need not be read, and as long as the timestamp is
-within what the row allows, it need not be written either. The allowance starts at nothing and doubles up to one second
-while the object is the only writer, so that writers which take turns never push time further ahead than they used.
+that object wrote, the row need not be read; SQLite's data version says so for 30 ns. As long as the timestamp is within
+what the row allows, it need not be written either. The allowance starts at nothing, and doubles up to one second while
+the object is the only writer. So writers that take turns never push time further ahead than they used.
 
 The row says until twice: ``fences`` is sixteen times that, plus the fences since. A power cut tears a page at any byte,
 and then the two do not fit together.

@@ -143,7 +143,7 @@ class File:
     def seek(self, sql: str, args: Sequence[Any] = (), fetch: Callable[[apsw.Cursor], Any] = _first) -> Any:
         """Return the row that one statement finds by its whole key, or None.
 
-        As long as one thread alone uses the file, it reads by the connection that writes: a write empties the caches of
+        As long as one thread alone uses the file, it reads by the connection that writes. A write empties the caches of
         all others, so only that one has the pages in its cache that were read or written last.
 
         Args:
@@ -265,11 +265,11 @@ class File:
         return self._write(apply, generation, exclusive=False).outcome()
 
     def write_alone(self, apply: Callable[[Writer], T], *, generation: int | None = None) -> tuple[T, float, float]:
-        """As `write`, for one that shares no commit with other threads: it writes so much that they would wait for it.
+        """Run ``apply`` as `write` does, in a commit of its own: it writes so much that other threads would wait for it.
 
         Returns:
-            Also the seconds from the begin of the transaction to the end of its commit, and these with the seconds in
-            which the log was copied afterwards; 0 for the latter if no others wrote within the last second.
+            The result, and two times in seconds. The first one is from the begin of the transaction to the end of its
+            commit. The second one adds the copying of the log; it is 0 if no others wrote within the last second.
         """
         write = self._write(apply, generation, exclusive=True)
         return write.outcome(), write.seconds, write.delay

@@ -7,8 +7,8 @@ that byte locked until it has written, and waits for the lock of the byte before
 tickets, and a process that asks again at once is last, however much faster it is than the one that has to wake up.
 
 This gives order, and nothing else. SQLite's lock still decides which process may write. A process that dies gives back
-what it held. A process that is stopped while it has a ticket holds up the queue for a moment only: once the queue
-stands still while SQLite's lock is free, the next thread writes without its turn and gives its ticket back, and so the
+what it held. A process that is stopped while it has a ticket holds up the queue for a moment only. Once the queue
+stands still while SQLite's lock is free, the next thread writes without its turn and gives its ticket back. So the
 queue goes on behind it. Where there are no such locks (a file system without, Windows) there is no order.
 """
 
@@ -47,8 +47,8 @@ def _nothing() -> None:
 class _Tickets:
     """The tickets in an open file. The last reference to go closes it, and the last process to do so removes it.
 
-    Its locks are those of an open file, not of a process, so that two stores of one process wait for each other too,
-    and closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
+    Its locks are those of an open file, not of a process. So two stores of one process wait for each other too, and
+    closing one file loses no lock of another. Where they cannot be had of parts of a file (macOS) there is no
     order, and the file stays.
 
     Attributes:

@@ -1,17 +1,17 @@
 """Copies with a queue: the entities of old classes are converted to new ones while other programs write.
 
-New entities are written to tables of their own. One invariant holds at each commit: for each old key up to the cursor
-that is not queued, the new tables hold exactly the entities that the old one is converted to. A batch converts the
+New entities are written to tables of their own. One invariant holds at each commit. It is about each old key up to the
+cursor that is not queued: the new tables hold exactly the entities that the old one is converted to. A batch converts the
 queued keys, then the keys after the cursor, and moves the cursor. A writer of an old entity up to the cursor queues its
 key in the same transaction, see `write_hooks.BackfillQueueHook`; it need not know the script. The transaction that finds no key queued and
-none after the cursor also switches: it renames the tables of the old classes, so that no program reads them unawares,
+none after the cursor also switches. It renames the tables of the old classes, so that no program reads them unawares,
 and the catalogue names the new ones.
 
 The ledger has the new entities of each old key. Where new entities of one key are combined, it also has the old keys
 that each new entity is combined from, under an id of its own: see `_parts_id`. A new entity exists as long as it has
 such rows. A change of one part combines all parts anew.
 
-Where the old version goes on by a function of the script, the way back must lead from exactly one of the new entities
+The old version can go on by a function of the script. Then the way back must lead from exactly one of the new entities
 of an old key to that key. If it does not for some key, that is noted, and the old version stops at the switch.
 """
 

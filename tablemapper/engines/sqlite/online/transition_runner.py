@@ -47,7 +47,7 @@ P = ParamSpec("P")
 
 
 class CatalogueUpdate:
-    """What one transaction makes of the catalogue: transitions one after the other, which are published once, last.
+    """The change of the catalogue by one transaction: transitions in order, which are published once, last.
 
     Attributes:
         original: the catalogue as the transaction finds it.

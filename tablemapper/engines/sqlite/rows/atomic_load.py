@@ -1,8 +1,8 @@
 """A load that is all or nothing: rows are sorted in a temporary file first, and then written in one transaction.
 
-Each table and each index is gone through once, in its own order, however many rows there are; rows that come in windows
-touch most of its pages once a window. Nobody sees any of it before all of it is there, and nothing is left of a load
-that broke: the temporary file has no name, so it goes with its process.
+Each table and each index is gone through once, in its own order, however many rows there are. Rows that come in windows
+touch most of its pages once a window. Nobody sees any of it before all of it is there. Nothing is left of a load that
+broke: the temporary file has no name, so it goes with its process.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class AtomicLoad:
 
 @attrs.frozen(eq=False)
 class _HeldBack(MaintenanceHook):
-    """What is maintained from the entities of a load; the rows of indexes are held back until every group is written.
+    """The maintenance of a load; the rows of indexes are held back until every group is written.
 
     A unique value can be another group's until then. Groups are written by chunks of entities, so that no more of them
     are in memory.

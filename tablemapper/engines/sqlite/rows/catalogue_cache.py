@@ -1,4 +1,4 @@
-"""What a store knows of its file, which another process may change at any moment.
+"""The catalogue of a file as a store knows it; another process may change it at any moment.
 
 All of it is one object, and an assignment replaces it as a whole. So neither another thread nor an interrupt ever meets
 half of it: the generation of the catalogue says that the rest is of that generation, too.
@@ -25,7 +25,7 @@ _FEW, _MOST_KEYS = 8, 64  # keys that one statement has places for: to compile a
 
 
 class RowGetter:
-    """How a row is got by its key: with what is moved aside or without, whichever was right for the last one.
+    """The read of a row by its key: with values that are moved aside or without, as was right for the last one.
 
     Attributes:
         sql: reads the row.
@@ -85,7 +85,7 @@ class RowGetter:
 
 
 class RowGetters(dict[Model, RowGetter]):
-    """How the rows of each class are got by their keys, made when the first row is."""
+    """The reads by key of each class, made when its first row is read."""
 
     def __init__(self, sqlite: SqliteSchema, when_ready: Callable[[Model], RowGetter]) -> None:
         super().__init__()
@@ -102,11 +102,11 @@ class RowGetters(dict[Model, RowGetter]):
 
 @attrs.frozen(eq=False)
 class CatalogueState:
-    """What is known of one generation of the catalogue."""
+    """The schema and the reads of one generation of the catalogue."""
 
     sqlite: SqliteSchema
     gets: Mapping[Model, RowGetter]
-    """How the row of a class is got; one that is not ready is looked for in the file's catalogue as it is by then.
+    """The read by key of each class; one that is not ready is looked for in the file's catalogue as it is by then.
 
     Raises:
         NotReady: it is not ready there either.

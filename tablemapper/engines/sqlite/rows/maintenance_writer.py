@@ -1,6 +1,6 @@
-"""What is maintained: the rows of indexes, and of aggregates' groups.
+"""The writer of maintained rows: those of indexes, and of aggregates' groups.
 
-Everything is judged on the final state: all index rows that go are deleted before any that comes is put, so that two
+Everything is judged on the final state: all index rows that go are deleted before any that comes is put. So two
 entities, or two groups, can swap a unique value in one transaction.
 """
 

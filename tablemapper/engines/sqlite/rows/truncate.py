@@ -13,9 +13,12 @@ from .duplicate_values import FORGET_INDEX
 def clear(sqlite: SqliteSchema, writer: Writer, model: Model) -> int | None:
     """Delete the entities of a class, and all that is maintained from them; return their number.
 
-    Nothing is done, and None returned, where each entity has to be looked at: a migration copies it, or keeps it in
-    step with what it was before; an index or an aggregate of it is being built; the group of an ``_ever`` measure
-    outlives its entities; an index is over a field that is maintained from them.
+    Do nothing, and return None, where each entity has to be looked at:
+
+    - A migration copies it, or keeps it in step with its counterpart.
+    - An index or an aggregate of it is being built.
+    - The group of an ``_ever`` measure outlives its entities.
+    - An index is over a field that is maintained from them.
     """
     maintenance = sqlite.maintenance[model]
     duties = model in sqlite.copies or model in sqlite.jobs or model in sqlite.twins

@@ -41,7 +41,7 @@ class WrittenRows:
 
 @attrs.frozen(eq=False)
 class WriteHook:
-    """What follows from a write. Operations call `prepare` and `finish` once; new entities `collect_added`, at the end `flush`."""
+    """A consequence of writes. Operations call `prepare` and `finish` once; new entities `collect_added`, then `flush`."""
 
     sqlite: SqliteSchema
     apply: Apply

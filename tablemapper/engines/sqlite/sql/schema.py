@@ -53,8 +53,9 @@ class SqliteSchema(StoredClasses):
         twins: the twins that writes of each class keep in step.
         stale_twins: the twins of each class that need the functions of a script which this process does not know.
         sides: the links to twins, by class and migration, once they were needed.
-        followers: what follows from writes of some classes, once it was needed; see `rows.write_hooks`.
-        inserts, updates: the functions that insert or change one entity of a class, once they were needed.
+        followers: the hooks of writes of some classes, once they were needed, see `rows.write_hooks`.
+        inserts: the functions that insert one entity of a class, once they were needed.
+        updates: the functions that change one entity of a class, once they were needed.
     """
 
     @as_corruption()

@@ -286,8 +286,10 @@ class Select:
         )
 
     def lines(self, bound: BoundPlan, layout: RowLayout, after: Position | None, limit: int) -> Iterator[Statement]:
-        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, how many there are, and how
-        many of them such lines do not hold, as a value is moved aside or long.
+        """Yield SELECTs as `statements` does, each of one row: the rows as lines of JSON, and two numbers.
+
+        The first one is how many rows there are. The second one is how many of them such lines do not hold, as a value
+        is moved aside or long.
 
         The lines come in the order of the SELECT within, which SQLite reads row by row as it has a limit. An ORDER BY
         of group_concat would promise that, and sort them once more, which takes 1.7 times as long. Bytes are damage

@@ -90,7 +90,7 @@ class Statements:
 
     @cached_property
     def width(self) -> int:
-        """How many values a row has, as it is read."""
+        """The number of values of a row, as it is read."""
         return FIRST + len(self.model.columns) + self.has_big
 
     @cached_property
@@ -136,7 +136,7 @@ class Statements:
         return self._insert(["?"] * len(self._written_columns))
 
     def insert_at(self, timestamp: int) -> str:
-        """What inserts rows as their class makes them, of which nothing is moved aside, with one timestamp."""
+        """Return the INSERT, with one timestamp, of rows as their class makes them: nothing of them is moved aside."""
         places = [f"?{at}" for at in range(1, FIRST + len(self.model.columns) + 1)]
         places[FIRST - 1] = str(timestamp)
         return self._insert([*places, *["NULL"] * self.has_big])
@@ -156,13 +156,13 @@ class Statements:
 
     @cached_property
     def update(self) -> str:
-        """Of the row with a timestamp, which comes last."""
+        """The UPDATE of the row with a timestamp, which comes last."""
         assigned = ",".join(f"{short(column)}=?{at}" for at, column in enumerate(self._written_columns[2:], FIRST))
         return f"UPDATE {short(self.table.name)} SET {assigned} WHERE {_KEY} AND Timestamp=?{len(self._written_columns) + 1}"
 
     @cached_property
     def delete(self) -> str:
-        """Of the row with a timestamp."""
+        """The DELETE of the row with a timestamp."""
         return f"DELETE FROM {short(self.table.name)} WHERE {_KEY} AND Timestamp=?3"
 
     @cached_property
@@ -244,12 +244,12 @@ class Statements:
 
     @cached_property
     def maintained_places(self) -> tuple[int, ...]:
-        """Where they stand in a row."""
+        """The places of the maintained fields in a row."""
         return tuple([at for at, field in enumerate(self.model.columns, FIRST) if field.maintained])
 
     @cached_property
     def own_values(self) -> Callable[[Row], Row] | None:
-        """Takes them out of a row; None if there are none."""
+        """The function that leaves the maintained fields out of a row; None if there are none."""
         own_places = [at for at in range(self.width) if at not in self.maintained_places]
         return itemgetter(*own_places) if self.maintained_places else None
 
@@ -281,12 +281,12 @@ class Statements:
 
     @cached_property
     def get_lean(self) -> str:
-        """What `get` reads of a row that has nothing moved aside. Its last value is then None, if it has a place."""
+        """The SELECT of a row that has nothing moved aside. Its last value is then None, if it has a place."""
         column_list = ",".join(self._lean(short) if self._checks or self._group_columns else map(short, self._columns))
         return f"SELECT {column_list} FROM {quoted(self.table.name)} t WHERE {_KEY}{self._and_type}"
 
     def get_several(self, count: int) -> str:
-        """What `get_lean` reads of the rows of some keys."""
+        """Return the SELECT of several keys that reads what `get_lean` does."""
         if (sql := self._gets_by_count.get(count)) is None:
             keys = ",".join(["(?,?)"] * count)
             sql = self._gets_by_count[count] = (
@@ -311,7 +311,7 @@ class Statements:
 
     @cached_property
     def scan_state(self) -> str:
-        """With the state of an aggregate's group at the end; what is none can be read, too."""
+        """The rows, each with the state of an aggregate's group at the end; a state that is none can be read, too."""
         return self._scan(extra_columns=f", {_STATE}")
 
     @cached_property
@@ -321,11 +321,11 @@ class Statements:
 
     @cached_property
     def scan_after(self) -> str:
-        """Those after a key."""
+        """The rows after a key."""
         return self._scan(condition=_AFTER_KEY)
 
     def scan_some(self, places: frozenset[int], *, after: bool) -> str:
-        """What `scan` reads, or `scan_after`, with NULL in other places of a row than these and those of the key."""
+        """Return `scan`, or `scan_after`, with NULL in other places of a row than these and those of the key."""
         if (sql := self._partial_scans.get((places, after))) is None:
             column_list, condition = self._select_list(places), _AFTER_KEY if after else ""
             sql = self._partial_scans[places, after] = self._scan(condition=condition, column_list=column_list)
